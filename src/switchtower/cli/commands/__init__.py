@@ -1,0 +1,1 @@
+"""One file a command, each loaded only when it is called."""

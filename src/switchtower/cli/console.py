@@ -1,0 +1,91 @@
+"""Owns stderr and the exit codes: everything that people read and that is not the answer itself goes out here."""
+
+import os
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, NoReturn
+
+import click
+
+from switchtower.cli import output
+
+
+class Exit(IntEnum):
+    """push, Headless Mode Semantics: 0 to 4. A wrong command line has its own code, so that no script takes it for a cancelled run."""
+
+    OK = 0
+    FAILED = 1
+    CANCELLED = 2
+    DENIED = 3
+    ACCEPTANCE_FAILED = 4
+    USAGE = 64
+    NOBODY_READS = 141
+    """stdout was closed, as by `| head`: what a shell reports of a program that SIGPIPE ended."""
+
+
+_COLOURS = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def say(line: str, colour: str | None = None) -> None:
+    """One line for people."""
+    output.end_terminal_line()
+    text = printable(line)
+    if colour is not None and has_colour(sys.stderr.fileno()):
+        text = paint(text, colour)
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        pass  # nobody reads; what matters goes to stdout or into the exit code
+
+
+def fail(message: str, hint: str | None = None) -> None:
+    """One line: what went wrong, and what to do."""
+    say(f"tower: {message}; hint: {hint}" if hint else f"tower: {message}", "red")
+
+
+def printable(text: str) -> str:
+    """Text that came from elsewhere must not steer the terminal: what does not print is spelled out."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def has_colour(descriptor: int) -> bool:
+    # https://no-color.org: set and not empty
+    return os.isatty(descriptor) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, colour: str) -> str:
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def exit_code_of(call: Callable[[], Any]) -> int:
+    """Runs the command line. Every mistake becomes one line and a code here; a traceback is our own bug."""
+    try:
+        result = call()
+        return result if isinstance(result, int) else Exit.OK
+    except click.UsageError as mistake:
+        command = mistake.ctx.command_path if mistake.ctx else "tower"
+        message = " ".join(mistake.format_message().split())
+        say(f"{command}: {message.rstrip('.')}" + ("" if "hint: " in message else f"; hint: see `{command} --help`"), "red")
+        return Exit.USAGE
+    except click.ClickException as mistake:
+        fail(mistake.format_message())
+        return Exit.FAILED
+    except (click.Abort, KeyboardInterrupt):
+        return Exit.CANCELLED
+    except output.NobodyReads:
+        return Exit.NOBODY_READS
+    except Exception as problem:
+        from switchtower.client import errors
+        from switchtower.config import ConfigError
+
+        if not isinstance(problem, errors.ClientError | ConfigError):
+            raise
+        fail(str(problem))
+        return Exit.FAILED
+
+
+def leave(code: int) -> NoReturn:
+    if not output.finish():
+        code = code or Exit.NOBODY_READS
+    sys.exit(code)

@@ -1,0 +1,63 @@
+"""Watches one run to its end: shows its events and answers its approvals with the decider it is given."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+
+from switchtower.client import errors
+from switchtower.client.client import Client
+from switchtower.client.frames import Event
+from switchtower.client.session import Session
+from switchtower.protocols.push import messages
+
+Decide = Callable[[messages.ApprovalRequired], Awaitable[messages.ApprovalDecision | None]]
+"""None leaves the decision to somebody else."""
+
+
+class Follower:
+    def __init__(self, client: Client, session: Session, run_id: str, *, show: Callable[[Event], None], decide: Decide) -> None:
+        self._client = client
+        self._session = session
+        self._run_id = run_id
+        self._show = show
+        self._decide = decide
+        self._asked: set[str] = set()
+
+    async def until_complete(self) -> messages.RunComplete:
+        after_gap = False
+        async with aclosing(self._session.events()) as events:
+            async for event in events:
+                self._show(event)
+                match event.payload:
+                    case messages.RunComplete(self._run_id):
+                        return event.payload
+                    case messages.ApprovalRequired() if event.run_id == self._run_id:
+                        await self._answer(event.payload)
+                    case messages.Warn("EVENT_GAP"):
+                        after_gap = True
+                    case messages.SessionSnapshot() if after_gap:
+                        after_gap = False
+                        await self._catch_up(event.payload)
+        raise AssertionError("events end only with an exception")
+
+    async def _catch_up(self, snapshot: messages.SessionSnapshot) -> None:
+        if snapshot.activeRunId != self._run_id:
+            raise errors.ClientError(
+                f"run {self._run_id} ended while its events could not be read, so its outcome is not known here",
+                hint=f"see `tower attach {self._session.session_id} --no-follow`",
+            )
+        if snapshot.pendingApproval is not None:
+            await self._answer(snapshot.pendingApproval)
+
+    async def _answer(self, approval: messages.ApprovalRequired) -> None:
+        if approval.approvalId in self._asked:
+            return
+        self._asked.add(approval.approvalId)
+        decision = await self._decide(approval)
+        if decision is None:
+            return
+        try:
+            await self._client.decide(self._session.session_id, self._run_id, approval.approvalId, decision)
+        except errors.RequestFailed as problem:
+            # push, Concurrency Rules: somebody else was first. The events say what they decided.
+            if problem.code not in ("APPROVAL_EXPIRED", "APPROVAL_NOT_FOUND"):
+                raise

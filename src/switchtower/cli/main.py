@@ -1,0 +1,96 @@
+"""The table of commands. Importing it loads click and nothing else: a command's own imports wait until it is called."""
+
+import sys
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from switchtower import __version__
+from switchtower.cli import console
+
+
+class Row(NamedTuple):
+    """`module` is a file of `cli/commands`; the command in it has the row's name."""
+
+    name: str
+    module: str
+    help: str
+
+
+COMMANDS = (
+    Row("serve", "serve", "Run the daemon in the foreground"),
+    Row("status", "status", "Say whether the daemon runs, where it listens and what waits"),
+    Row("stop", "stop", "Stop the daemon"),
+    Row("run", "run", "Start a run in a new session and wait for its outcome"),
+    Row("sessions", "sessions", "List the sessions, the last used first"),
+    Row("attach", "attach", "Watch a session from any point of its history"),
+    Row("send", "send", "Send a message to a session"),
+    Row("approve", "decide", "Let a waiting action happen"),
+    Row("deny", "decide", "Refuse a waiting action"),
+    Row("cancel", "cancel", "Cancel a session's run"),
+    Row("version", "version", "Print the version"),
+)
+_BY_NAME = {row.name: row for row in COMMANDS}
+
+
+class Tower(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [row.name for row in COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        row = _BY_NAME.get(cmd_name)
+        if row is None:
+            return None
+        command = getattr(import_module(f"switchtower.cli.commands.{row.module}"), row.name)
+        assert isinstance(command, click.Command), f"`{row.name}` is not a command"
+        command.short_help = row.help
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _BY_NAME and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], _BY_NAME, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else "see `tower --help`"
+            raise click.UsageError(f"there is no command `{args[0]}`; hint: {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(row.name, row.help) for row in COMMANDS])
+
+
+@click.group(
+    cls=Tower,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="`tower COMMAND --help` explains one command, with an example.",
+)
+@click.version_option(__version__, "--version", message="switchtower %(version)s")
+@click.pass_context
+def tower(ctx: click.Context) -> None:
+    """One daemon that holds coding-agent sessions: journalled, gated, and open to any client.
+
+    A command that needs the daemon starts it when none runs.
+
+    \b
+    Example:
+      tower run --headless "read README.md"
+      tower sessions
+      tower attach last
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(args: list[str] | None = None, prog_name: str | None = None) -> NoReturn:
+    def call() -> Any:
+        return tower.main(args=args, prog_name=prog_name, standalone_mode=False)
+
+    console.leave(console.exit_code_of(call))
+
+
+def pushd() -> NoReturn:
+    """The push document's name for the daemon: `tower serve`."""
+    main(["serve", *sys.argv[1:]], prog_name="pushd")

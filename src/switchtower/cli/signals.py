@@ -1,0 +1,31 @@
+"""Ctrl-C and its relatives, as something a coroutine can wait for. A second one leaves at once."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from switchtower.cli.console import Exit
+
+ASKED_TO_STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def interruption() -> Iterator[asyncio.Event]:
+    """Set by the first signal that asks this process to stop."""
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+
+    def ask() -> None:
+        if asked.is_set():
+            os._exit(Exit.CANCELLED)
+        asked.set()
+
+    for number in ASKED_TO_STOP:
+        loop.add_signal_handler(number, ask)
+    try:
+        yield asked
+    finally:
+        for number in ASKED_TO_STOP:
+            loop.remove_signal_handler(number)

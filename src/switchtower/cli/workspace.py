@@ -1,0 +1,47 @@
+"""What the folder of a run says about itself: its branches, read from git's own files. Runs no program."""
+
+from pathlib import Path
+
+from switchtower.protocols.push import messages
+
+_FALLBACK = "main"
+
+
+def describe(folder: Path) -> messages.Repo:
+    """The folder as `start_session` wants it. Without a readable repository its branches are called `main`."""
+    root = folder.resolve()
+    git = _git_folder(root)
+    if git is None:
+        return messages.Repo(str(root), _FALLBACK, _FALLBACK)
+    default = _branch(_common_folder(git) / "refs/remotes/origin/HEAD", "refs/remotes/origin/")
+    return messages.Repo(str(root), _branch(git / "HEAD", "refs/heads/") or "HEAD", default or _FALLBACK)
+
+
+def _git_folder(start: Path) -> Path | None:
+    for folder in (start, *start.parents):
+        entry = folder / ".git"
+        if entry.is_dir():
+            return entry
+        pointer = _first_line(entry)  # in a worktree or submodule, `.git` is a file that points elsewhere
+        if pointer.startswith("gitdir: "):
+            return folder / pointer.removeprefix("gitdir: ")
+    return None
+
+
+def _common_folder(git: Path) -> Path:
+    """A worktree keeps its own HEAD and shares the rest."""
+    shared = _first_line(git / "commondir")
+    return git / shared if shared else git
+
+
+def _branch(head: Path, prefix: str) -> str | None:
+    reference = _first_line(head)
+    return reference.removeprefix(f"ref: {prefix}") if reference.startswith(f"ref: {prefix}") else None
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.readline(4_096).decode(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,179 @@
+"""Finds the daemon of these settings, and starts one when none runs.
+
+Many commands may want to start it at the same moment: one holds the starter's lock and does, the others wait for it to answer.
+"""
+
+import asyncio
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from switchtower import __version__, config
+from switchtower.client import errors
+from switchtower.client.connection import Connection
+from switchtower.protocols.push import messages
+
+START_TIMEOUT = 30.0
+ANSWER_TIMEOUT = 5.0
+_POLL = 0.02
+_TAIL_LINES = 8
+
+
+class Endpoints(Struct, frozen=True):
+    """What a running daemon says about itself in `endpoints.json`."""
+
+    pid: int
+    socket: str
+    http: str | None = None
+    pi: str | None = None
+    token: str | None = None
+    version: str | None = None
+    started_at_ms: int | None = None
+
+
+def read_endpoints(settings: config.Settings) -> Endpoints | None:
+    """None when there is no such file. It may be a crashed daemon's: being there proves nothing."""
+    try:
+        return msgspec.json.decode(settings.endpoints_path.read_bytes(), type=Endpoints)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def is_locked(settings: config.Settings) -> bool:
+    """Whether a living daemon holds this home. The kernel lets go of the lock when its process ends, however it ends."""
+    try:
+        with settings.lock_path.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def socket_path(settings: config.Settings) -> Path:
+    """A socket that was asked for; else the running daemon's own word; else the usual place."""
+    if settings.socket == settings.default_socket and (endpoints := read_endpoints(settings)):
+        return Path(endpoints.socket)
+    return settings.socket
+
+
+async def connect(settings: config.Settings, *, keep_events: int = 0) -> Connection:
+    """A greeted connection to the running daemon. Raises `DaemonUnreachable`; starts nothing."""
+    path = socket_path(settings)
+    try:
+        connection = await Connection.open(path, keep_events=keep_events)
+    except OSError as problem:
+        raise errors.DaemonUnreachable(
+            f"no daemon answers at `{path}` ({problem.strerror or problem})", hint="start one with `tower serve`"
+        ) from None
+    hello = messages.Hello("tower", __version__, ["stream_tokens", "approvals", "replay_attach"])
+    try:
+        await connection.request(hello, messages.HelloAnswer, within=ANSWER_TIMEOUT)
+    except errors.ConnectionLost as problem:
+        connection.close()
+        raise errors.DaemonUnreachable(f"the daemon at `{path}` does not answer: {problem.message}") from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def connect_or_start(settings: config.Settings, *, keep_events: int = 0) -> Connection:
+    """As `connect`, but starts the daemon when none runs."""
+    try:
+        async with asyncio.timeout(START_TIMEOUT):
+            while True:
+                try:
+                    return await connect(settings, keep_events=keep_events)
+                except errors.DaemonUnreachable:
+                    with _starter_lock(settings) as is_ours:
+                        if is_ours:
+                            await _start(settings)
+                await asyncio.sleep(_POLL)
+    except TimeoutError:
+        raise errors.DaemonUnreachable(
+            f"no daemon answered within {START_TIMEOUT:g} s", hint=f"see its log at `{settings.log_path}`"
+        ) from None
+
+
+async def _start(settings: config.Settings) -> None:
+    """Returns when a daemon answers, whoever started it."""
+    log_start = _log_size(settings.log_path)
+    process = _spawn(settings)
+    while True:
+        await asyncio.sleep(_POLL)
+        try:
+            (await connect(settings)).close()
+            return
+        except errors.DaemonUnreachable:
+            pass
+        if (exit_code := process.poll()) is None or is_locked(settings):
+            continue  # Ours is on its way; or somebody else's has this home and is about to answer.
+        if exit_code == 0:
+            process = _spawn(settings)  # stopped by somebody before it could answer
+            continue
+        raise errors.DaemonUnreachable(
+            f"the daemon did not start (exit code {exit_code}): {_log_tail(settings.log_path, log_start)}",
+            hint=f"run `tower serve` to see it happen; the log is `{settings.log_path}`",
+        )
+
+
+def _spawn(settings: config.Settings) -> subprocess.Popen[bytes]:
+    environment = {name: value for name, value in os.environ.items() if name != "TOWER_RUN"}
+    for setting in config.SETTINGS:
+        value = getattr(settings, setting.name)
+        if value is None:
+            environment.pop(setting.variables[0], None)
+        else:
+            environment[setting.variables[0]] = str(value)
+    settings.log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = os.open(settings.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        return subprocess.Popen(
+            # -P and the root folder: a stranger's repository must not lend its modules to the daemon.
+            [sys.executable, "-P", "-m", "switchtower", "serve"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+
+
+@contextmanager
+def _starter_lock(settings: config.Settings) -> Iterator[bool]:
+    """Whether this process is the one to start the daemon."""
+    settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (settings.run_dir / "start.lock").open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def _log_size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _log_tail(path: Path, start: int) -> str:
+    """The last words since `start`, on one line."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(start, _log_size(path) - 8_192))
+            lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
+    except OSError:
+        lines = []
+    return " | ".join([line for line in lines if line][-_TAIL_LINES:]) or "it said nothing"

@@ -1,0 +1,39 @@
+"""What can go wrong between a client and the daemon. Each says in one sentence what happened, and a remedy if there is one."""
+
+
+class ClientError(Exception):
+    """Something that the caller has to hear of."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; hint: {self.hint}" if self.hint else self.message
+
+
+class DaemonUnreachable(ClientError):
+    """No daemon answers, and none could be started."""
+
+
+class ConnectionLost(ClientError):
+    """The connection ended, or the answer did not come in time. What was asked may have happened or not."""
+
+
+class ProtocolViolation(ClientError):
+    """The daemon sent something that the protocol does not allow."""
+
+
+class RequestFailed(ClientError):
+    """The daemon refused a request. `code` is one of the protocol's."""
+
+    def __init__(self, code: str, message: str, *, retryable: bool, detail: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retryable = retryable
+        self.detail = detail
+
+    def __str__(self) -> str:
+        about = f"{self.message} ({self.detail})" if self.detail else self.message
+        return f"{self.code}: {about}"

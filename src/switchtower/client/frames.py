@@ -1,0 +1,135 @@
+"""Lines to typed answers and events, and requests to lines. Does no I/O.
+
+The types are the protocol's own, opened: what a newer daemon adds to them is ignored here, as the versioning rules want.
+"""
+
+from types import new_class
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from switchtower.client import errors
+from switchtower.protocols.push import messages
+
+EventPayload = (
+    messages.SessionStarted
+    | messages.SessionSnapshot
+    | messages.Status
+    | messages.Token
+    | messages.AssistantDone
+    | messages.ToolCall
+    | messages.ToolResult
+    | messages.ApprovalRequired
+    | messages.ApprovalReceived
+    | messages.Warn
+    | messages.Failure
+    | messages.RunComplete
+)
+
+
+class Event(Struct, frozen=True):
+    """One event. `payload` is None when this client does not know the type; `line` is the envelope as it came."""
+
+    session_id: str
+    run_id: str | None
+    seq: int
+    ts: int
+    type: str
+    payload: EventPayload | None
+    line: bytes
+
+
+class Problem(Struct, frozen=True):
+    code: str
+    message: str
+    retryable: bool = False
+    detail: str | None = None
+
+
+class Incoming(Struct, frozen=True):
+    """Any line from the daemon: the fields of a response and of an event, whichever it is."""
+
+    kind: str
+    type: str
+    payload: Raw = Raw(b"null")
+    requestId: str | None = None
+    ok: bool = False
+    error: Problem | None = None
+    sessionId: str | None = None
+    runId: str | None = None
+    seq: int = 0
+    ts: int = 0
+
+
+def _opened(closed: type[Struct]) -> type[Struct]:
+    opened = new_class(closed.__name__, (closed,), {"frozen": True, "forbid_unknown_fields": False})
+    assert issubclass(opened, Struct)
+    return opened
+
+
+_incoming = msgspec.json.Decoder(Incoming)
+_answers = {name: msgspec.json.Decoder(_opened(answer)) for name, answer in messages.ANSWERS.items()}
+_payloads: dict[str, msgspec.json.Decoder[Any]] = {
+    name: msgspec.json.Decoder(_opened(payload)) for name, payload in messages.EVENTS.items()
+}
+_type_of = {request: name for name, request in messages.REQUESTS.items()}
+
+
+def type_of(request: messages.Request) -> str:
+    return _type_of[type(request)]
+
+
+def encode(request_id: str, request: messages.Request, session_id: str | None) -> bytes:
+    envelope = {
+        "v": messages.VERSION,
+        "kind": "request",
+        "requestId": request_id,
+        "type": type_of(request),
+        "sessionId": session_id,
+        "payload": msgspec.to_builtins(request),
+    }
+    return msgspec.json.encode(_without_nulls(envelope)) + b"\n"
+
+
+def _without_nulls(value: Any) -> Any:
+    """Absent is absent: the document's schemas have no null in requests."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_without_nulls(inner) for inner in value]
+    return value
+
+
+def decode(line: bytes) -> Incoming:
+    try:
+        return _incoming.decode(line)
+    except msgspec.MsgspecError as problem:
+        raise _violation(problem) from None
+
+
+def answer(incoming: Incoming) -> Struct:
+    """The typed payload of a response. Raises `errors.RequestFailed` when the daemon refused."""
+    if not incoming.ok:
+        problem = incoming.error or Problem("INTERNAL_ERROR", "the daemon refused without a reason")
+        raise errors.RequestFailed(problem.code, problem.message, retryable=problem.retryable, detail=problem.detail)
+    try:
+        return _answers[incoming.type].decode(incoming.payload)
+    except (msgspec.MsgspecError, KeyError) as problem:
+        raise _violation(problem) from None
+
+
+def event(incoming: Incoming, line: bytes) -> Event:
+    decoder = _payloads.get(incoming.type)
+    try:
+        payload = decoder.decode(incoming.payload) if decoder else None
+    except msgspec.MsgspecError as problem:
+        raise _violation(problem) from None
+    return Event(incoming.sessionId or "", incoming.runId, incoming.seq, incoming.ts, incoming.type, payload, line)
+
+
+def _violation(problem: Exception) -> errors.ProtocolViolation:
+    return errors.ProtocolViolation(
+        f"the daemon sent something that is not {messages.VERSION}: {problem}",
+        hint="stop it with `tower stop`; the next command starts the installed one",
+    )

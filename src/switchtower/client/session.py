@@ -1,0 +1,101 @@
+"""One session, watched: its events in order, each once, across lost connections and daemon restarts.
+
+It remembers the last seen seq and attaches with it again. It asks nothing else and starts no daemon: whoever stopped the
+daemon meant it.
+"""
+
+from collections.abc import AsyncIterator, Callable
+
+from switchtower import config
+from switchtower.client import discover, errors, frames
+from switchtower.client.connection import Connection
+from switchtower.client.patience import PATIENCE, persist
+from switchtower.protocols.push import messages
+
+KEEP_EVENTS = 1024
+
+
+class Session:
+    def __init__(
+        self,
+        settings: config.Settings,
+        session_id: str,
+        *,
+        last_seen_seq: int = 0,
+        attach_token: str | None = None,
+        patience: float = PATIENCE,
+        on_lost: Callable[[], None] | None = None,
+    ) -> None:
+        """`patience`: how many seconds a lost daemon may take to come back. `on_lost` is told of each lost connection."""
+        self.session_id = session_id
+        self.last_seen_seq = last_seen_seq
+        self.attached: messages.AttachAnswer | None = None
+        """The daemon's answer to the latest attach."""
+        self._settings = settings
+        self._attach_token = attach_token
+        self._patience = patience
+        self._on_lost = on_lost
+
+    async def events(self) -> AsyncIterator[frames.Event]:
+        """Every event after `last_seen_seq`. Where the daemon no longer has some, an `EVENT_GAP` warning and a
+        `session_snapshot` come in their place."""
+        while True:
+            connection = await self._attach()
+            try:
+                while True:
+                    event = await connection.next_event()
+                    if self._is_news(event):
+                        yield event
+            except errors.ConnectionLost:
+                if self._on_lost is not None:
+                    self._on_lost()
+            finally:
+                connection.close()
+
+    async def attach(self) -> messages.AttachAnswer:
+        """Asks where the session stands, without watching it."""
+        (await self._attach()).close()
+        assert self.attached is not None, "an attach sets it"
+        return self.attached
+
+    async def snapshot(self) -> messages.SessionSnapshot:
+        """Where the session stands now, in the daemon's summary."""
+        head = (await self.attach()).replay.toSeq
+        connection = await self._attach(resume=True, after_seq=head)
+        try:
+            while True:
+                event = await connection.next_event()
+                if isinstance(event.payload, messages.SessionSnapshot):
+                    return event.payload
+        finally:
+            connection.close()
+
+    def _is_news(self, event: frames.Event) -> bool:
+        if event.session_id != self.session_id:
+            return False
+        if self.attached is not None and self.attached.replay.gap:
+            # push, Replay and Reconnect Semantics: a snapshot in place of lost events is a fresh baseline, also a lower one.
+            if isinstance(event.payload, messages.Warn) and event.payload.code == "EVENT_GAP":
+                return True
+            if isinstance(event.payload, messages.SessionSnapshot):
+                self.last_seen_seq = event.seq
+                return True
+        if event.seq <= self.last_seen_seq:
+            return False
+        self.last_seen_seq = event.seq
+        return event.payload is not None
+
+    async def _attach(self, *, resume: bool = False, after_seq: int | None = None) -> Connection:
+        cursor = self.last_seen_seq if after_seq is None else after_seq
+        request = (messages.ResumeSession if resume else messages.AttachSession)(cursor, self.session_id, self._attach_token)
+
+        async def attempt() -> Connection:
+            connection = await discover.connect(self._settings, keep_events=KEEP_EVENTS)
+            try:
+                self.attached = await connection.request(request, messages.AttachAnswer, session_id=self.session_id)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+        return await persist(attempt, patience=self._patience, retry_refusals=True)

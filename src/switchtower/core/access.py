@@ -1,0 +1,16 @@
+"""What a connection may do, as the daemon established when it was accepted."""
+
+from msgspec import Struct
+
+from switchtower.core import events
+
+
+class Access(Struct, frozen=True):
+    name: str
+    via: str
+    """How it arrived, for provenance: `cli` for the owner's socket, `app` for WebSockets."""
+    trusted: bool
+    """The owner: may attach to any session without a token."""
+
+    def actor(self, client: str | None = None) -> events.Actor:
+        return events.Actor(name=self.name, via=self.via, client=client)

@@ -1,0 +1,101 @@
+"""Everything that can be asked of a session, in the imperative: first what clients ask, then engines, timers and recovery.
+
+A command says who asks and may carry an identity: the same identity has the same outcome, also after a restart.
+"""
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+from switchtower.core import events
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    session_id: str
+    actor: events.Actor = events.SYSTEM
+    idempotency_key: str | None = None
+    expected_version: int | None = None
+    """Refused unless the session is at this version."""
+    identity_fields: ClassVar[tuple[str, ...]] = ()
+    """The fields that make two commands the same request; their hash is the fingerprint."""
+
+
+class StartSession(Command, frozen=True, kw_only=True):
+    engine: str
+    mode: str
+    provider: str
+    sandbox: str
+    workspace: events.Workspace
+    attach_token_sha256: str
+    model: str | None = None
+    metadata: dict[str, object] = {}
+
+
+class ResumeSession(Command, frozen=True, kw_only=True):
+    pass
+
+
+class SendMessage(Command, frozen=True, kw_only=True):
+    identity_fields: ClassVar[tuple[str, ...]] = ("text", "acceptance")
+    text: str
+    acceptance: tuple[events.Criterion, ...] = ()
+
+
+class DecideApproval(Command, frozen=True, kw_only=True):
+    approval_id: str
+    verdict: events.Verdict
+    run_id: str | None = None
+    comment: str | None = None
+
+
+class CancelRun(Command, frozen=True, kw_only=True):
+    run_id: str | None = None
+    reason: str | None = None
+
+
+class RequestApproval(Command, frozen=True, kw_only=True):
+    """An engine's: `fingerprint` is the hash of exactly what will run."""
+
+    run_id: str
+    call_id: str
+    kind: str
+    title: str
+    summary: str
+    details: dict[str, object]
+    fingerprint: str
+    expires_at_ms: int
+
+
+class ExpireApproval(Command, frozen=True, kw_only=True):
+    """A timer's."""
+
+    approval_id: str
+
+
+class FinishRun(Command, frozen=True, kw_only=True):
+    """An engine's last word, after acceptance was checked."""
+
+    run_id: str
+    outcome: events.Outcome
+    summary: str
+    acceptance: tuple[events.CriterionResult, ...] = ()
+
+
+class InterruptRun(Command, frozen=True, kw_only=True):
+    """Recovery's and shutdown's: nobody works on this run any more."""
+
+    run_id: str
+    reason: str
+
+
+AnyCommand = (
+    StartSession
+    | ResumeSession
+    | SendMessage
+    | DecideApproval
+    | CancelRun
+    | RequestApproval
+    | ExpireApproval
+    | FinishRun
+    | InterruptRun
+)

@@ -1,0 +1,99 @@
+"""The engine port: who does a run's work. An engine emits events, asks for approvals and can be cancelled.
+
+An engine is started because a `RunStarted` was committed. It speaks only through its `Desk`: what it emits enters the
+session's lane and is journalled before anyone sees it. Cancelling is asyncio's own: the task that runs `Engine.run` is
+cancelled, and the engine cleans up (kills processes, closes streams) before it lets go.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from switchtower.core import events
+
+
+class Message(Struct, frozen=True):
+    """A finished piece of the conversation: `user`, `assistant` or `tool`."""
+
+    role: str
+    text: str
+    calls: tuple[events.ToolRequest, ...] = ()
+    call_id: str | None = None
+    tool: str | None = None
+    is_error: bool = False
+
+
+class Task(Struct, frozen=True):
+    """One run, as an engine needs to know it. All of it comes from the journal, so it is the same after a restart."""
+
+    session_id: str
+    run_id: str
+    workspace: events.Workspace
+    provider: str
+    model: str | None
+    sandbox: str
+    headless: bool
+    messages: tuple[Message, ...]
+    """The conversation so far; it ends with this run's user message, or with what this run had done before a restart."""
+    open_calls: tuple[events.ToolRequest, ...] = ()
+    """Calls of the last assistant message that have no result yet: where a run goes on after a restart."""
+    called: frozenset[str] = frozenset()
+    """Ids of those open calls whose `ToolCalled` is already journalled."""
+    pending_approval: events.Approval | None = None
+    """The question that was open when the daemon stopped; its answer comes from `Desk.ask` with the same approval."""
+
+
+class Question(Struct, frozen=True):
+    """What an engine wants approved. `subject` is exactly what will run; the approval is bound to its hash."""
+
+    call_id: str
+    kind: str
+    title: str
+    summary: str
+    details: dict[str, object]
+    subject: str
+
+
+class Answer(Struct, frozen=True):
+    """`verdict` is None when the question expired."""
+
+    verdict: events.Verdict | None
+    comment: str | None = None
+
+
+class Result(Struct, frozen=True):
+    """How a run's work ended. Acceptance is checked afterwards, and only after a success."""
+
+    outcome: events.Outcome
+    summary: str
+
+
+class Desk(Protocol):
+    """What the runtime offers to an engine during one run."""
+
+    async def emit(self, event: events.AnyEvent) -> None:
+        """Hands one event over. Waits only when too many are uncommitted, so an engine cannot outrun the disk."""
+        ...
+
+    async def flush(self) -> None:
+        """Returns when everything emitted so far is committed."""
+        ...
+
+    async def ask(self, question: Question) -> Answer:
+        """Requests an approval and waits for a decision or the expiry. When the run already has this very question
+        pending (same call, same subject), it waits for that one instead of asking twice."""
+        ...
+
+    def mint(self, prefix: str) -> str:
+        """A fresh id."""
+        ...
+
+
+class Engine(Protocol):
+    async def run(self, task: Task, desk: Desk) -> Result: ...
+
+
+def call_results(messages: Sequence[Message]) -> set[str]:
+    """The ids of calls that have been answered."""
+    return {message.call_id for message in messages if message.role == "tool" and message.call_id}

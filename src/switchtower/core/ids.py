@@ -1,0 +1,52 @@
+"""Identifiers: ULIDs behind a kind prefix, such as `sess_01JCQ…`.
+
+Pure: time and randomness come in as arguments, so every id in a test can be foretold. The 128 bits behind the prefix
+can be spelled as a UUID for protocols that want one.
+"""
+
+from collections.abc import Callable
+from uuid import UUID
+
+Mint = Callable[[str], str]
+"""Makes a fresh id of the given kind: `mint("run")`."""
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
+_VALUE_OF = {symbol: value for value, symbol in enumerate(_CROCKFORD)}
+
+
+def spell(prefix: str, now_ms: int, randomness: int) -> str:
+    """The id of this kind for a moment (48 bits of milliseconds) and 80 bits of randomness."""
+    bits = ((now_ms & 0xFFFF_FFFF_FFFF) << 80) | (randomness & ((1 << 80) - 1))
+    # 130 bits as 13 pairs of base-32 symbols: a table of 1,024 pairs halves the work.
+    pairs = _PAIRS
+    return (
+        prefix
+        + "_"
+        + pairs[bits >> 120 & 1023]
+        + pairs[bits >> 110 & 1023]
+        + pairs[bits >> 100 & 1023]
+        + pairs[bits >> 90 & 1023]
+        + pairs[bits >> 80 & 1023]
+        + pairs[bits >> 70 & 1023]
+        + pairs[bits >> 60 & 1023]
+        + pairs[bits >> 50 & 1023]
+        + pairs[bits >> 40 & 1023]
+        + pairs[bits >> 30 & 1023]
+        + pairs[bits >> 20 & 1023]
+        + pairs[bits >> 10 & 1023]
+        + pairs[bits & 1023]
+    )
+
+
+def as_uuid(identifier: str) -> UUID:
+    """The same 128 bits, spelled as a UUID."""
+    bits = 0
+    for symbol in identifier.rpartition("_")[2]:
+        bits = bits << 5 | _VALUE_OF[symbol]
+    return UUID(int=bits)
+
+
+def from_uuid(prefix: str, uuid: UUID) -> str:
+    """The id of this kind with the UUID's 128 bits."""
+    return spell(prefix, uuid.int >> 80, uuid.int)

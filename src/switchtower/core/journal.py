@@ -1,0 +1,119 @@
+"""The journal port: where everything that happened is kept. Stores implement it; nothing else writes.
+
+The unit is the `Entry`: an event with its place, already encoded. What is stored is what replay reads and what live
+subscribers are sent, so the two cannot differ. An append is atomic: entries, receipts, the session's card and its
+snapshot become durable together or not at all, and only then does the caller hear of it.
+
+Several processes may share one journal: a session is written only by its home, and `epoch` is the number of that tenure.
+A store refuses an append of an older epoch with `errors.Fenced`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from switchtower.core import events
+
+
+class Entry(NamedTuple):
+    """One journalled event. `data` is the event as compact JSON; `kind` says which."""
+
+    seq: int
+    ts_ms: int
+    run_id: str | None
+    kind: str
+    data: bytes
+
+
+class Receipt(Struct, frozen=True):
+    """The stored outcome of a command with an identity. `scope` is the session's id, or `server`."""
+
+    scope: str
+    key: str
+    fingerprint: str
+    outcome: dict[str, Any]
+    expires_at_ms: int
+
+
+class Card(Struct, frozen=True):
+    """A session as the index lists it, without reading its events."""
+
+    session_id: str
+    state: events.SessionState
+    created_at_ms: int
+    updated_at_ms: int
+    workspace: events.Workspace
+    provider: str
+    engine: str
+    active_run_id: str | None = None
+    pending_approval_id: str | None = None
+    title: str = ""
+
+
+class Append(Struct):
+    """One atomic addition to one session."""
+
+    session_id: str
+    epoch: int
+    entries: Sequence[Entry]
+    receipts: Sequence[Receipt] = ()
+    card: Card | None = None
+    """The session's new card, when it changed; always there with a session's first entry."""
+    snapshot: bytes | None = None
+    """The folded session as of the last entry, for a quick load."""
+
+
+class Stored(Struct, frozen=True):
+    """What a load starts from: the last snapshot (`None`: fold from seq 1), and where it stands."""
+
+    session_id: str
+    epoch: int
+    snapshot_seq: int
+    snapshot: bytes | None
+
+
+class Retention(Struct, frozen=True):
+    """How much of what is prunable stays: the newest `keep_entries` of a session, none older than `keep_ms`; 0 means no limit.
+
+    Only entries at or below the session's snapshot go, so that a load never misses one; the newest entry always stays.
+    """
+
+    keep_entries: int
+    keep_ms: int
+
+
+class Journal(Protocol):
+    """One store of sessions. All methods are safe to call from the event loop and never block it for long."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def append(self, append: Append) -> None:
+        """Returns when the addition is durable. After `errors.Fenced` or `errors.JournalUnavailable` nothing of it is stored."""
+        ...
+
+    async def load(self, session_id: str) -> Stored | None:
+        """Where to start folding a session; `None` when there is no such session."""
+        ...
+
+    async def read(self, session_id: str, after_seq: int, limit: int) -> list[Entry]:
+        """The next retained entries in order. Fewer than `limit` means the end was reached."""
+        ...
+
+    async def gap_after(self, session_id: str, after_seq: int) -> int | None:
+        """The highest pruned seq beyond `after_seq`; `None` when a cursor at `after_seq` can be served without a hole."""
+        ...
+
+    async def receipt(self, scope: str, key: str, now_ms: int) -> Receipt | None:
+        """The stored outcome for this identity, unless it has expired."""
+        ...
+
+    async def cards(self, *, limit: int, states: Sequence[events.SessionState] = (), session_id: str | None = None) -> list[Card]:
+        """Sessions, most recently updated first, optionally only those in the given states or with the given id."""
+        ...
+
+    async def prune(self, retention: Retention, now_ms: int, session_id: str | None = None) -> int:
+        """Removes what retention allows, of one session or of all, and expired receipts; returns how many entries went."""
+        ...

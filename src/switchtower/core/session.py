@@ -1,0 +1,159 @@
+"""A session as its events made it. Only `fold` changes one; whatever a rule needs to know is here.
+
+The fold is the same for live events, for recovery and for a load from a snapshot plus the tail.
+"""
+
+from msgspec import Struct, field
+from msgspec.json import Decoder, Encoder
+
+from switchtower.core import codec, events, journal, states
+
+CLOSED_APPROVALS_KEPT = 1_000
+TITLE_LENGTH = 80
+
+
+class Run(Struct):
+    """The active run."""
+
+    id: str
+    started_at_ms: int
+    headless: bool
+    acceptance: tuple[events.Criterion, ...] = ()
+    pending: dict[str, events.Approval] = {}
+    open_calls: dict[str, str] = {}
+    """Tool calls without a result yet: call id to tool."""
+    cancel_requested: bool = False
+
+
+class Session(Struct):
+    id: str
+    seq: int = 0
+    version: int = 0
+    state: events.SessionState = events.SessionState.IDLE
+    engine: str = ""
+    mode: str = ""
+    provider: str = ""
+    model: str | None = None
+    sandbox: str = ""
+    workspace: events.Workspace = field(default_factory=lambda: events.Workspace(root=""))
+    attach_token_sha256: str = ""
+    title: str = ""
+    created_at_ms: int = 0
+    updated_at_ms: int = 0
+    run: Run | None = None
+    runs_started: int = 0
+    closed_approvals: list[str] = []
+    """The latest ones that were decided, expired or withdrawn, oldest first."""
+    text_parts: list[str] = []
+    message_open: bool = False
+    """Whether `text_parts` belong to a message that is still being streamed."""
+
+    @property
+    def last_assistant_text(self) -> str:
+        if len(self.text_parts) > 1:
+            self.text_parts = ["".join(self.text_parts)]
+        return self.text_parts[0] if self.text_parts else ""
+
+    @property
+    def pending_approval(self) -> events.Approval | None:
+        """The oldest question that waits for a decision."""
+        return next(iter(self.run.pending.values()), None) if self.run else None
+
+
+def fold(session: Session, seq: int, ts_ms: int, run_id: str | None, event: events.AnyEvent) -> None:
+    """Makes one event part of the session."""
+    assert seq == session.seq + 1, "seq is dense"
+    session.seq = seq
+    # Deltas are nearly all of the traffic and touch nothing but the text: the short way out comes first.
+    if type(event) is events.TextDelta:
+        if not session.message_open:
+            session.text_parts = []
+            session.message_open = True
+        session.text_parts.append(event.text)
+        return
+    if type(event) is events.ThinkingDelta:
+        return
+    _fold_notable(session, ts_ms, run_id, event)
+    session.updated_at_ms = ts_ms
+    if type(event) in states.ASKED_BY_CLIENTS:
+        session.version += 1
+    if isinstance(event, events.RunCompleted):
+        session.state = states.AFTER_RUN[event.outcome]
+    elif not (session.state is events.SessionState.AWAITING_APPROVAL and session.run and session.run.pending):
+        session.state = states.TRANSITIONS.get((session.state, type(event)), session.state)
+
+
+def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: events.AnyEvent) -> None:
+    run = session.run
+    match event:
+        case events.SessionStarted():
+            session.engine = event.engine
+            session.mode = event.mode
+            session.provider = event.provider
+            session.model = event.model
+            session.sandbox = event.sandbox
+            session.workspace = event.workspace
+            session.attach_token_sha256 = event.attach_token_sha256
+            session.created_at_ms = ts_ms
+        case events.RunStarted():
+            assert run is None, "one active run per session"
+            assert run_id is not None, "a run has an id"
+            session.run = Run(id=run_id, started_at_ms=ts_ms, headless=event.headless, acceptance=event.acceptance)
+            session.runs_started += 1
+            session.title = session.title or " ".join(event.text.split())[:TITLE_LENGTH]
+        case events.MessageCompleted():
+            session.text_parts = [event.text] if event.text else session.text_parts
+            session.message_open = False
+        case events.ToolCalled() if run:
+            run.open_calls[event.call_id] = event.tool
+        case events.ToolFinished() if run:
+            run.open_calls.pop(event.call_id, None)
+        case events.ApprovalRequested() if run:
+            run.pending[event.approval.id] = event.approval
+        case events.ApprovalDecided() | events.ApprovalExpired() | events.ApprovalWithdrawn():
+            if run:
+                run.pending.pop(event.approval_id, None)
+            session.closed_approvals.append(event.approval_id)
+            del session.closed_approvals[:-CLOSED_APPROVALS_KEPT]
+        case events.RunCancelRequested() if run:
+            run.cancel_requested = True
+        case events.RunCompleted():
+            session.run = None
+            session.message_open = False
+        case _:
+            pass  # what is only told, such as a warning, changes nothing
+
+
+def fold_entries(session: Session, entries: list[journal.Entry]) -> None:
+    for entry in entries:
+        fold(session, entry.seq, entry.ts_ms, entry.run_id, codec.decode(entry.kind, entry.data))
+
+
+def card(session: Session) -> journal.Card:
+    """The session as the index lists it."""
+    pending = session.pending_approval
+    return journal.Card(
+        session_id=session.id,
+        state=session.state,
+        created_at_ms=session.created_at_ms,
+        updated_at_ms=session.updated_at_ms,
+        workspace=session.workspace,
+        provider=session.provider,
+        engine=session.engine,
+        active_run_id=session.run.id if session.run else None,
+        pending_approval_id=pending.id if pending else None,
+        title=session.title,
+    )
+
+
+_encoder = Encoder()
+_decoder = Decoder(Session)
+
+
+def to_snapshot(session: Session) -> bytes:
+    _ = session.last_assistant_text  # joins the parts, so that they are stored as one
+    return _encoder.encode(session)
+
+
+def from_snapshot(snapshot: bytes) -> Session:
+    return _decoder.decode(snapshot)

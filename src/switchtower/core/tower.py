@@ -1,0 +1,101 @@
+"""The tower port: what a protocol may ask of the runtime. Protocols know this and not the runtime behind it.
+
+Answers come by callback, on the event loop, after the commit that they speak of and before the events of that commit are
+published: an asker hears the answer first. A subscriber is a cursor with an outlet; whatever it has not taken stays in the
+journal, so a slow one costs nobody anything.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from switchtower.core import commands, errors, journal
+from switchtower.core.session import Session
+
+Outcome = dict[str, Any]
+Done = Callable[[Outcome | errors.CoreError], None]
+
+
+class Batch:
+    """Entries of one session that were committed together, with room for each protocol to keep its encoding of them."""
+
+    __slots__ = ("encodings", "entries", "session_id")
+
+    def __init__(self, session_id: str, entries: Sequence[journal.Entry]) -> None:
+        self.session_id = session_id
+        self.entries = entries
+        self.encodings: dict[str, Any] = {}
+
+    @property
+    def first_seq(self) -> int:
+        return self.entries[0].seq
+
+    @property
+    def last_seq(self) -> int:
+        return self.entries[-1].seq
+
+
+class Outlet(Protocol):
+    """Where a subscription puts what it has for one client."""
+
+    @property
+    def ready(self) -> bool:
+        """False while the client does not take more; `Subscription.wake` says that it does again."""
+        ...
+
+    def deliver(self, batch: Batch) -> None: ...
+
+    def fell_behind(self, session_id: str) -> None:
+        """Retention removed what this client had not been sent yet; it must be attached anew."""
+        ...
+
+
+class Subscription(Protocol):
+    cursor: int
+
+    def start(self) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Attachment(Struct, frozen=True):
+    """`gap` says that the wished-for cursor cannot be served; the subscription then goes on after the session's head."""
+
+    session: Session
+    subscription: Subscription
+    gap: bool
+    earliest_seq: int
+    """The first seq from which the log has no hole."""
+
+
+class Tower(Protocol):
+    def now_ms(self) -> int: ...
+
+    def mint(self, prefix: str) -> str: ...
+
+    def submit(self, command: commands.AnyCommand, done: Done) -> None: ...
+
+    def attach(
+        self,
+        session_id: str,
+        after_seq: int,
+        outlet: Outlet,
+        *,
+        admit: Callable[[Session], None],
+        done: Callable[[Attachment | errors.CoreError], None],
+    ) -> None:
+        """Subscribes in the session's own order. `admit` may refuse by raising; the subscription sends nothing until started."""
+        ...
+
+    def subscribe(self, session_id: str, after_seq: int, outlet: Outlet) -> Subscription:
+        """For who has just been answered about this session: goes on from there without asking again."""
+        ...
+
+    def check_workspace(self, command: commands.StartSession) -> None:
+        """Refuses a session that could not work: an unknown provider, a sandbox or a folder that cannot be had."""
+        ...
+
+    async def cards(self, limit: int) -> list[journal.Card]: ...

@@ -1,0 +1,38 @@
+"""What the daemon checks with the outside world: whether a session could work at all, and whether a run did what was wanted."""
+
+from pathlib import Path
+
+from switchtower.core import commands, errors, events
+from switchtower.models import registry
+from switchtower.tools import processes
+
+CRITERION_TIMEOUT = 120.0
+CRITERION_OUTPUT_LIMIT = 2_000
+
+
+def check_start(command: commands.StartSession) -> None:
+    registry.check_provider(command.provider)
+    if command.sandbox != "local":
+        raise errors.SandboxUnavailable(
+            f"`{command.sandbox}` is not configured", hint="use `local`, which runs in the workspace itself"
+        )
+    root = Path(command.workspace.root)
+    if not root.is_absolute():
+        raise errors.SandboxUnavailable(f"the workspace `{root}` is not an absolute path")
+    if not root.is_dir():
+        raise errors.SandboxUnavailable(f"the workspace `{root}` is not a folder", hint="create it, or name another")
+
+
+async def check_criterion(criterion: events.Criterion, workspace: events.Workspace, run_id: str) -> events.CriterionResult:
+    """Runs one acceptance check in the workspace. One that cannot be started or takes too long has not passed."""
+    try:
+        finished = await processes.run_command(
+            criterion.check, cwd=workspace.root, run_id=run_id, timeout_s=CRITERION_TIMEOUT
+        )
+    except (OSError, ValueError) as problem:
+        return events.CriterionResult(criterion.id, passed=False, exit_code=126, output=str(problem)[:CRITERION_OUTPUT_LIMIT])
+    output = finished.output
+    if finished.timed_out:
+        output = f"not finished after {CRITERION_TIMEOUT:g} s\n{output}"
+    passed = not finished.timed_out and finished.exit_code == criterion.exit_code
+    return events.CriterionResult(criterion.id, passed, finished.exit_code, output[:CRITERION_OUTPUT_LIMIT])

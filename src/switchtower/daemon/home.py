@@ -1,0 +1,87 @@
+"""The daemon's home on disk: one daemon a home, and where clients find it.
+
+The lock is the kernel's, so a crash releases it: a pid file or a socket that a dead daemon left is never in the way.
+"""
+
+import contextlib
+import fcntl
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from switchtower import config
+
+
+class AlreadyRunning(Exception):
+    """Another daemon holds this home."""
+
+    def __init__(self, run_dir: Path, pid: str) -> None:
+        super().__init__(f"a daemon is already running for {run_dir} (pid {pid}); hint: `tower stop` ends it")
+
+
+class Endpoints(Struct, frozen=True):
+    """Where the daemon can be reached, as `endpoints.json` tells local clients. The token is the owner's."""
+
+    pid: int
+    socket: str
+    http: str | None
+    pi: str | None
+    token: str
+    version: str
+    started_at_ms: int
+
+
+class Home:
+    def __init__(self, settings: config.Settings) -> None:
+        self._settings = settings
+        self._lock_fd: int | None = None
+
+    def claim(self) -> None:
+        """Takes the lock, or says who has it."""
+        settings = self._settings
+        for folder in (settings.run_dir, settings.data_dir, settings.log_path.parent):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock_fd = os.open(settings.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock_fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(lock_fd)
+            raise AlreadyRunning(settings.run_dir, holder) from None
+        os.ftruncate(lock_fd, 0)
+        os.pwrite(lock_fd, str(os.getpid()).encode(), 0)
+        self._lock_fd = lock_fd
+
+    def owner_token(self) -> str:
+        """The owner's token: made once, so that a page stays logged in over a restart."""
+        path = self._settings.data_dir / "owner.token"
+        with contextlib.suppress(FileNotFoundError):
+            if token := path.read_text().strip():
+                return token
+        token = secrets.token_urlsafe(32)
+        _write_private(path, token.encode())
+        return token
+
+    def announce(self, endpoints: Endpoints) -> None:
+        _write_private(self._settings.pid_path, str(endpoints.pid).encode())
+        _write_private(self._settings.endpoints_path, msgspec.json.format(msgspec.json.encode(endpoints)))
+
+    def release(self) -> None:
+        if self._lock_fd is None:
+            return
+        for path in (self._settings.endpoints_path, self._settings.pid_path):
+            path.unlink(missing_ok=True)
+        os.close(self._lock_fd)
+        self._lock_fd = None
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Whole or not at all, and for the owner's eyes only from the first byte."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+    temporary.replace(path)

@@ -1,0 +1,37 @@
+"""Core refusals in push's words: one table, and the one place where an error payload is made."""
+
+from msgspec import UNSET
+
+from switchtower.core import errors
+from switchtower.protocols.push import messages
+
+TABLE: dict[type[errors.CoreError], messages.ErrorCode] = {
+    errors.InvalidCommand: "INVALID_REQUEST",
+    errors.SessionNotFound: "SESSION_NOT_FOUND",
+    errors.AttachForbidden: "ATTACH_FORBIDDEN",
+    errors.RunInProgress: "RUN_IN_PROGRESS",
+    errors.NoActiveRun: "NO_ACTIVE_RUN",
+    errors.ApprovalNotFound: "APPROVAL_NOT_FOUND",
+    errors.ApprovalClosed: "APPROVAL_EXPIRED",
+    errors.IdentityConflict: "INVALID_REQUEST",
+    errors.VersionMismatch: "INVALID_REQUEST",
+    errors.ProviderNotConfigured: "PROVIDER_NOT_CONFIGURED",
+    errors.SandboxUnavailable: "SANDBOX_UNAVAILABLE",
+    # Push has no words of its own for these; `retryable` tells a client what to do.
+    errors.Overloaded: "INTERNAL_ERROR",
+    errors.ShuttingDown: "INTERNAL_ERROR",
+    errors.JournalUnavailable: "INTERNAL_ERROR",
+    errors.Fenced: "INTERNAL_ERROR",
+}
+
+
+def of(refusal: errors.CoreError) -> messages.ProtocolError:
+    return messages.ProtocolError(TABLE[type(refusal)], refusal.message, refusal.retryable)
+
+
+def make(code: messages.ErrorCode, message: str, *, detail: str | None = None) -> messages.ProtocolError:
+    return messages.ProtocolError(code, message, retryable=False, detail=UNSET if detail is None else detail)
+
+
+INTERNAL = messages.ProtocolError("INTERNAL_ERROR", "The daemon failed at this; its log says why", retryable=False)
+"""Our own bug: no detail on the wire, a traceback in the log."""

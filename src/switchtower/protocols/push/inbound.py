@@ -1,0 +1,161 @@
+"""Push frames in: bytes to a checked request, and a request to a core command. Bad input becomes push's own error."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.core import commands, events
+from switchtower.protocols.push import errors, messages
+
+UNKNOWN_REQUEST = "req_unknown"
+"""Answers a frame whose own `requestId` cannot be told."""
+
+
+class Request(Struct, frozen=True):
+    request_id: str
+    type: str
+    payload: messages.Request
+    session_id: str | None
+
+
+class Refused(Exception):
+    """A frame that is no valid request, with the error to answer it with."""
+
+    def __init__(self, request_id: str, type_: str, error: messages.ProtocolError) -> None:
+        super().__init__(error.message)
+        self.request_id = request_id
+        self.type = type_
+        self.error = error
+
+
+_decode_envelope = msgspec.json.Decoder(messages.RequestEnvelope).decode
+_payload_decoders = {name: msgspec.json.Decoder(payload).decode for name, payload in messages.REQUESTS.items()}
+
+
+def parse(frame: bytes) -> Request:
+    try:
+        envelope = _decode_envelope(frame)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise _refuse_frame(frame, problem) from None
+    # push, Protocol Versioning: the version is judged before anything that a later one may have changed
+    if envelope.v != messages.VERSION:
+        raise _refuse_version(envelope.requestId, envelope.type, envelope.v)
+    if envelope.kind != "request":
+        raise Refused(
+            envelope.requestId, envelope.type, errors.make("INVALID_REQUEST", f"`kind` must be `request`, not `{envelope.kind}`")
+        )
+    decode_payload = _payload_decoders.get(envelope.type)
+    if decode_payload is None:
+        message = f"Unknown request type `{envelope.type[:100]}`"
+        raise Refused(envelope.requestId, envelope.type, errors.make("UNSUPPORTED_REQUEST_TYPE", message))
+    try:
+        payload = decode_payload(envelope.payload)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        error = errors.make("INVALID_REQUEST", f"Invalid payload: {problem}")
+        raise Refused(envelope.requestId, envelope.type, error) from None
+    session_id = envelope.sessionId
+    if envelope.type in messages.NEEDS_SESSION:
+        session_id = _session_id(envelope, payload)
+    return Request(envelope.requestId, envelope.type, payload, session_id)
+
+
+def _session_id(envelope: messages.RequestEnvelope, payload: Any) -> str:
+    """Clients put it in the envelope, in the payload, or in both; it must be in one and the same in both."""
+    session_id: str | None = payload.sessionId or envelope.sessionId
+    if session_id is None:
+        raise Refused(envelope.requestId, envelope.type, errors.make("INVALID_REQUEST", "`sessionId` is required"))
+    if envelope.sessionId not in (None, session_id):
+        message = "`sessionId` differs between the envelope and the payload"
+        raise Refused(envelope.requestId, envelope.type, errors.make("INVALID_REQUEST", message))
+    return session_id
+
+
+def _refuse_frame(frame: bytes, problem: Exception) -> Refused:
+    """The slow way, for frames that are no envelope: answer as much of it as can be read."""
+    try:
+        loose = msgspec.json.decode(frame)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        loose = None
+        reason = "The frame is not valid JSON in UTF-8"
+    else:
+        reason = f"Invalid request: {problem}"
+    if not isinstance(loose, dict):
+        return Refused(UNKNOWN_REQUEST, "unknown", errors.make("INVALID_REQUEST", reason))
+    given_id, given_type, version = loose.get("requestId"), loose.get("type"), loose.get("v")
+    request_id = str(given_id) if _is_request_id(given_id) else UNKNOWN_REQUEST
+    type_ = given_type if isinstance(given_type, str) else "unknown"
+    if isinstance(version, str) and version != messages.VERSION:
+        return _refuse_version(request_id, type_, version)
+    return Refused(request_id, type_, errors.make("INVALID_REQUEST", reason))
+
+
+def _is_request_id(value: Any) -> bool:
+    try:
+        msgspec.convert(value, messages.RequestId)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _refuse_version(request_id: str, type_: str, version: str) -> Refused:
+    message = f"This runtime speaks `{messages.VERSION}`, not `{version[:100]}`"
+    return Refused(request_id, type_, errors.make("UNSUPPORTED_PROTOCOL_VERSION", message))
+
+
+# Requests to commands
+
+
+def start_session(
+    request: messages.StartSession, session_id: str, actor: events.Actor, attach_token_sha256: str
+) -> commands.StartSession:
+    return commands.StartSession(
+        session_id=session_id,
+        actor=actor,
+        engine="agent",
+        mode=request.mode,
+        provider=request.provider,
+        model=request.model,
+        sandbox=request.sandboxProvider,
+        workspace=events.Workspace(
+            root=request.repo.rootPath,
+            branch=request.repo.currentBranch,
+            default_branch=request.repo.defaultBranch,
+            remote_url=request.repo.remoteUrl,
+        ),
+        attach_token_sha256=attach_token_sha256,
+        metadata=request.metadata,
+    )
+
+
+def send_message(request: messages.SendUserMessage, session_id: str, actor: events.Actor) -> commands.SendMessage:
+    return commands.SendMessage(
+        session_id=session_id,
+        actor=actor,
+        idempotency_key=request.clientMessageId,
+        text=request.text,
+        acceptance=tuple(
+            events.Criterion(criterion.id, criterion.check, criterion.exitCode, criterion.description)
+            for criterion in request.acceptanceCriteria
+        ),
+    )
+
+
+def decide_approval(request: messages.SubmitApproval, session_id: str, actor: events.Actor) -> commands.DecideApproval:
+    if request.decision == "approve":
+        verdict = events.Verdict.APPROVE
+    else:
+        # A comment is there for the model to read, so a denial with one lets the run go on.
+        verdict = events.Verdict.DENY_CONTINUE if request.comment else events.Verdict.DENY_STOP
+    return commands.DecideApproval(
+        session_id=session_id,
+        actor=actor,
+        approval_id=request.approvalId,
+        run_id=request.runId,
+        verdict=verdict,
+        comment=request.comment,
+    )
+
+
+def cancel_run(request: messages.CancelRun, session_id: str, actor: events.Actor) -> commands.CancelRun:
+    return commands.CancelRun(session_id=session_id, actor=actor, run_id=request.runId, reason=request.reason)

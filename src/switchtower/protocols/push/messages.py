@@ -1,0 +1,417 @@
+"""The Push runtime protocol's wire types, exactly as specified. Knows nothing of ours and does no I/O.
+
+Requests tolerate unknown fields (existing clients send some); what we send is closed. Field names are the document's.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+VERSION = "push.runtime.v1"
+
+RequestId = Annotated[str, Meta(pattern=r"^req_[A-Za-z0-9._:-]+$", max_length=256)]
+SessionId = Annotated[str, Meta(pattern=r"^sess_[A-Za-z0-9._:-]+$", max_length=256)]
+RunId = Annotated[str, Meta(pattern=r"^run_[A-Za-z0-9._:-]+$", max_length=256)]
+ClientMessageId = Annotated[str, Meta(pattern=r"^msg_[A-Za-z0-9._:-]+$", max_length=256)]
+ApprovalId = Annotated[str, Meta(pattern=r"^appr_[A-Za-z0-9._:-]+$", max_length=256)]
+AttachToken = Annotated[str, Meta(pattern=r"^att_[A-Za-z0-9._:-]+$", max_length=256)]
+Seq = Annotated[int, Meta(ge=1)]
+Cursor = Annotated[int, Meta(ge=0)]
+NonEmpty = Annotated[str, Meta(min_length=1)]
+
+SessionState = Literal["idle", "running", "awaiting_approval", "completed", "failed", "cancelled"]
+RunOutcome = Literal["success", "failed", "cancelled", "denied"]
+ApprovalDecision = Literal["approve", "deny"]
+Mode = Literal["interactive", "headless"]
+SandboxProvider = Literal["local", "modal"]
+ToolSource = Literal["github", "sandbox", "delegate", "scratchpad", "web-search", "unknown"]
+ToolErrorType = Literal[
+    "FILE_NOT_FOUND",
+    "EXEC_TIMEOUT",
+    "EXEC_NON_ZERO_EXIT",
+    "SANDBOX_UNREACHABLE",
+    "EDIT_HASH_MISMATCH",
+    "EDIT_CONTENT_NOT_FOUND",
+    "AUTH_FAILURE",
+    "RATE_LIMITED",
+    "STALE_FILE",
+    "EDIT_GUARD_BLOCKED",
+    "WRITE_FAILED",
+    "UNKNOWN",
+]
+ErrorCode = Literal[
+    "UNSUPPORTED_PROTOCOL_VERSION",
+    "UNSUPPORTED_REQUEST_TYPE",
+    "INVALID_REQUEST",
+    "SESSION_NOT_FOUND",
+    "ATTACH_FORBIDDEN",
+    "RUN_IN_PROGRESS",
+    "NO_ACTIVE_RUN",
+    "APPROVAL_NOT_FOUND",
+    "APPROVAL_EXPIRED",
+    "PROVIDER_NOT_CONFIGURED",
+    "SANDBOX_UNAVAILABLE",
+    "INTERNAL_ERROR",
+]
+
+
+# Envelopes
+
+
+class RequestEnvelope(Struct, frozen=True):
+    """Any request; `payload` is decoded once `type` is known."""
+
+    v: str
+    kind: str
+    requestId: RequestId
+    type: str
+    payload: Raw
+    sessionId: SessionId | None = None
+
+
+class ProtocolError(Struct, frozen=True, forbid_unknown_fields=True):
+    code: ErrorCode
+    message: str
+    retryable: bool
+    detail: str | UnsetType = UNSET
+
+
+class ResponseEnvelope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Any response: a payload when `ok`, an error when not."""
+
+    v: str = VERSION
+    kind: Literal["response"] = "response"
+    requestId: RequestId
+    type: str
+    sessionId: SessionId | UnsetType = UNSET
+    ok: bool
+    payload: Any | None
+    error: ProtocolError | None
+
+
+class EventEnvelope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Any event. `seq` is dense per session; clients dedupe by (sessionId, seq)."""
+
+    v: str = VERSION
+    kind: Literal["event"] = "event"
+    sessionId: SessionId
+    runId: RunId | UnsetType = UNSET
+    seq: Seq
+    ts: int
+    type: str
+    payload: Any
+
+
+# Requests
+
+
+class Hello(Struct, frozen=True):
+    clientName: str
+    clientVersion: str
+    capabilities: list[str] = []
+
+
+class Repo(Struct, frozen=True):
+    rootPath: NonEmpty
+    currentBranch: str
+    defaultBranch: str
+    remoteUrl: str | None = None
+
+
+class StartSession(Struct, frozen=True):
+    """`model` is ours: a provider's model other than its default."""
+
+    mode: Mode
+    provider: NonEmpty
+    sandboxProvider: SandboxProvider
+    repo: Repo
+    metadata: dict[str, Any] = {}
+    model: str | None = None
+
+
+class ListSessions(Struct, frozen=True):
+    limit: Annotated[int, Meta(ge=1, le=200)] = 20
+
+
+class AttachSession(Struct, frozen=True):
+    lastSeenSeq: Cursor
+    sessionId: SessionId | None = None
+    attachToken: AttachToken | None = None
+
+
+class ResumeSession(AttachSession, frozen=True):
+    pass
+
+
+class AcceptanceCriterion(Struct, frozen=True):
+    id: NonEmpty
+    check: NonEmpty
+    exitCode: int = 0
+    description: str | None = None
+
+
+class SendUserMessage(Struct, frozen=True):
+    clientMessageId: ClientMessageId
+    text: NonEmpty
+    sessionId: SessionId | None = None
+    acceptanceCriteria: Annotated[list[AcceptanceCriterion], Meta(max_length=100)] = []
+    attachToken: AttachToken | None = None
+
+
+class SubmitApproval(Struct, frozen=True):
+    runId: RunId
+    approvalId: ApprovalId
+    decision: ApprovalDecision
+    sessionId: SessionId | None = None
+    comment: str | None = None
+
+
+class CancelRun(Struct, frozen=True):
+    sessionId: SessionId | None = None
+    runId: RunId | None = None
+    reason: str | None = None
+
+
+class Ping(Struct, frozen=True):
+    pass
+
+
+Request = (
+    Hello | StartSession | ListSessions | AttachSession | ResumeSession | SendUserMessage | SubmitApproval | CancelRun | Ping
+)
+
+REQUESTS: dict[str, type[Request]] = {
+    "hello": Hello,
+    "start_session": StartSession,
+    "list_sessions": ListSessions,
+    "attach_session": AttachSession,
+    "resume_session": ResumeSession,
+    "send_user_message": SendUserMessage,
+    "submit_approval": SubmitApproval,
+    "cancel_run": CancelRun,
+    "ping": Ping,
+}
+
+NEEDS_SESSION = frozenset({"attach_session", "resume_session", "send_user_message", "submit_approval", "cancel_run"})
+
+
+# Responses
+
+
+class HelloAnswer(Struct, frozen=True, forbid_unknown_fields=True):
+    runtimeName: str
+    runtimeVersion: str
+    protocolVersion: str
+    capabilities: list[str]
+
+
+class StartSessionAnswer(Struct, frozen=True, forbid_unknown_fields=True):
+    sessionId: SessionId
+    state: SessionState
+    attachToken: AttachToken
+
+
+class ListedRepo(Struct, frozen=True, forbid_unknown_fields=True):
+    rootPath: str
+    currentBranch: str
+
+
+class ListedSession(Struct, frozen=True, forbid_unknown_fields=True):
+    sessionId: SessionId
+    state: SessionState
+    updatedAt: int
+    repo: ListedRepo
+
+
+class ListSessionsAnswer(Struct, frozen=True, forbid_unknown_fields=True):
+    sessions: list[ListedSession]
+
+
+class Replay(Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing to replay is `fromSeq = toSeq + 1`."""
+
+    fromSeq: int
+    toSeq: int
+    completed: bool
+    gap: bool
+
+
+class AttachAnswer(Struct, frozen=True, forbid_unknown_fields=True):
+    sessionId: SessionId
+    state: SessionState
+    replay: Replay
+
+
+class SendAnswer(Struct, frozen=True, forbid_unknown_fields=True):
+    runId: RunId
+    accepted: bool
+
+
+class Accepted(Struct, frozen=True, forbid_unknown_fields=True):
+    accepted: bool
+
+
+class Pong(Struct, frozen=True, forbid_unknown_fields=True):
+    pong: bool
+    ts: int
+
+
+ANSWERS: dict[str, type[Struct]] = {
+    "hello": HelloAnswer,
+    "start_session": StartSessionAnswer,
+    "list_sessions": ListSessionsAnswer,
+    "attach_session": AttachAnswer,
+    "resume_session": AttachAnswer,
+    "send_user_message": SendAnswer,
+    "submit_approval": Accepted,
+    "cancel_run": Accepted,
+    "ping": Pong,
+}
+
+
+# Events
+
+
+class SessionStarted(Struct, frozen=True, forbid_unknown_fields=True):
+    sessionId: SessionId
+    state: SessionState
+    mode: Mode
+    provider: str
+    sandboxProvider: SandboxProvider
+
+
+class SnapshotMeta(Struct, frozen=True, forbid_unknown_fields=True):
+    provider: str
+    sandboxProvider: SandboxProvider
+
+
+class ApprovalRequired(Struct, frozen=True, forbid_unknown_fields=True):
+    approvalId: ApprovalId
+    kind: str
+    title: str
+    summary: str
+    details: dict[str, Any]
+    options: list[ApprovalDecision]
+    expiresAt: int
+
+
+class SessionSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
+    state: SessionState
+    activeRunId: RunId | None
+    lastAssistantText: str
+    pendingApproval: ApprovalRequired | None
+    meta: SnapshotMeta
+
+
+class Status(Struct, frozen=True, forbid_unknown_fields=True):
+    source: str
+    phase: str
+    detail: str | UnsetType = UNSET
+
+
+class Token(Struct, frozen=True, forbid_unknown_fields=True):
+    text: str
+
+
+class AssistantDone(Struct, frozen=True, forbid_unknown_fields=True):
+    messageId: str
+
+
+class ToolCall(Struct, frozen=True, forbid_unknown_fields=True):
+    source: ToolSource
+    toolName: str
+    args: dict[str, Any]
+
+
+class StructuredError(Struct, frozen=True, forbid_unknown_fields=True):
+    type: ToolErrorType
+    retryable: bool
+    message: str
+    detail: str | UnsetType = UNSET
+
+
+class ToolResult(Struct, frozen=True, forbid_unknown_fields=True):
+    source: ToolSource
+    toolName: str
+    durationMs: int
+    isError: bool
+    text: str
+    structuredError: StructuredError | None
+
+
+class ApprovalReceived(Struct, frozen=True, forbid_unknown_fields=True):
+    approvalId: ApprovalId
+    decision: ApprovalDecision
+    by: str
+
+
+class Warn(Struct, frozen=True, forbid_unknown_fields=True):
+    code: str
+    message: str
+    detail: str | UnsetType = UNSET
+
+
+class Failure(Struct, frozen=True, forbid_unknown_fields=True):
+    """The payload of an `error` event. Its codes are open: models and tools have their own."""
+
+    code: str
+    message: str
+    retryable: bool
+    detail: str | UnsetType = UNSET
+
+
+class CriterionResult(Struct, frozen=True, forbid_unknown_fields=True):
+    id: str
+    passed: bool
+    exitCode: int
+    output: str
+
+
+class Acceptance(Struct, frozen=True, forbid_unknown_fields=True):
+    total: int
+    passed: int
+    results: list[CriterionResult]
+
+
+class Headless(Struct, frozen=True, forbid_unknown_fields=True):
+    exitCodeHint: Annotated[int, Meta(ge=0, le=4)]
+
+
+class RunComplete(Struct, frozen=True, forbid_unknown_fields=True):
+    runId: RunId
+    outcome: RunOutcome
+    summary: str
+    acceptance: Acceptance
+    headless: Headless
+
+
+EVENTS: dict[str, type[Struct]] = {
+    "session_started": SessionStarted,
+    "session_snapshot": SessionSnapshot,
+    "status": Status,
+    "thinking_token": Token,
+    "assistant_token": Token,
+    "assistant_done": AssistantDone,
+    "tool_call": ToolCall,
+    "tool_result": ToolResult,
+    "approval_required": ApprovalRequired,
+    "approval_received": ApprovalReceived,
+    "warning": Warn,
+    "error": Failure,
+    "run_complete": RunComplete,
+}
+
+RUN_EVENTS = frozenset(
+    {
+        "status",
+        "thinking_token",
+        "assistant_token",
+        "assistant_done",
+        "tool_call",
+        "tool_result",
+        "approval_required",
+        "approval_received",
+        "run_complete",
+    }
+)
+"""Events that always carry a `runId`."""

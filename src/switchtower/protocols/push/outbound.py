@@ -1,0 +1,222 @@
+"""Push frames out: journal entries to event envelopes, outcomes to responses. Each entry is exactly one event.
+
+The pieces of streamed text are nearly all of the traffic, and their stored form is already push's payload: they are sent as
+they were stored, without being decoded. Live and replayed events go through the same function, so they are the same bytes.
+"""
+
+from collections.abc import Sequence
+from typing import Any, assert_never, get_args
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from switchtower.core import codec, events, journal
+from switchtower.core.session import Session
+from switchtower.protocols.push import messages
+
+_encode = msgspec.json.Encoder().encode
+
+SENT_AS_STORED: dict[str, bytes] = {
+    events.TextDelta.kind: b"assistant_token",
+    events.ThinkingDelta.kind: b"thinking_token",
+}
+
+TOOL_NAMES = {
+    "list_dir": "sandbox_list_dir",
+    "read_file": "sandbox_read_file",
+    "search": "sandbox_search",
+    "write_file": "sandbox_write_file",
+    "edit_file": "sandbox_edit_file",
+    "run": "sandbox_exec",
+    "git_diff": "sandbox_diff",
+    "git_commit": "sandbox_commit",
+}
+"""The names that push clients know how to render."""
+
+STATUS_DETAIL_LIMIT = 500
+
+_TOOL_ERROR_TYPES = frozenset(get_args(messages.ToolErrorType))
+
+
+def frames(session_id: str, entries: Sequence[journal.Entry]) -> list[bytes]:
+    as_stored = SENT_AS_STORED
+    session = session_id.encode()
+    return [
+        b'{"v":"push.runtime.v1","kind":"event","sessionId":"%b","runId":"%b","seq":%d,"ts":%d,"type":"%b","payload":%b}'
+        % (session, run_id.encode(), seq, ts_ms, as_stored[kind], data)
+        if kind in as_stored and run_id is not None
+        else event_frame(session_id, run_id, seq, ts_ms, codec.decode(kind, data))
+        for seq, ts_ms, run_id, kind, data in entries
+    ]
+
+
+def event_frame(session_id: str, run_id: str | None, seq: int, ts_ms: int, event: events.AnyEvent) -> bytes:
+    type_, payload = event_payload(session_id, run_id, event)
+    return _event(session_id, run_id, seq, ts_ms, type_, payload)
+
+
+def _event(session_id: str, run_id: str | None, seq: int, ts_ms: int, type_: str, payload: Struct) -> bytes:
+    return _encode(
+        messages.EventEnvelope(sessionId=session_id, runId=_or_unset(run_id), seq=seq, ts=ts_ms, type=type_, payload=payload)
+    )
+
+
+def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -> tuple[str, Struct]:
+    match event:
+        case events.SessionStarted():
+            return "session_started", messages.SessionStarted(
+                session_id, events.SessionState.IDLE.value, _mode(event.mode), event.provider, _sandbox(event.sandbox)
+            )
+        case events.SessionResumed():
+            return "session_snapshot", messages.SessionSnapshot(
+                state=event.state.value,
+                activeRunId=event.active_run_id,
+                lastAssistantText=event.last_assistant_text,
+                pendingApproval=approval_required(event.pending_approval) if event.pending_approval else None,
+                meta=messages.SnapshotMeta(event.provider, _sandbox(event.sandbox)),
+            )
+        case events.RunStarted():
+            return "status", _status("Run started", event.text)
+        case events.PhaseChanged():
+            return "status", _status(event.phase, event.detail)
+        case events.RunCancelRequested():
+            return "status", _status("Cancelling run", event.reason)
+        case events.ThinkingDelta():
+            return "thinking_token", messages.Token(event.text)
+        case events.TextDelta():
+            return "assistant_token", messages.Token(event.text)
+        case events.MessageCompleted():
+            return "assistant_done", messages.AssistantDone(event.message_id)
+        case events.ToolCalled():
+            return "tool_call", messages.ToolCall(_tool_source(event.tool), _tool_name(event.tool), event.args)
+        case events.ToolFinished():
+            return "tool_result", messages.ToolResult(
+                source=_tool_source(event.tool),
+                toolName=_tool_name(event.tool),
+                durationMs=event.duration_ms,
+                isError=event.is_error,
+                text=event.text,
+                structuredError=_structured_error(event.error) if event.error else None,
+            )
+        case events.ApprovalRequested():
+            return "approval_required", approval_required(event.approval)
+        case events.ApprovalDecided():
+            decision: messages.ApprovalDecision = "approve" if event.verdict is events.Verdict.APPROVE else "deny"
+            return "approval_received", messages.ApprovalReceived(event.approval_id, decision, event.by.via)
+        case events.ApprovalExpired():
+            return "warning", messages.Warn("APPROVAL_EXPIRED", "Nobody decided in time", event.approval_id)
+        case events.ApprovalWithdrawn():
+            return "warning", messages.Warn("APPROVAL_WITHDRAWN", f"No longer to be decided: {event.reason}", event.approval_id)
+        case events.WarningRaised():
+            return "warning", messages.Warn(event.code, event.message, _or_unset(event.detail))
+        case events.ErrorRaised():
+            return "error", messages.Failure(event.code, event.message, event.retryable, _or_unset(event.detail))
+        case events.RunCompleted():
+            assert run_id is not None, "a run has an id"
+            return "run_complete", _run_complete(run_id, event)
+        case _:
+            assert_never(event)
+
+
+def approval_required(approval: events.Approval) -> messages.ApprovalRequired:
+    return messages.ApprovalRequired(
+        approvalId=approval.id,
+        kind=approval.kind,
+        title=approval.title,
+        summary=approval.summary,
+        details=approval.details,
+        options=["approve", "deny"],
+        expiresAt=approval.expires_at_ms,
+    )
+
+
+def gap_frames(session: Session, last_seen_seq: int, earliest_seq: int, ts_ms: int) -> list[bytes]:
+    """What a client is sent when its cursor cannot be served: a warning, and where the session stands.
+
+    Neither is journalled, yet clients dedupe by seq. So they borrow the last two numbers of what this client is not sent:
+    the snapshot stands for everything up to the session's head, and what comes next is the head's successor.
+    """
+    if last_seen_seq > session.seq:
+        detail = f"Requested lastSeenSeq={last_seen_seq} but the last seq is {session.seq}"
+    else:
+        detail = f"Requested lastSeenSeq={last_seen_seq} but earliest retained seq is {earliest_seq}"
+    warning = messages.Warn("EVENT_GAP", "Replay gap detected; snapshot sent.", detail)
+    pending = session.pending_approval
+    snapshot = messages.SessionSnapshot(
+        state=session.state.value,
+        activeRunId=session.run.id if session.run else None,
+        lastAssistantText=session.last_assistant_text,
+        pendingApproval=approval_required(pending) if pending else None,
+        meta=messages.SnapshotMeta(session.provider, _sandbox(session.sandbox)),
+    )
+    return [
+        _event(session.id, None, max(1, session.seq - 1), ts_ms, "warning", warning),
+        _event(session.id, None, session.seq, ts_ms, "session_snapshot", snapshot),
+    ]
+
+
+def answer(request_id: str, type_: str, session_id: str | None, payload: Struct) -> bytes:
+    return _encode(
+        messages.ResponseEnvelope(
+            requestId=request_id, type=type_, sessionId=_or_unset(session_id), ok=True, payload=payload, error=None
+        )
+    )
+
+
+def refusal(request_id: str, type_: str, session_id: str | None, error: messages.ProtocolError) -> bytes:
+    return _encode(
+        messages.ResponseEnvelope(
+            requestId=request_id, type=type_, sessionId=_or_unset(session_id), ok=False, payload=None, error=error
+        )
+    )
+
+
+def listed(card: journal.Card) -> messages.ListedSession:
+    return messages.ListedSession(
+        sessionId=card.session_id,
+        state=card.state.value,
+        updatedAt=card.updated_at_ms,
+        repo=messages.ListedRepo(card.workspace.root, card.workspace.branch or ""),
+    )
+
+
+def _run_complete(run_id: str, event: events.RunCompleted) -> messages.RunComplete:
+    results = [messages.CriterionResult(result.id, result.passed, result.exit_code, result.output) for result in event.acceptance]
+    passed = sum(result.passed for result in results)
+    return messages.RunComplete(
+        runId=run_id,
+        outcome=event.outcome.value,
+        summary=event.summary,
+        acceptance=messages.Acceptance(len(results), passed, results),
+        headless=messages.Headless(event.exit_code_hint),
+    )
+
+
+def _status(phase: str, detail: str | None) -> messages.Status:
+    return messages.Status("orchestrator", phase, UNSET if detail is None else detail[:STATUS_DETAIL_LIMIT])
+
+
+def _structured_error(error: events.ToolError) -> messages.StructuredError:
+    known: Any = error.type if error.type in _TOOL_ERROR_TYPES else "UNKNOWN"
+    return messages.StructuredError(known, error.retryable, error.message, _or_unset(error.detail))
+
+
+def _tool_name(tool: str) -> str:
+    return TOOL_NAMES.get(tool, tool)
+
+
+def _tool_source(tool: str) -> messages.ToolSource:
+    return "sandbox" if tool in TOOL_NAMES else "unknown"
+
+
+def _mode(mode: str) -> messages.Mode:
+    """Sessions of other protocols know no modes; someone is watching them."""
+    return "headless" if mode == "headless" else "interactive"
+
+
+def _sandbox(sandbox: str) -> messages.SandboxProvider:
+    return "modal" if sandbox == "modal" else "local"
+
+
+def _or_unset(value: str | None) -> str | UnsetType:
+    return UNSET if value is None else value

@@ -1,0 +1,276 @@
+"""One push client: its requests become commands of the tower, its subscriptions become frames on its stream.
+
+Knows the tower only by its port and the stream only by its two sides. A client that does not read is not read from.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from switchtower.core import commands, tower
+from switchtower.core import errors as core_errors
+from switchtower.core.access import Access
+from switchtower.core.session import Session
+from switchtower.protocols.push import errors, inbound, messages, outbound
+from switchtower.transports.packet import Packet
+from switchtower.transports.stream import Stream
+
+log = logging.getLogger(__name__)
+
+CAPABILITIES = ["stream_tokens", "approvals", "replay_attach", "headless"]
+CLIENT_NAME_LIMIT = 100
+
+
+class PushPeer:
+    """Implements `stream.Receiver` and `tower.Outlet`."""
+
+    def __init__(self, tower_: tower.Tower, access: Access, runtime_version: str) -> None:
+        self._tower = tower_
+        self._access = access
+        self._actor = access.actor()
+        self._runtime_version = runtime_version
+        self._stream: Stream | None = None
+        self._subscriptions: dict[str, tower.Subscription] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._handlers: dict[str, Callable[[inbound.Request], bytes | None]] = {
+            "hello": self._hello,
+            "start_session": self._start_session,
+            "list_sessions": self._list_sessions,
+            "attach_session": self._attach_session,
+            "resume_session": self._resume_session,
+            "send_user_message": self._send_user_message,
+            "submit_approval": self._submit_approval,
+            "cancel_run": self._cancel_run,
+            "ping": self._ping,
+        }
+
+    # The receiver's side
+
+    def connected(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def received(self, frames: list[bytes]) -> None:
+        answers = [answer for frame in frames if (answer := self._handle(frame)) is not None]
+        if answers:
+            self._send(Packet(answers))
+
+    def refused(self, problem: str) -> None:
+        error = errors.make("INVALID_REQUEST", problem)
+        self._send(Packet([outbound.refusal(inbound.UNKNOWN_REQUEST, "unknown", None, error)]))
+
+    def writable_again(self) -> None:
+        if self._stream is not None:
+            self._stream.resume_reading()
+        for subscription in list(self._subscriptions.values()):
+            subscription.wake()
+
+    def disconnected(self) -> None:
+        self._stream = None
+        for subscription in self._subscriptions.values():
+            subscription.close()
+        self._subscriptions.clear()
+        for task in self._tasks:
+            task.cancel()
+
+    # The outlet's side
+
+    @property
+    def ready(self) -> bool:
+        return self._stream is not None and self._stream.writable
+
+    def deliver(self, batch: tower.Batch) -> None:
+        packet = batch.encodings.get("push")
+        if packet is None:
+            packet = batch.encodings["push"] = Packet(outbound.frames(batch.session_id, batch.entries))
+        self._send(packet)
+
+    def fell_behind(self, session_id: str) -> None:
+        """Too slow for the retention: the client gets the gap's answer without having asked."""
+        behind = self._subscriptions.pop(session_id)
+
+        def attached(attachment: tower.Attachment | core_errors.CoreError) -> None:
+            if self._stream is not None and isinstance(attachment, tower.Attachment):
+                self._follow(attachment, session_id, behind.cursor, [])
+
+        self._tower.attach(session_id, behind.cursor, self, admit=lambda _: None, done=attached)
+
+    # Requests
+
+    def _handle(self, frame: bytes) -> bytes | None:
+        try:
+            request = inbound.parse(frame)
+        except inbound.Refused as refused:
+            return outbound.refusal(refused.request_id, refused.type, None, refused.error)
+        try:
+            return self._handlers[request.type](request)
+        except core_errors.CoreError as refusal:
+            return outbound.refusal(request.request_id, request.type, request.session_id, errors.of(refusal))
+        except Exception:
+            log.exception("a %s request failed", request.type)
+            return outbound.refusal(request.request_id, request.type, request.session_id, errors.INTERNAL)
+
+    def _ping(self, request: inbound.Request) -> bytes:
+        return outbound.answer(request.request_id, "ping", request.session_id, messages.Pong(True, self._tower.now_ms()))
+
+    def _hello(self, request: inbound.Request) -> bytes:
+        assert isinstance(request.payload, messages.Hello)
+        client = f"{request.payload.clientName} {request.payload.clientVersion}"
+        self._actor = self._access.actor(client[:CLIENT_NAME_LIMIT])
+        greeting = messages.HelloAnswer("pushd", self._runtime_version, messages.VERSION, CAPABILITIES)
+        return outbound.answer(request.request_id, "hello", request.session_id, greeting)
+
+    def _start_session(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, messages.StartSession)
+        session_id = self._tower.mint("sess")
+        token = f"att_{secrets.token_hex(20)}"
+        command = inbound.start_session(request.payload, session_id, self._actor, _sha256(token))
+        self._tower.check_workspace(command)
+
+        def started(outcome: tower.Outcome) -> bytes:
+            self._subscribe(session_id, after_seq=0)
+            return self._answer(request, session_id, messages.StartSessionAnswer(session_id, "idle", token))
+
+        self._submit(command, request, started)
+
+    def _list_sessions(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, messages.ListSessions)
+        limit = request.payload.limit
+
+        async def answer() -> None:
+            try:
+                cards = await self._tower.cards(limit)
+                listing = messages.ListSessionsAnswer([outbound.listed(card) for card in cards])
+                frame = outbound.answer(request.request_id, request.type, request.session_id, listing)
+            except core_errors.CoreError as refusal:
+                frame = outbound.refusal(request.request_id, request.type, request.session_id, errors.of(refusal))
+            self._send(Packet([frame]))
+
+        task = asyncio.get_running_loop().create_task(answer())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _attach_session(self, request: inbound.Request) -> None:
+        self._attach(request)
+
+    def _resume_session(self, request: inbound.Request) -> None:
+        """Attach, and a summary of where things stand: a `session_snapshot` of its own, in the session's sequence."""
+
+        def ask_for_summary() -> None:
+            command = commands.ResumeSession(session_id=request.session_id or "", actor=self._actor)
+            self._tower.submit(command, lambda _: None)
+
+        self._attach(request, ask_for_summary)
+
+    def _attach(self, request: inbound.Request, then: Callable[[], None] | None = None) -> None:
+        assert isinstance(request.payload, messages.AttachSession) and request.session_id
+        session_id, last_seen_seq, token = request.session_id, request.payload.lastSeenSeq, request.payload.attachToken
+
+        def attached(attachment: tower.Attachment | core_errors.CoreError) -> None:
+            if isinstance(attachment, core_errors.CoreError):
+                self._send(Packet([self._refusal(request, attachment)]))
+            elif self._stream is None:
+                attachment.subscription.close()
+            else:
+                self._follow(attachment, session_id, last_seen_seq, [self._attach_answer(request, attachment)])
+                if then is not None:
+                    then()
+
+        self._tower.attach(session_id, last_seen_seq, self, admit=lambda session: self._admit(session, token), done=attached)
+
+    def _attach_answer(self, request: inbound.Request, attachment: tower.Attachment) -> bytes:
+        session, subscription = attachment.session, attachment.subscription
+        replay = messages.Replay(subscription.cursor + 1, session.seq, completed=True, gap=attachment.gap)
+        return self._answer(request, session.id, messages.AttachAnswer(session.id, session.state.value, replay))
+
+    def _follow(self, attachment: tower.Attachment, session_id: str, last_seen_seq: int, frames: list[bytes]) -> None:
+        if attachment.gap:
+            frames += outbound.gap_frames(attachment.session, last_seen_seq, attachment.earliest_seq, self._tower.now_ms())
+        if frames:
+            self._send(Packet(frames))
+        if earlier := self._subscriptions.pop(session_id, None):
+            earlier.close()
+        self._subscriptions[session_id] = attachment.subscription
+        attachment.subscription.start()
+
+    def _send_user_message(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, messages.SendUserMessage) and request.session_id
+        session_id = request.session_id
+        self._check_may_command(session_id)
+
+        def accepted(outcome: tower.Outcome) -> bytes:
+            # Existing clients expect to hear of a run that they started, attached or not.
+            if session_id not in self._subscriptions:
+                self._subscribe(session_id, after_seq=outcome["after_seq"])
+            return self._answer(request, session_id, messages.SendAnswer(outcome["run_id"], accepted=True))
+
+        self._submit(inbound.send_message(request.payload, session_id, self._actor), request, accepted)
+
+    def _submit_approval(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, messages.SubmitApproval) and request.session_id
+        self._check_may_command(request.session_id)
+        command = inbound.decide_approval(request.payload, request.session_id, self._actor)
+        self._submit(command, request, lambda _: self._answer(request, command.session_id, messages.Accepted(True)))
+
+    def _cancel_run(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, messages.CancelRun) and request.session_id
+        self._check_may_command(request.session_id)
+        command = inbound.cancel_run(request.payload, request.session_id, self._actor)
+        self._submit(command, request, lambda _: self._answer(request, command.session_id, messages.Accepted(True)))
+
+    # What they share
+
+    def _submit(
+        self, command: commands.AnyCommand, request: inbound.Request, succeeded: Callable[[tower.Outcome], bytes]
+    ) -> None:
+        def done(outcome: tower.Outcome | core_errors.CoreError) -> None:
+            if self._stream is None:
+                return  # gone meanwhile; what it asked for has happened all the same
+            if isinstance(outcome, core_errors.CoreError):
+                self._send(Packet([self._refusal(request, outcome)]))
+            else:
+                self._send(Packet([succeeded(outcome)]))
+
+        self._tower.submit(command, done)
+
+    def _subscribe(self, session_id: str, after_seq: int) -> None:
+        subscription = self._subscriptions[session_id] = self._tower.subscribe(session_id, after_seq, self)
+        subscription.start()
+
+    def _admit(self, session: Session, token: str | None) -> None:
+        """push, Security Requirements 2: a wrong token never attaches, an absent one only if the client is trusted."""
+        if token is None and self._may_command(session.id):
+            return
+        if token is None or not hmac.compare_digest(_sha256(token), session.attach_token_sha256):
+            raise core_errors.AttachForbidden(
+                session.id, hint="pass the `attachToken` that `start_session` answered" if token is None else None
+            )
+
+    def _may_command(self, session_id: str) -> bool:
+        return self._access.trusted or session_id in self._subscriptions
+
+    def _check_may_command(self, session_id: str) -> None:
+        if not self._may_command(session_id):
+            raise core_errors.AttachForbidden(session_id, hint="attach to the session with its `attachToken` first")
+
+    def _answer(self, request: inbound.Request, session_id: str, payload: Struct) -> bytes:
+        return outbound.answer(request.request_id, request.type, session_id, payload)
+
+    def _refusal(self, request: inbound.Request, refusal: core_errors.CoreError) -> bytes:
+        return outbound.refusal(request.request_id, request.type, request.session_id, errors.of(refusal))
+
+    def _send(self, packet: Packet) -> None:
+        stream = self._stream
+        if stream is None:
+            return
+        stream.send(packet)
+        if not stream.writable:
+            stream.pause_reading()
+
+
+def _sha256(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,81 @@
+"""An engine's side of a run: what it says is redacted and handed to the lane; what it asks waits for a recorded decision."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+
+from switchtower.core import commands, engine, events, ids, redact
+from switchtower.runtime.lane import Lane
+
+
+class RunDesk:
+    """Implements `engine.Desk` for one run."""
+
+    def __init__(
+        self, lane: Lane, run_id: str, redactor: redact.Redactor, mint: ids.Mint, expires_at_ms: Callable[[], int]
+    ) -> None:
+        self.mint = mint
+        self._lane = lane
+        self._run_id = run_id
+        self._redactor = redactor
+        self._expires_at_ms = expires_at_ms
+        self._text = redactor.stream()
+        self._thinking = redactor.stream()
+        self._held = False
+        self._waiting: dict[str, asyncio.Future[engine.Answer]] = {}
+
+    async def emit(self, event: events.AnyEvent) -> None:
+        kind = type(event)
+        if kind is events.TextDelta:
+            safe = self._text.feed(event.text)  # type: ignore[union-attr]
+            self._held = True
+            if safe:
+                self._lane.progress(self._run_id, events.TextDelta(safe))
+        elif kind is events.ThinkingDelta:
+            safe = self._thinking.feed(event.text)  # type: ignore[union-attr]
+            self._held = True
+            if safe:
+                self._lane.progress(self._run_id, events.ThinkingDelta(safe))
+        else:
+            self.release()
+            self._lane.progress(self._run_id, event)
+        if self._lane.crowded:
+            await self._lane.room()
+
+    def release(self) -> None:
+        """Lets go of text that was held back in case it began a secret: whatever follows comes after it."""
+        if self._held:
+            self._held = False
+            if thinking := self._thinking.close():
+                self._lane.progress(self._run_id, events.ThinkingDelta(thinking))
+            if text := self._text.close():
+                self._lane.progress(self._run_id, events.TextDelta(text))
+            self._text = self._redactor.stream()
+            self._thinking = self._redactor.stream()
+
+    async def flush(self) -> None:
+        self.release()
+        await self._lane.flush()
+
+    async def ask(self, question: engine.Question) -> engine.Answer:
+        self.release()
+        outcome = await self._lane.ask(
+            commands.RequestApproval(
+                session_id=self._lane.session_id,
+                run_id=self._run_id,
+                call_id=question.call_id,
+                kind=question.kind,
+                title=question.title,
+                summary=question.summary,
+                details=question.details,
+                fingerprint=hashlib.sha256(question.subject.encode()).hexdigest(),
+                expires_at_ms=self._expires_at_ms(),
+            )
+        )
+        return await self._waiting.setdefault(outcome["approval_id"], asyncio.get_running_loop().create_future())
+
+    def answered(self, approval_id: str, answer: engine.Answer) -> None:
+        """A decision was committed. It may come before the asker has begun to wait."""
+        future = self._waiting.setdefault(approval_id, asyncio.get_running_loop().create_future())
+        if not future.done():
+            future.set_result(answer)

@@ -1,0 +1,97 @@
+"""Who is listening: one feed a session, one cursor a subscriber. Publishes what is committed and waits for nobody.
+
+A subscriber at the head is live and is handed each batch. One that cannot take a batch leaves the live set with its
+cursor where it was, and pages from the journal when it can take more. Nothing is queued here, so nothing can grow.
+"""
+
+import asyncio
+
+from switchtower.core import journal, tower
+
+PAGE = 500
+
+
+class Feed:
+    """One session's live subscribers. `head` is the last seq that was published."""
+
+    def __init__(self, session_id: str, journal_: journal.Journal, head: int = 0) -> None:
+        self.session_id = session_id
+        self.journal = journal_
+        self.head = head
+        self.live: set[Cursor] = set()
+        self.cursors = 0
+        """All subscribers, the lagging ones included."""
+
+    def publish(self, batch: tower.Batch) -> None:
+        self.head = batch.last_seq
+        for cursor in tuple(self.live):
+            cursor.offer(batch)
+
+
+class Cursor:
+    """One subscriber's place in one session."""
+
+    def __init__(self, feed: Feed, after_seq: int, outlet: tower.Outlet) -> None:
+        self.cursor = after_seq
+        self._feed = feed
+        self._outlet = outlet
+        self._paging: asyncio.Task[None] | None = None
+        self._closed = False
+        feed.cursors += 1
+
+    def start(self) -> None:
+        self.wake()
+
+    def wake(self) -> None:
+        """The outlet can take more: go live when nothing is missing, otherwise page until then."""
+        if self._closed or self._paging or self in self._feed.live:
+            return
+        if self.cursor == self._feed.head:
+            self._feed.live.add(self)
+        else:
+            self._paging = asyncio.get_running_loop().create_task(self._page())
+
+    def offer(self, batch: tower.Batch) -> None:
+        if not self._outlet.ready:
+            self._feed.live.discard(self)
+            return
+        if batch.first_seq <= self.cursor:
+            # Paging reads what is committed, which may be ahead of what is published.
+            fresh = [entry for entry in batch.entries if entry.seq > self.cursor]
+            if not fresh:
+                return
+            batch = tower.Batch(batch.session_id, fresh)
+        assert batch.first_seq == self.cursor + 1, "a live subscriber misses nothing"
+        self.cursor = batch.last_seq
+        self._outlet.deliver(batch)
+
+    async def _page(self) -> None:
+        feed = self._feed
+        try:
+            while self._outlet.ready and not self._closed:
+                if self.cursor >= feed.head:
+                    feed.live.add(self)
+                    return
+                entries = await feed.journal.read(feed.session_id, self.cursor, PAGE)
+                if self._closed:
+                    return
+                if not entries or entries[-1].seq - self.cursor != len(entries):
+                    self.close()
+                    self._outlet.fell_behind(feed.session_id)
+                    return
+                self.cursor = entries[-1].seq
+                self._outlet.deliver(tower.Batch(feed.session_id, entries))
+                await asyncio.sleep(0)  # one page a turn: other clients and lanes come in between
+        finally:
+            self._paging = None
+            # The outlet may have become ready again between the last check and here.
+            if self._outlet.ready and not self._closed and self not in feed.live:
+                self.wake()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._feed.cursors -= 1
+            self._feed.live.discard(self)
+            if self._paging and self._paging is not asyncio.current_task():
+                self._paging.cancel()

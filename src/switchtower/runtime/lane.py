@@ -1,0 +1,287 @@
+"""One lane a session: whatever happens in it happens here, in order. Nothing else commits and nothing else publishes.
+
+A turn takes all that is waiting, decides it against the session, commits the outcome as one append, and only then answers,
+publishes and lets effects start. While a turn commits, the next one gathers. A run never occupies its lane: its events
+come in like everybody else's.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from switchtower.core import codec, commands, errors, events, ids, journal, receipts, redact, tower
+from switchtower.core.decide import decide
+from switchtower.core.session import Session, card, fold, fold_entries, from_snapshot, to_snapshot
+from switchtower.runtime.hub import Cursor, Feed
+
+log = logging.getLogger(__name__)
+
+WAITING_COMMANDS_LIMIT = 1_000
+UNCOMMITTED_EVENTS_LIMIT = 256
+SNAPSHOT_EVERY = 1_000
+LOAD_PAGE = 1_000
+
+React = Callable[["Lane", str | None, events.AnyEvent], None]
+
+
+class Services(Struct):
+    """What every lane needs."""
+
+    journal: journal.Journal
+    redactor: redact.Redactor
+    now_ms: Callable[[], int]
+    mint: ids.Mint
+    receipt_ttl_ms: int
+    react: React
+    """Told of each notable event once it is committed and published; effects start there."""
+    lost: Callable[["Lane", str], None]
+    """Told that something a run said could not be stored, so that the run cannot go on as if it had been."""
+    idle: Callable[["Lane"], None]
+    """Told when a lane has nothing left to do."""
+
+
+class Ask(Struct):
+    command: commands.AnyCommand
+    done: tower.Done
+
+
+class Attach(Struct):
+    after_seq: int
+    outlet: tower.Outlet
+    admit: Callable[[Session], None]
+    done: Callable[[tower.Attachment | errors.CoreError], None]
+
+
+class Barrier(Struct):
+    """Reached when everything before it is committed."""
+
+    reached: asyncio.Future[None]
+
+
+Progress = tuple[str, events.AnyEvent]
+"""An event of a run, by its engine. A bare tuple: nearly all traffic is this."""
+
+Item = Ask | Attach | Barrier | Progress
+
+
+class Lane:
+    def __init__(self, session_id: str, services: Services) -> None:
+        self.session_id = session_id
+        self.session: Session | None = None
+        self.feed = Feed(session_id, services.journal)
+        self._services = services
+        self._epoch = 1
+        self._waiting: list[Item] = []
+        self._worker: asyncio.Task[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._receipts: dict[str, journal.Receipt] = {}
+        self._snapshot_seq = 0
+
+    @property
+    def busy(self) -> bool:
+        return self._worker is not None or bool(self._waiting)
+
+    def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
+        if len(self._waiting) >= WAITING_COMMANDS_LIMIT:
+            done(errors.Overloaded(f"{len(self._waiting)} requests wait in {self.session_id}"))
+            return
+        self._waiting.append(Ask(command, done))
+        self._wake()
+
+    async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
+        """For our own rooms: like `submit`, awaited, and never refused for crowding."""
+        answer: asyncio.Future[tower.Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: tower.Outcome | errors.CoreError) -> None:
+            if answer.done():
+                return
+            if isinstance(outcome, errors.CoreError):
+                answer.set_exception(outcome)
+            else:
+                answer.set_result(outcome)
+
+        self._waiting.append(Ask(command, done))
+        self._wake()
+        return await answer
+
+    def attach(self, request: Attach) -> None:
+        self._waiting.append(request)
+        self._wake()
+
+    def progress(self, run_id: str, event: events.AnyEvent) -> None:
+        self._waiting.append((run_id, event))
+        if self._worker is None:
+            self._wake()
+
+    async def flush(self) -> None:
+        """Returns when everything handed in so far is committed; raises when it could not be."""
+        barrier = Barrier(asyncio.get_running_loop().create_future())
+        self._waiting.append(barrier)
+        self._wake()
+        await barrier.reached
+
+    @property
+    def crowded(self) -> bool:
+        return len(self._waiting) >= UNCOMMITTED_EVENTS_LIMIT
+
+    async def room(self) -> None:
+        """Returns when what is waiting has been taken up."""
+        if self._waiting:
+            if self._room is None:
+                self._room = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._room)
+
+    def _wake(self) -> None:
+        if self._worker is None:
+            self._worker = asyncio.get_running_loop().create_task(self._work(), name=f"lane {self.session_id}")
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                items, self._waiting = self._waiting, []
+                if self._room:
+                    self._room.set_result(None)
+                    self._room = None
+                try:
+                    if self.session is None:
+                        self.session = await self._load()
+                    await self._turn(self.session, items)
+                except Exception as failure:
+                    self._give_up(items, failure)
+        finally:
+            self._worker = None
+            self._services.idle(self)
+
+    async def _load(self) -> Session:
+        stored = await self._services.journal.load(self.session_id)
+        session = Session(id=self.session_id)
+        if stored is not None:
+            self._epoch = stored.epoch
+            self._snapshot_seq = stored.snapshot_seq
+            if stored.snapshot is not None:
+                session = from_snapshot(stored.snapshot)
+            while entries := await self._services.journal.read(self.session_id, session.seq, LOAD_PAGE):
+                fold_entries(session, entries)
+                if len(entries) < LOAD_PAGE:
+                    break
+        self.feed.head = session.seq
+        return session
+
+    async def _turn(self, session: Session, items: list[Item]) -> None:
+        stage = _Stage(session, self._services.now_ms())
+        answers: list[tuple[tower.Done, tower.Outcome | errors.CoreError]] = []
+        for item in items:
+            if type(item) is tuple:
+                run_id, event = item
+                # What an engine still says after its run has ended is too late to have happened in it.
+                if session.run is not None and session.run.id == run_id:
+                    stage.add(run_id, self._services.redactor.event(event))
+            elif isinstance(item, Ask):
+                answers.append((item.done, await self._decide(stage, item.command)))
+        if stage.entries:
+            await self._services.journal.append(self._append_of(stage))
+            self._receipts.clear()
+        for done, outcome in answers:
+            self._tell(done, outcome)
+        if stage.entries:
+            self.feed.publish(tower.Batch(self.session_id, stage.entries))
+            for run, event in stage.notable:
+                self._services.react(self, run, event)
+        for item in items:
+            if isinstance(item, Attach):
+                await self._attach(session, item)
+            elif isinstance(item, Barrier) and not item.reached.done():
+                item.reached.set_result(None)
+
+    async def _decide(self, stage: "_Stage", command: commands.AnyCommand) -> tower.Outcome | errors.CoreError:
+        session, services = stage.session, self._services
+        try:
+            key = command.idempotency_key
+            if key is not None:
+                receipt = self._receipts.get(key) or await services.journal.receipt(session.id, key, stage.now_ms)
+                if receipt is not None:
+                    return {**receipts.prior_outcome(receipt, command), "replayed": True}
+            decision = decide(session, command, now_ms=stage.now_ms, mint=services.mint)
+            outcome = {**decision.outcome, "after_seq": session.seq}
+            for event in decision.events:
+                stage.add(decision.run_id, services.redactor.event(event))
+            if key is not None:
+                receipt = receipts.issue(command, outcome, stage.now_ms + services.receipt_ttl_ms)
+                self._receipts[key] = receipt
+                stage.receipts.append(receipt)
+        except errors.CoreError as refusal:
+            return refusal
+        return outcome
+
+    def _append_of(self, stage: "_Stage") -> journal.Append:
+        session = stage.session
+        append = journal.Append(self.session_id, self._epoch, stage.entries, stage.receipts)
+        if stage.notable:
+            append.card = card(session)
+        if stage.run_ended or session.seq - self._snapshot_seq >= SNAPSHOT_EVERY:
+            append.snapshot = to_snapshot(session)
+            self._snapshot_seq = session.seq
+        return append
+
+    async def _attach(self, session: Session, item: Attach) -> None:
+        try:
+            if session.seq == 0:
+                raise errors.SessionNotFound(session.id)
+            item.admit(session)
+            pruned_through = await self._services.journal.gap_after(session.id, item.after_seq)
+            gap = pruned_through is not None or item.after_seq > session.seq
+            cursor = Cursor(self.feed, session.seq if gap else item.after_seq, item.outlet)
+        except errors.CoreError as refusal:
+            item.done(refusal)
+            return
+        item.done(tower.Attachment(session, cursor, gap, (pruned_through or 0) + 1))
+
+    def _tell(self, done: tower.Done, outcome: tower.Outcome | errors.CoreError) -> None:
+        try:
+            done(outcome)
+        except Exception:
+            # A peer's trouble is that peer's: its neighbours in this turn are answered all the same.
+            log.exception("an answer could not be delivered")
+
+    def _give_up(self, items: list[Item], failure: Exception) -> None:
+        """Nothing of this turn happened: forget what was folded, read the journal again next time, and say so to who asked."""
+        refusal = failure if isinstance(failure, errors.CoreError) else errors.JournalUnavailable()
+        log.error("a turn of %s was lost before its commit", self.session_id, exc_info=failure)
+        self.session = None
+        self._receipts.clear()
+        unstored_runs = set()
+        for item in items:
+            if isinstance(item, tuple):
+                unstored_runs.add(item[0])
+            elif isinstance(item, Barrier):
+                if not item.reached.done():
+                    item.reached.set_exception(refusal)
+            else:
+                item.done(refusal)
+        for run_id in unstored_runs:
+            self._services.lost(self, run_id)
+
+
+class _Stage:
+    """What one turn is about to commit. The session is folded as it goes, so that each decision sees the ones before it."""
+
+    __slots__ = ("entries", "notable", "now_ms", "receipts", "run_ended", "session")
+
+    def __init__(self, session: Session, now_ms: int) -> None:
+        self.session = session
+        self.now_ms = now_ms
+        self.entries: list[journal.Entry] = []
+        self.receipts: list[journal.Receipt] = []
+        self.notable: list[tuple[str | None, events.AnyEvent]] = []
+        self.run_ended = False
+
+    def add(self, run_id: str | None, event: events.AnyEvent) -> None:
+        seq = self.session.seq + 1
+        fold(self.session, seq, self.now_ms, run_id, event)
+        self.entries.append(journal.Entry(seq, self.now_ms, run_id, event.kind, codec.encode(event)))
+        if type(event) is not events.TextDelta and type(event) is not events.ThinkingDelta:
+            self.notable.append((run_id, event))
+            if type(event) is events.RunCompleted:
+                self.run_ended = True

@@ -1,0 +1,34 @@
+"""After a start: every run that was active when the daemon ended is taken up or closed, through the same door as any other.
+
+A run that waited for a decision goes on waiting, and goes on when it comes. Any other lost its engine in the middle of
+something whose effect nobody knows, so it is closed as interrupted and what it started is killed.
+"""
+
+import logging
+from collections.abc import Callable
+
+from switchtower.core import commands, states
+from switchtower.runtime.lane import Lane
+from switchtower.runtime.runs import Runs
+
+log = logging.getLogger(__name__)
+
+INTERRUPTED = "the daemon ended while the run was working"
+
+
+async def recover(lane: Lane, runs: Runs, kill_processes: Callable[[str], int]) -> None:
+    await lane.flush()  # loads the session
+    session = lane.session
+    if session is None or session.run is None:
+        return
+    run = session.run
+    killed = kill_processes(run.id)
+    if killed:
+        log.warning("killed %d processes that run %s had left behind", killed, run.id)
+    if run.pending and not run.cancel_requested:
+        assert session.state in states.ACTIVE, "a run that waits is active"
+        for approval in run.pending.values():
+            runs.arm(lane, approval)
+        runs.start(lane, run.id)
+    else:
+        await lane.ask(commands.InterruptRun(session_id=session.id, run_id=run.id, reason=INTERRUPTED))

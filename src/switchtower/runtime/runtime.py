@@ -1,0 +1,153 @@
+"""The asyncio shell around the core: finds a session's lane, makes one when it is touched, and lets go of idle ones.
+
+Implements the tower port. It knows no protocol and no transport.
+"""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+
+from switchtower.core import commands, engine, errors, events, ids, journal, redact, states, tower
+from switchtower.core.session import Session
+from switchtower.runtime.hub import Cursor
+from switchtower.runtime.lane import Attach, Lane, Services
+from switchtower.runtime.recovery import recover
+from switchtower.runtime.runs import CheckCriterion, Runs
+
+IDLE_LANES_KEPT = 1_000
+RECOVERY_PAGE = 10_000
+HOUSEKEEPING_INTERVAL = 3_600.0
+
+
+class Runtime:
+    def __init__(
+        self,
+        journal_: journal.Journal,
+        engines: Mapping[str, engine.Engine],
+        *,
+        redactor: redact.Redactor,
+        check_start: Callable[[commands.StartSession], None],
+        check_criterion: CheckCriterion,
+        kill_processes: Callable[[str], int],
+        approval_timeout_ms: int,
+        receipt_ttl_ms: int,
+        retention: journal.Retention,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._journal = journal_
+        self._clock = clock
+        self._check_start = check_start
+        self._kill_processes = kill_processes
+        self._retention = retention
+        self._lanes: dict[str, Lane] = {}
+        self._idle: OrderedDict[str, Lane] = OrderedDict()
+        self._stopping = False
+        self._housekeeping: asyncio.Task[None] | None = None
+        self._ended: asyncio.Queue[str] = asyncio.Queue(maxsize=10_000)  # a full one leaves the rest to the hourly round
+        services = Services(
+            journal=journal_,
+            redactor=redactor,
+            now_ms=clock,
+            mint=self.mint,
+            receipt_ttl_ms=receipt_ttl_ms,
+            react=self._react,
+            lost=lambda lane, run_id: self.runs.lost(lane, run_id),
+            idle=self._lane_is_idle,
+        )
+        self._services = services
+        self.runs = Runs(services, engines, check_criterion, approval_timeout_ms)
+
+    async def start(self) -> None:
+        """Takes up what was active when the last daemon ended, before anyone can ask."""
+        active = await self._journal.cards(limit=RECOVERY_PAGE, states=states.ACTIVE)
+        for card in active:
+            await recover(self._lane(card.session_id), self.runs, self._kill_processes)
+        self._housekeeping = asyncio.get_running_loop().create_task(self._keep_house())
+
+    async def stop(self) -> None:
+        self._stopping = True
+        if self._housekeeping:
+            self._housekeeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._housekeeping
+        await self.runs.stop()
+        for lane in list(self._lanes.values()):
+            with contextlib.suppress(errors.CoreError):
+                await lane.flush()
+
+    # The tower port
+
+    def now_ms(self) -> int:
+        return self._clock()
+
+    def mint(self, prefix: str) -> str:
+        return ids.spell(prefix, self._clock(), int.from_bytes(os.urandom(10), "big"))
+
+    def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
+        if self._stopping:
+            done(errors.ShuttingDown())
+        else:
+            self._lane(command.session_id).submit(command, done)
+
+    def attach(
+        self,
+        session_id: str,
+        after_seq: int,
+        outlet: tower.Outlet,
+        *,
+        admit: Callable[[Session], None],
+        done: Callable[[tower.Attachment | errors.CoreError], None],
+    ) -> None:
+        self._lane(session_id).attach(Attach(after_seq, outlet, admit, done))
+
+    def subscribe(self, session_id: str, after_seq: int, outlet: tower.Outlet) -> tower.Subscription:
+        return Cursor(self._lane(session_id).feed, after_seq, outlet)
+
+    def check_workspace(self, command: commands.StartSession) -> None:
+        self._check_start(command)
+
+    async def cards(self, limit: int) -> list[journal.Card]:
+        return await self._journal.cards(limit=limit)
+
+    # Lanes
+
+    def _lane(self, session_id: str) -> Lane:
+        lane = self._lanes.get(session_id)
+        if lane is None:
+            lane = self._lanes[session_id] = Lane(session_id, self._services)
+        return lane
+
+    def _react(self, lane: Lane, run_id: str | None, event: events.AnyEvent) -> None:
+        self.runs.react(lane, run_id, event)
+        if isinstance(event, events.RunCompleted) and not self._ended.full():
+            self._ended.put_nowait(lane.session_id)
+
+    def _lane_is_idle(self, lane: Lane) -> None:
+        """Keeps the lanes that were used last; the others are read from the journal again when somebody asks."""
+        if lane.session is None or lane.session.seq == 0:
+            # A forged id must not leave anything behind.
+            if not lane.busy:
+                self._lanes.pop(lane.session_id, None)
+            return
+        self._idle[lane.session_id] = lane
+        self._idle.move_to_end(lane.session_id)
+        if len(self._idle) > IDLE_LANES_KEPT:
+            session_id, oldest = self._idle.popitem(last=False)
+            if oldest.busy or oldest.feed.cursors or (oldest.session and oldest.session.run):
+                self._idle[session_id] = oldest  # in use after all: to the end of the line
+            else:
+                self._lanes.pop(session_id, None)
+
+    async def _keep_house(self) -> None:
+        """Prunes a session when a run of it has ended, and all of them now and then."""
+        while True:
+            try:
+                async with asyncio.timeout(HOUSEKEEPING_INTERVAL):
+                    session_id = await self._ended.get()
+            except TimeoutError:
+                session_id = None
+            with contextlib.suppress(errors.JournalUnavailable):
+                await self._journal.prune(self._retention, self._clock(), session_id)

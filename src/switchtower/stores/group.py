@@ -1,0 +1,128 @@
+"""The appends that go to the disk together: checked one by one, then written in a single transaction.
+
+An append that may not be stored is refused by `add` and leaves no trace in the group. Nothing is written before `write`,
+and `write` stores all of the group or raises.
+"""
+
+import sqlite3
+import time
+from typing import Any
+
+import msgspec
+
+from switchtower.core import errors, journal
+from switchtower.stores.inserts import Insert
+from switchtower.stores.standings import Standing, Standings
+
+_SESSIONS = Insert("sessions", "sid", "session_id", "epoch", "state", "created_at_ms", "updated_at_ms", "card")
+_CARDS = Insert(
+    "sessions",
+    *("sid", "session_id", "epoch", "state", "created_at_ms", "updated_at_ms", "card"),
+    conflict=" ON CONFLICT (sid) DO UPDATE SET epoch = excluded.epoch, state = excluded.state,"
+    " updated_at_ms = excluded.updated_at_ms, card = excluded.card",
+)
+_EVENTS = Insert("events", "sid", "seq", "ts_ms", "run_id", "kind", "data")
+_SNAPSHOTS = Insert(
+    "snapshots", "sid", "seq", "data", conflict=" ON CONFLICT (sid) DO UPDATE SET seq = excluded.seq, data = excluded.data"
+)
+_RECEIPTS = Insert(
+    "receipts",
+    *("scope", "key", "fingerprint", "outcome", "recorded_at_ms", "expires_at_ms"),
+    conflict=" ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, outcome = excluded.outcome,"
+    " recorded_at_ms = excluded.recorded_at_ms, expires_at_ms = excluded.expires_at_ms"
+    " WHERE receipts.expires_at_ms <= excluded.recorded_at_ms",
+)
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Group:
+    """Rows wait here as flat lists of values, in the shape that the inserts take."""
+
+    def __init__(self, standings: Standings) -> None:
+        self._standings = standings
+        self._sessions: list[Any] = []
+        self._cards: dict[int, tuple[Any, ...]] = {}
+        self._epochs: dict[int, int] = {}
+        self._events: list[Any] = []
+        self._snapshots: dict[int, tuple[int, int, bytes]] = {}
+        self._receipts: list[Any] = []
+
+    def add(self, append: journal.Append) -> None:
+        standing = self._standings.find(append.session_id)
+        is_new = standing is None
+        if standing is None:
+            standing = self._first(append)
+        elif append.epoch < standing.epoch:
+            raise errors.Fenced(f"`{append.session_id}` is in epoch {standing.epoch}, not {append.epoch}")
+        card = None if append.card is None else _encode(append.card)
+        receipts = _receipt_values(append) if append.receipts else ()
+
+        sid, head = standing.sid, standing.head
+        values = self._events
+        before = len(values)
+        for entry in append.entries:
+            head += 1
+            if entry[0] != head:
+                del values[before:]
+                raise errors.Fenced(f"`{append.session_id}` goes on with seq {head}, not {entry[0]}")
+            values.append(sid)
+            values += entry
+
+        # From here on nothing can fail.
+        standing.head = head
+        if append.card is not None:
+            row = (
+                *(sid, append.session_id, append.epoch, append.card.state.value),
+                *(append.card.created_at_ms, append.card.updated_at_ms, card),
+            )
+            if is_new:
+                self._standings.remember(append.session_id, standing)
+                self._sessions += row
+            else:
+                self._cards[sid] = row
+        if append.epoch > standing.epoch:
+            standing.epoch = append.epoch
+            self._epochs[sid] = append.epoch
+        if append.snapshot is not None:
+            self._snapshots[sid] = (sid, head, append.snapshot)
+        self._receipts += receipts
+
+    def _first(self, append: journal.Append) -> Standing:
+        if append.entries and append.entries[0].seq != 1:
+            raise errors.Fenced(f"`{append.session_id}` is not here, so it cannot go on with seq {append.entries[0].seq}")
+        if not append.entries or append.card is None:
+            raise ValueError(f"the first append to `{append.session_id}` needs an entry and a card")
+        return Standing(self._standings.unused_sid(), append.epoch, 0)
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        statements = [
+            *_SESSIONS.statements(self._sessions),
+            *_CARDS.statements([value for row in self._cards.values() for value in row]),
+            *(("UPDATE sessions SET epoch = ? WHERE sid = ?", [epoch, sid]) for sid, epoch in self._epochs.items()),
+            *_EVENTS.statements(self._events),
+            *_SNAPSHOTS.statements([value for row in self._snapshots.values() for value in row]),
+        ]
+        cursor = connection.cursor()
+        if len(statements) == 1 and not self._receipts:
+            cursor.execute(
+                *statements[0]
+            )  # a lone statement is its own transaction, and the interpreter lock is let go only once
+            return
+        cursor.execute("BEGIN")
+        for sql, values in statements:
+            cursor.execute(sql, values)
+        for sql, values in _RECEIPTS.statements(self._receipts):
+            if cursor.execute(sql, values).rowcount * _RECEIPTS.width != len(values):
+                raise errors.Fenced("a receipt with the same identity is there already")
+        cursor.execute("COMMIT")
+
+
+def _receipt_values(append: journal.Append) -> list[Any]:
+    """A receipt replaces an expired one only, as of the time that the append itself tells."""
+    recorded_at_ms = append.entries[-1].ts_ms if append.entries else time.time_ns() // 1_000_000
+    values: list[Any] = []
+    for receipt in append.receipts:
+        outcome = _encode(receipt.outcome)
+        values += (receipt.scope, receipt.key, receipt.fingerprint, outcome, recorded_at_ms, receipt.expires_at_ms)
+    return values

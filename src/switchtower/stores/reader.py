@@ -1,0 +1,86 @@
+"""Reads, on the event loop's own thread: a page takes less than a hand-over to another thread would.
+
+The connection cannot write, and sees only what has been committed.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from switchtower.core import events, journal
+from switchtower.stores import connections, troubles
+
+_decode_card = msgspec.json.Decoder(journal.Card).decode
+_decode_outcome = msgspec.json.Decoder(dict[str, Any]).decode
+
+# What `Entry._make` does, without leaving C for each row.
+_entry = cast(Callable[[Iterable[Any]], journal.Entry], partial(tuple.__new__, journal.Entry))
+
+
+class Reader:
+    def __init__(self, path: Path) -> None:
+        self._connection = connections.for_reading(path)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _rows(self, sql: str, *values: object) -> list[Any]:
+        try:
+            return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as problem:
+            raise troubles.told(problem) from problem
+
+    def load(self, session_id: str) -> journal.Stored | None:
+        for epoch, seq, snapshot in self._rows(
+            "SELECT epoch, coalesce(seq, 0), data FROM sessions LEFT JOIN snapshots USING (sid) WHERE session_id = ?", session_id
+        ):
+            return journal.Stored(session_id=session_id, epoch=epoch, snapshot_seq=seq, snapshot=snapshot)
+        return None
+
+    def read(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
+        rows = self._rows(
+            "SELECT seq, ts_ms, run_id, kind, data FROM events"
+            " WHERE sid = (SELECT sid FROM sessions WHERE session_id = ?) AND seq > ? ORDER BY seq LIMIT ?",
+            *(session_id, after_seq, limit),
+        )
+        return list(map(_entry, rows))
+
+    def gap_after(self, session_id: str, after_seq: int) -> int | None:
+        for (pruned_through,) in self._rows(
+            "SELECT pruned_through FROM sessions WHERE session_id = ? AND pruned_through > ?", session_id, after_seq
+        ):
+            return cast(int, pruned_through)
+        return None
+
+    def receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
+        for fingerprint, outcome, expires_at_ms in self._rows(
+            "SELECT fingerprint, outcome, expires_at_ms FROM receipts WHERE scope = ? AND key = ? AND expires_at_ms > ?",
+            *(scope, key, now_ms),
+        ):
+            return journal.Receipt(
+                scope=scope, key=key, fingerprint=fingerprint, outcome=_decode_outcome(outcome), expires_at_ms=expires_at_ms
+            )
+        return None
+
+    def cards(self, limit: int, states: Sequence[events.SessionState], session_id: str | None) -> list[journal.Card]:
+        if session_id is not None:
+            rows = self._rows("SELECT state, card FROM sessions WHERE session_id = ?", session_id)
+            return [_decode_card(card) for state, card in rows if not states or state in states][:limit]
+        if not states:
+            rows = self._rows("SELECT card FROM sessions ORDER BY updated_at_ms DESC, sid DESC LIMIT ?", limit)
+            return [_decode_card(card) for (card,) in rows]
+        # One look-up a state, newest first: with `IN`, all of a state's sessions would be read and sorted.
+        newest = [
+            row
+            for state in frozenset(states)
+            for row in self._rows(
+                "SELECT updated_at_ms, sid, card FROM sessions WHERE state = ? ORDER BY updated_at_ms DESC, sid DESC LIMIT ?",
+                *(state.value, limit),
+            )
+        ]
+        newest.sort(reverse=True)
+        return [_decode_card(card) for _, _, card in newest[:limit]]

@@ -1,0 +1,70 @@
+"""The journal in one SQLite file, for one node. This file only joins the parts: `Writer` writes, `Reader` reads."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from switchtower.core import errors, events, journal
+from switchtower.stores import pruning, troubles
+from switchtower.stores.reader import Reader
+from switchtower.stores.writer import Writer
+
+
+class SqliteJournal:
+    """Implements `journal.Journal`. Between `open` and `close` it belongs to the event loop that opened it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._open: tuple[Writer, Reader] | None = None
+
+    async def open(self) -> None:
+        writer = Writer(self._path)
+        await writer.start()
+        try:
+            self._open = writer, Reader(self._path)
+        except sqlite3.Error as problem:
+            await writer.stop()
+            raise troubles.told(problem) from problem
+
+    async def close(self) -> None:
+        if self._open is not None:
+            writer, reader = self._open
+            self._open = None
+            reader.close()
+            await writer.stop()
+
+    @property
+    def _writer(self) -> Writer:
+        return self._parts()[0]
+
+    @property
+    def _reader(self) -> Reader:
+        return self._parts()[1]
+
+    def _parts(self) -> tuple[Writer, Reader]:
+        if self._open is None:
+            raise errors.JournalUnavailable("it is not open")
+        return self._open
+
+    async def append(self, append: journal.Append) -> None:
+        await self._writer.submit(append)
+
+    async def load(self, session_id: str) -> journal.Stored | None:
+        return self._reader.load(session_id)
+
+    async def read(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
+        return self._reader.read(session_id, after_seq, limit)
+
+    async def gap_after(self, session_id: str, after_seq: int) -> int | None:
+        return self._reader.gap_after(session_id, after_seq)
+
+    async def receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
+        return self._reader.receipt(scope, key, now_ms)
+
+    async def cards(
+        self, *, limit: int, states: Sequence[events.SessionState] = (), session_id: str | None = None
+    ) -> list[journal.Card]:
+        return self._reader.cards(limit, states, session_id)
+
+    async def prune(self, retention: journal.Retention, now_ms: int, session_id: str | None = None) -> int:
+        return await self._writer.do(lambda connection: pruning.prune(connection, retention, now_ms, session_id))

@@ -1,0 +1,156 @@
+"""The one thread that writes. Whatever was handed over while one commit ran goes into the next, without waiting for more.
+
+The event loop hears of a whole group at once, after its commit returned. An append that cannot be stored fails alone; a
+disk that fails takes the group with it, and the thread goes on to the next.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+from switchtower.core import errors, journal
+from switchtower.stores import connections, migrations, troubles
+from switchtower.stores.group import Group
+from switchtower.stores.standings import Standings
+
+Chore = Callable[[sqlite3.Connection], Generator[None, None, int]]
+"""Upkeep in steps short enough for commits to go between them. A step leaves no transaction open."""
+
+_Waiting = tuple[journal.Append, asyncio.Future[None]]
+_Failed = list[tuple[asyncio.Future[Any], Exception]]
+
+
+class Writer:
+    _connection: sqlite3.Connection
+    _standings: Standings
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()  # None only wakes the thread
+        self._chores: deque[tuple[Generator[None, None, int], asyncio.Future[int]]] = deque()
+        self._stopping = False
+        self._started: asyncio.Future[None] = self._loop.create_future()
+        self._stopped: asyncio.Future[None] = self._loop.create_future()
+        self._thread = Thread(target=self._run, name="journal-writer", daemon=True)
+
+    async def start(self) -> None:
+        self._thread.start()
+        await self._started
+
+    async def stop(self) -> None:
+        """Returns when everything handed over is stored and the file is closed. Chores are left where they are."""
+        self._stopping = True
+        self._queue.put(None)
+        await asyncio.shield(self._stopped)
+        self._thread.join()
+
+    def submit(self, append: journal.Append) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._queue.put((append, future))
+        return future
+
+    def do(self, chore: Chore) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._chores.append((chore(self._connection), future))
+        self._queue.put(None)
+        return future
+
+    # Everything below runs in the thread.
+
+    def _run(self) -> None:
+        try:
+            with contextlib.closing(connections.for_writing(self._path)) as connection:
+                migrations.migrate(connection)
+                self._connection = connection
+                self._standings = Standings(connection)
+                self._tell(_settle, [self._started], [])
+                self._serve()
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except Exception as problem:
+            self._tell(_settle, [], [(self._started, troubles.told(problem))])
+        self._tell(_settle, [self._stopped], [])
+
+    def _serve(self) -> None:
+        while not (self._stopping and self._queue.empty()):
+            if waiting := self._take(block=not self._chores):
+                self._store(waiting)
+                self._standings.trim()
+            if self._chores:
+                self._step()
+        self._tell(_settle, [], [(future, errors.JournalUnavailable("it is closing")) for _, future in self._chores])
+
+    def _take(self, *, block: bool) -> list[_Waiting]:
+        taken = [self._queue.get()] if block else []
+        # Nobody else takes from the queue, so what is counted is there.
+        taken += [self._queue.get_nowait() for _ in range(self._queue.qsize())]
+        return [item for item in taken if item is not None]
+
+    def _store(self, waiting: Iterable[_Waiting]) -> None:
+        group = Group(self._standings)
+        accepted: list[_Waiting] = []
+        failed: _Failed = []
+        for item in waiting:
+            try:
+                group.add(item[0])
+                accepted.append(item)
+            except Exception as refusal:
+                failed.append((item[1], troubles.told(refusal)))
+        try:
+            group.write(self._connection)
+        except Exception as problem:
+            self._undo()
+            if len(accepted) > 1 and not troubles.is_of_the_disk(problem):
+                for item in accepted:
+                    self._store([item])
+            else:
+                failed += [(future, troubles.told(problem)) for _, future in accepted]
+            accepted = []
+        self._tell(_settle, [future for _, future in accepted], failed)
+
+    def _undo(self) -> None:
+        self._standings.forget()
+        if self._connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+
+    def _step(self) -> None:
+        steps, future = self._chores[0]
+        try:
+            next(steps)
+            return
+        except StopIteration as end:
+            self._tell(_resolve, future, end.value)
+        except Exception as problem:
+            self._undo()
+            self._tell(_settle, [], [(future, troubles.told(problem))])
+        self._chores.popleft()
+
+    def _tell(self, callback: Callable[..., None], *arguments: Any) -> None:
+        # A loop that has closed has nobody left who waits.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+# A future is done already when the task that waited for it was cancelled.
+
+
+def _settle(stored: list[asyncio.Future[None]], failed: _Failed) -> None:
+    for future in stored:
+        if not future.done():
+            future.set_result(None)
+    for future, problem in failed:
+        if not future.done():
+            future.set_exception(problem)
+
+
+def _resolve(future: asyncio.Future[int], result: int) -> None:
+    if not future.done():
+        future.set_result(result)

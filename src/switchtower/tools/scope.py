@@ -1,0 +1,179 @@
+"""The wall around a workspace. A name is followed part by part with open folders in hand, so nobody can swap a part for a
+link between the look and the use. Every way out is refused: `..`, an absolute path, a link.
+
+Links that stay inside are followed, by us and never by the kernel. Files that hold secrets are refused under whatever
+name they are reached. Works with blocking calls; callers put it on a thread.
+"""
+
+import errno
+import os
+import stat
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from switchtower.core import policy
+from switchtower.tools import outcome
+
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_LINKS = 40
+
+
+class Refused(outcome.Failed):
+    """The path is outside the workspace or is a file that tools may not touch."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(outcome.ErrorType.EDIT_GUARD_BLOCKED, message)
+
+
+class Place(Struct, frozen=True):
+    """Where a path leads: an open folder and a name in it that was no link when looked at. Use it with `O_NOFOLLOW`."""
+
+    folder: int
+    name: str
+    path: str
+    """The same place for people: relative to the workspace, links resolved."""
+
+
+def check(root: str, path: str) -> None:
+    """Refuses what its words alone give away, before anybody is asked about it. `locate` has the last word."""
+    parts = _parts(root, path)
+    depth = 0
+    for part in parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            raise Refused(f"`{path}` is outside the workspace")
+    _refuse_secrets(root, parts, shown=path)
+
+
+@contextmanager
+def locate(root: str, path: str, *, make_folders: bool = False) -> Iterator[Place]:
+    """Follows the path to its last part, which need not exist. `make_folders` creates what is missing on the way."""
+    check(root, path)
+    walk = _Walk(root, path)
+    try:
+        name = walk.go(make_folders=make_folders)
+        parts = walk.names if name == "." else [*walk.names, name]
+        _refuse_secrets(root, parts, shown=path)
+        yield Place(folder=walk.folder, name=name, path="/".join(parts) or ".")
+    finally:
+        walk.close()
+
+
+def open_to_read(place: Place) -> tuple[int, os.stat_result]:
+    """Opens a regular file. A pipe or a device would hang or act on being read, so it is refused."""
+    try:
+        file = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place.folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Refused(f"`{place.path}` changed into a link while it was opened") from error
+        raise
+    status = os.fstat(file)
+    if stat.S_ISREG(status.st_mode):
+        return file, status
+    os.close(file)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), place.path)
+    raise Refused(f"`{place.path}` is not a regular file")
+
+
+class _Walk:
+    """The folders from the workspace down to where the walk stands, all held open."""
+
+    def __init__(self, root: str, path: str) -> None:
+        self.names: list[str] = []
+        self._root = root
+        self._path = path
+        self._parts = deque(_parts(root, path))
+        try:
+            # The workspace itself may be reached through a link: it is the user's own choice.
+            self._held = [os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+        except OSError as error:
+            raise outcome.Failed(
+                outcome.ErrorType.SANDBOX_UNREACHABLE, f"the workspace `{root}` cannot be opened: {error.strerror}"
+            ) from error
+
+    @property
+    def folder(self) -> int:
+        return self._held[-1]
+
+    def go(self, *, make_folders: bool) -> str:
+        links = 0
+        while self._parts:
+            part = self._parts.popleft()
+            if part == "..":
+                self._up()
+            elif (target := _link_target(part, self.folder)) is not None:
+                links += 1
+                if links > _MOST_LINKS:
+                    raise Refused(f"`{self._path}` goes through too many links")
+                self._turn_into(target)
+            elif self._parts:
+                self._down(part, make_folders=make_folders)
+            else:
+                return part
+        return "."
+
+    def close(self) -> None:
+        while self._held:
+            os.close(self._held.pop())
+
+    def _up(self) -> None:
+        if not self.names:
+            raise Refused(f"`{self._path}` is outside the workspace")
+        os.close(self._held.pop())
+        self.names.pop()
+
+    def _turn_into(self, target: str) -> None:
+        try:
+            parts = _parts(self._root, target)
+        except Refused:
+            raise Refused(f"`{self._path}` is a link out of the workspace") from None
+        if target.startswith("/"):
+            while self.names:
+                self._up()
+        self._parts.extendleft(reversed(parts))
+
+    def _down(self, part: str, *, make_folders: bool) -> None:
+        if make_folders:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=self.folder)
+        try:
+            folder = os.open(part, _FOLDER, dir_fd=self.folder)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise Refused(f"`{self._path}` changed into a link while it was followed") from error
+            raise
+        self._held.append(folder)
+        self.names.append(part)
+
+
+def _parts(root: str, path: str) -> list[str]:
+    """The parts below the workspace. An absolute path is welcome when it begins with the workspace's own."""
+    if "\0" in path:
+        raise Refused("a path cannot hold a null character")
+    pure = PurePosixPath(path)
+    if not pure.is_absolute():
+        return list(pure.parts)
+    for base in (PurePosixPath(root), PurePosixPath(os.path.realpath(root))):
+        if pure.is_relative_to(base):
+            return list(pure.relative_to(base).parts)
+    raise Refused(f"`{path}` is outside the workspace")
+
+
+def _link_target(name: str, folder: int) -> str | None:
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOENT):
+            return None
+        raise
+
+
+def _refuse_secrets(root: str, parts: list[str], *, shown: str) -> None:
+    # With the root in front when there is something behind it: a workspace may itself lie in a folder of secrets.
+    if parts and policy.is_secret("/".join([os.path.realpath(root), *parts])):
+        raise Refused(f"`{shown}` is a file that holds secrets")

@@ -1,0 +1,58 @@
+"""Bytes in, whole lines out. Pure: no I/O, and never more than one unfinished line in memory.
+
+A line ends at its line feed and nowhere else: a carriage return before it stays (JSON takes it for white space), and
+because bytes are split, not text, a character may arrive in pieces. Lines without content are skipped.
+"""
+
+_BLANK = (b"", b"\r")
+
+
+class LineSplitter:
+    """Splits one stream. A line of more than `limit` bytes, its end not counted, is thrown away; the stream goes on after it."""
+
+    __slots__ = ("_discarding", "_limit", "_unfinished", "oversized")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._unfinished = bytearray()
+        self._discarding = False
+        self.oversized = 0
+        """How many lines were thrown away. Counts as soon as the limit is passed, not when the line ends."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that end in this piece."""
+        if not self._unfinished and not self._discarding and 2 < len(data) <= self._limit and data.find(b"\n") == len(data) - 1:
+            return [data[:-1]]  # one whole line in one read, as from a client that waits for each answer
+
+        lines = data.split(b"\n")
+        rest = lines.pop()
+        if lines:
+            if self._discarding:
+                self._discarding = False
+                del lines[0]
+            elif self._unfinished:
+                lines[0] = bytes(self._unfinished + lines[0])
+            if len(data) + len(self._unfinished) > self._limit or b"" in lines or b"\r" in lines:
+                lines = self._usable(lines)
+            self._unfinished.clear()
+
+        if rest and not self._discarding:
+            self._unfinished += rest
+            if len(self._unfinished) > self._limit:
+                self._unfinished.clear()
+                self._discarding = True
+                self.oversized += 1
+        return lines
+
+    def finish(self) -> list[bytes]:
+        """The last line when nothing more will come: it may lack its line feed."""
+        last = [bytes(self._unfinished)]
+        self._unfinished.clear()
+        return self._usable(last)
+
+    def _usable(self, lines: list[bytes]) -> list[bytes]:
+        limit = self._limit
+        usable = [line for line in lines if len(line) <= limit and line not in _BLANK]
+        if len(usable) != len(lines):
+            self.oversized += sum(len(line) > limit for line in lines)
+        return usable

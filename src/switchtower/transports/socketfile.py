@@ -1,0 +1,103 @@
+"""The file of a Unix socket: private from its first instant, never taken from a live process, removed only by its maker."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from switchtower.transports import errors
+
+PATH_LIMIT = 107 if sys.platform == "linux" else 103
+
+_BACKLOG = 1024
+
+
+class Identity(NamedTuple):
+    """Tells our socket file from one that took its name later."""
+
+    device: int
+    inode: int
+
+
+def bind(path: Path) -> tuple[socket.socket, Identity]:
+    """A listening socket at `path`, readable and writable by its owner alone. Makes its folder if there is none."""
+    name = os.fsencode(path)
+    if len(name) > PATH_LIMIT:
+        raise errors.PathTooLong(
+            f"`{path}` has {len(name)} bytes, at most {PATH_LIMIT} fit",
+            hint="choose a shorter path, such as one in `/run/user`",
+        )
+    _make_private(path.parent)
+    with _alone_in(path.parent):
+        _make_way(path)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            others_masked = os.umask(0o177)
+            try:
+                sock.bind(name)
+            finally:
+                os.umask(others_masked)
+            # Bound but not listening looks like a left-over to the next process, so this too happens while alone.
+            sock.listen(_BACKLOG)
+            status = path.lstat()
+        except BaseException:
+            sock.close()
+            raise
+    sock.setblocking(False)
+    return sock, Identity(status.st_dev, status.st_ino)
+
+
+def remove(path: Path, identity: Identity) -> None:
+    """Removes the socket file unless another one stands there by now."""
+    with contextlib.suppress(FileNotFoundError), _alone_in(path.parent):
+        status = path.lstat()
+        if (status.st_dev, status.st_ino) == identity:
+            path.unlink()
+
+
+def _make_private(folder: Path) -> None:
+    for missing in reversed([part for part in (folder, *folder.parents) if not part.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    status = folder.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise errors.PathTaken(f"`{folder}` is not a folder", hint="choose another path")
+    ours = status.st_uid in (os.geteuid(), 0)
+    others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not ours or (others_write and not status.st_mode & stat.S_ISVTX):
+        remedy = f"run `chmod go-w {folder}` or choose another path" if ours else "choose a path in a folder of your own"
+        raise errors.FolderNotPrivate(f"`{folder}`", hint=remedy)
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Two processes that start at once must not both find the same left-over and remove each other's socket."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _make_way(path: Path) -> None:
+    """Removes what a process that is gone has left; raises if something else stands there."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise errors.PathTaken(f"`{path}`", hint="move it away or choose another path")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        outcome = probe.connect_ex(os.fsencode(path))
+    if outcome == errno.ECONNREFUSED:
+        path.unlink()
+    elif outcome != errno.ENOENT:
+        # Anything else, a full backlog too, is the answer of someone alive, or of someone whom we must not replace.
+        raise errors.AddressInUse(f"`{path}`", hint="stop that process or choose another path")

@@ -1,0 +1,59 @@
+"""The two sides of a connection: a `Stream` carries frames to one client, a `Receiver` is told what comes from it.
+
+A receiver is called on the event loop and must return quickly. A stream never buffers without bound: when the client does
+not read, `writable` turns false, and whoever goes on sending regardless is the one who breaks the promise.
+"""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from switchtower.transports.packet import Packet
+
+
+class Origin(Struct, frozen=True):
+    """Where a connection comes from, as far as the transport itself can vouch for it."""
+
+    transport: str
+    """`unix`, `websocket`, `stdio` or `memory`."""
+    address: str = ""
+    token: str | None = None
+    """The token that a WebSocket came with, if any."""
+
+    def __repr__(self) -> str:
+        """Without the token: an origin may be logged, a secret may not."""
+        return f"Origin(transport={self.transport!r}, address={self.address!r})"
+
+
+class Stream(Protocol):
+    origin: Origin
+    writable: bool
+    """False from the moment the output buffer is full until it has drained."""
+
+    def send(self, packet: Packet) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        """Flushes what was sent, then closes. Code and reason are told where the transport has words for them."""
+        ...
+
+    def abort(self) -> None: ...
+
+
+class Receiver(Protocol):
+    def connected(self, stream: Stream) -> None: ...
+
+    def received(self, frames: list[bytes]) -> None:
+        """The whole frames of one read, so that their answers can leave together."""
+        ...
+
+    def refused(self, problem: str) -> None:
+        """A frame was thrown away because of its size; the connection goes on after it."""
+        ...
+
+    def writable_again(self) -> None: ...
+
+    def disconnected(self) -> None: ...

@@ -1,0 +1,251 @@
+"""Lines over a Unix socket that only its owner can reach. Knows frames, not what they say.
+
+A client may shut down its writing side once it has asked (`echo … | nc -NU`): it still gets its answers. What is still due
+only the receiver could tell, so such a connection stays open until nothing was sent to it for a while. A client that is
+gone altogether is told apart from that one at once.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import select
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from switchtower.transports import socketfile
+from switchtower.transports.lines import LineSplitter
+from switchtower.transports.packet import Packet
+from switchtower.transports.stream import Origin, Receiver
+
+_log = logging.getLogger(__name__)
+
+Accept = Callable[[Origin], Receiver]
+
+_CREDENTIALS = struct.Struct("3i")
+"""What Linux tells of the process at the other end: pid, uid, gid."""
+
+_ROOT = 0
+
+
+class UnixListener:
+    """A listening socket and the connections that came through it."""
+
+    def __init__(
+        self,
+        path: Path,
+        accept: Accept,
+        *,
+        max_line_bytes: int,
+        output_limit_bytes: int,
+        half_closed_seconds: float,
+        owner_uid: int,
+    ) -> None:
+        self.path = path
+        self.accept = accept
+        self.max_line_bytes = max_line_bytes
+        self.output_limit_bytes = output_limit_bytes
+        self.half_closed_seconds = half_closed_seconds
+        self.owner_uid = owner_uid
+        self.connections: set[UnixConnection] = set()
+        self._emptied = asyncio.Event()
+        self._server: asyncio.AbstractServer | None = None
+        self._file: socketfile.Identity | None = None
+
+    async def start(self) -> None:
+        sock, self._file = socketfile.bind(self.path)
+        self._server = await asyncio.get_running_loop().create_unix_server(lambda: UnixConnection(self), sock=sock)
+
+    async def close(self, *, grace: float = 5.0) -> None:
+        """Stops listening, flushes and closes every connection; cuts off those that have not drained within `grace` seconds."""
+        if self._server is None or self._file is None:
+            return
+        server, self._server = self._server, None
+        socketfile.remove(self.path, self._file)
+        server.close()
+        for connection in tuple(self.connections):
+            connection.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self._all_gone()
+        for connection in tuple(self.connections):
+            connection.abort()
+        await self._all_gone()
+        await server.wait_closed()
+
+    def lost(self, connection: "UnixConnection") -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self._emptied.set()
+
+    async def _all_gone(self) -> None:
+        while self.connections:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+
+async def listen(
+    path: Path,
+    accept: Accept,
+    *,
+    max_line_bytes: int,
+    output_limit_bytes: int,
+    half_closed_seconds: float = 2.0,
+    owner_uid: int | None = None,
+) -> UnixListener:
+    """Listens at `path`. Raises an `errors.CannotListen` that says what stands in the way.
+
+    Only processes of `owner_uid` (by default whoever runs this) and of root are let in.
+    """
+    listener = UnixListener(
+        path,
+        accept,
+        max_line_bytes=max_line_bytes,
+        output_limit_bytes=output_limit_bytes,
+        half_closed_seconds=half_closed_seconds,
+        owner_uid=os.geteuid() if owner_uid is None else owner_uid,
+    )
+    await listener.start()
+    return listener
+
+
+class UnixConnection(asyncio.Protocol):
+    """One client; the `Stream` that its receiver holds."""
+
+    origin: Origin
+
+    def __init__(self, listener: UnixListener) -> None:
+        self.writable = False
+        self._listener = listener
+        self._splitter = LineSplitter(listener.max_line_bytes)
+        self._oversized = 0
+        self._transport: asyncio.Transport
+        self._receiver: Receiver | None = None
+        self._open = False
+        self._half_closed = False
+        self._sent = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast(asyncio.Transport, transport)
+        pid, uid = _peer(transport)
+        if uid not in (None, self._listener.owner_uid, _ROOT):
+            _log.warning("refused a connection to %s from uid %s", self._listener.path, uid)
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(high=self._listener.output_limit_bytes)
+        self.origin = Origin(transport="unix", address="" if pid is None else f"pid {pid}")
+        self._listener.connections.add(self)
+        self._open = self.writable = True
+        try:
+            receiver = self._listener.accept(self.origin)
+            receiver.connected(self)
+        except BaseException:
+            self.abort()
+            raise
+        self._receiver = receiver
+
+    def data_received(self, data: bytes) -> None:
+        assert self._receiver is not None
+        if frames := self._splitter.feed(data):
+            self._receiver.received(frames)
+        if self._splitter.oversized != self._oversized:
+            self._tell_oversized()
+
+    def eof_received(self) -> bool:
+        if self._receiver is None or not self._open or _hung_up(self._transport):
+            return False
+        self._half_closed = True
+        if frames := self._splitter.finish():
+            self._receiver.received(frames)
+        self._wait_for_quiet()
+        return True
+
+    def pause_writing(self) -> None:
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        if self._open and self._receiver is not None:
+            self.writable = True
+            self._receiver.writable_again()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._open = self.writable = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._listener.lost(self)
+        if self._receiver is not None:
+            self._receiver.disconnected()
+
+    # What the receiver calls: a `Stream`.
+
+    def send(self, packet: Packet) -> None:
+        if self._open:
+            self._sent = True
+            self._transport.write(packet.lines)
+
+    def pause_reading(self) -> None:
+        if self._open and not self._half_closed:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        # After the client's end of file there is nothing to resume: the loop would only tell of the end again.
+        if self._open and not self._half_closed:
+            self._transport.resume_reading()
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        if self._open:
+            self._open = self.writable = False
+            self._transport.close()
+            self._after(_FLUSH_SECONDS, self._transport.abort)
+
+    def abort(self) -> None:
+        self._open = self.writable = False
+        self._transport.abort()
+
+    def _tell_oversized(self) -> None:
+        assert self._receiver is not None
+        while self._oversized < self._splitter.oversized:
+            self._oversized += 1
+            self._receiver.refused(f"a line of more than {self._listener.max_line_bytes} bytes was thrown away")
+
+    def _wait_for_quiet(self) -> None:
+        self._sent = False
+        self._after(self._listener.half_closed_seconds, self._end_if_quiet)
+
+    def _end_if_quiet(self) -> None:
+        busy = self._sent or self._transport.get_write_buffer_size() > 0
+        if busy and not _hung_up(self._transport):
+            self._wait_for_quiet()
+        else:
+            self.close()
+
+    def _after(self, seconds: float, call: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, call)
+
+
+_FLUSH_SECONDS = 5.0
+"""How long a closed connection may take to drain before it is cut off."""
+
+
+def _peer(transport: asyncio.Transport) -> tuple[int | None, int | None]:
+    """The client's pid and uid; None where the system does not tell, and the socket's permissions alone keep others out."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None, None
+    sock: socket.socket = transport.get_extra_info("socket")
+    pid, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return pid, uid
+
+
+def _hung_up(transport: asyncio.Transport) -> bool:
+    """Whether the client has closed, and not only stopped writing: then the socket is shut in both directions."""
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), 0)
+    return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))

@@ -1,0 +1,314 @@
+"""WebSockets for uvicorn: built by its HTTP protocol at an upgrade, parsed by picows. Knows messages, not what they say.
+
+picows reads frames off the wire; this room puts fragments together, answers pings, says goodbye and counts. What is sent
+goes past picows: a `Packet` is framed already, once for all its readers, and costs one write. No extension is
+negotiated, so nothing is compressed.
+
+`WSProtocol` is not among the names that picows exports; everything that depends on its shape is in `_wire`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Any, cast
+
+from msgspec import Struct
+from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSProtocolError, WSTransport
+from picows.picows import WSProtocol  # type: ignore[attr-defined]
+
+from switchtower.transports import upgrade
+from switchtower.transports.packet import Packet
+from switchtower.transports.stream import Origin, Receiver
+
+_log = logging.getLogger(__name__)
+
+Accept = Callable[[upgrade.Upgrade], Receiver | upgrade.Refusal]
+
+_MOST_PER_READ = 65_536
+"""picows doubles its buffer whenever a read fills it; this keeps a client that floods from making it grow."""
+
+_GOODBYE_SECONDS = 5.0
+"""How long the other side may take to answer a close, or to stop sending after an error, before it is cut off."""
+
+_LONGEST_REASON = 123
+"""RFC 6455, 5.5: a control frame has at most 125 bytes, and the close code takes two."""
+
+
+class Door(Struct, frozen=True):
+    """What every connection through one listener has in common."""
+
+    accept: Accept
+    hosts: Collection[str]
+    max_message_bytes: int
+    output_limit_bytes: int
+    ping_seconds: float
+
+
+def protocol(door: Door) -> Callable[..., "WebSocketConnection"]:
+    """What uvicorn takes as its `ws` class."""
+
+    def build(*, config: object, server_state: Any, app_state: object) -> WebSocketConnection:
+        return WebSocketConnection(door, server_state.connections)
+
+    return build
+
+
+class WebSocketConnection(asyncio.BufferedProtocol):
+    """One client; the `Stream` that its receiver holds."""
+
+    origin: Origin
+
+    def __init__(self, door: Door, connections: set[Any]) -> None:
+        self.writable = False
+        self.transport: asyncio.Transport
+        self._door = door
+        self._connections = connections
+        self._receiver: Receiver | None = None
+        self._messages = _Messages(door.max_message_bytes)
+        self._wire: Any = None
+        self._open = False
+        self._failed = False
+        self._reading = True
+        self._heard = False
+        self._pinged = False
+        self._unsent = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What uvicorn calls, in this order; then it hands the transport over to us.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._connections.add(self)
+
+    def data_received(self, head: bytes) -> None:
+        request = upgrade.read(head, _address(self.transport))
+        try:
+            answer = upgrade.objection(request, self._door.hosts) or self._door.accept(request)
+        except Exception:
+            _log.exception("accepting a WebSocket at %s failed", request.path)
+            answer = upgrade.Refusal(500, "internal error")
+        if isinstance(answer, upgrade.Refusal):
+            self.transport.write(answer.encode())
+            self.transport.close()
+            return
+        self.origin = request.origin
+        self.transport.set_write_buffer_limits(high=self._door.output_limit_bytes)
+        self._wire = _wire(self.transport, self._messages, self._door.max_message_bytes)
+        _feed(self._wire, request.headers["sec-websocket-key"])
+        self._open = self.writable = True
+        self._after(self._door.ping_seconds, self._check_life)
+        self._receiver = answer
+        answer.connected(self)
+
+    def shutdown(self) -> None:
+        """The listener is closing."""
+        if self._wire is None:
+            self.transport.close()
+        else:
+            self.close(1001, "the daemon is stopping")
+
+    # What the event loop calls.
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        buffer: memoryview = self._wire.get_buffer(sizehint)
+        return buffer[:_MOST_PER_READ]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._heard = True
+        if self._failed:
+            return  # the bytes are not taken, so the next read overwrites them
+        self._wire.buffer_updated(nbytes)
+        messages = self._messages
+        if messages.whole and self._open and self._receiver is not None:
+            frames, messages.whole = messages.whole, []
+            self._receiver.received(frames)
+        if messages.goodbye_received:
+            self._open = self.writable = False
+            self.transport.close()
+        elif self._open and self._wire.transport.is_close_frame_sent:
+            self._fail()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.writable = self._messages.writable = False
+
+    def resume_writing(self) -> None:
+        self._messages.writable = True
+        if self._open and self._receiver is not None:
+            self.writable = True
+            self._receiver.writable_again()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._open = self.writable = False
+        self._connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._wire is not None:
+            self._wire.connection_lost(exc)
+        if self._receiver is not None:
+            self._receiver.disconnected()
+
+    # What the receiver calls: a `Stream`.
+
+    def send(self, packet: Packet) -> None:
+        if self._open:
+            self.transport.write(packet.websocket)
+
+    def pause_reading(self) -> None:
+        if self._open:
+            self._reading = False
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._open:
+            self._reading = True
+            self.transport.resume_reading()
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        """Says goodbye and waits for the answer, but not for ever."""
+        if not self._open:
+            return
+        self._wire.transport.send_close(code, reason.encode()[:_LONGEST_REASON].decode(errors="ignore"))
+        self._open = self.writable = False
+        self.transport.resume_reading()
+        self._after(_GOODBYE_SECONDS, self.transport.abort)
+
+    def abort(self) -> None:
+        self._open = self.writable = False
+        self.transport.abort()
+
+    def _fail(self) -> None:
+        """The client broke the rules and was told so. To close now, with its bytes unread, would reset the connection before it can read that."""
+        self._open = self.writable = False
+        self._failed = True
+        self.transport.resume_reading()
+        self.transport.write_eof()
+        self._after(_GOODBYE_SECONDS, self.transport.abort)
+
+    def _check_life(self) -> None:
+        """Whoever neither says nor takes anything is asked; whoever does not answer until the next time is dead."""
+        unsent = self.transport.get_write_buffer_size()
+        alive = self._heard or not self._reading or (unsent > 0 and unsent != self._unsent)
+        self._unsent = unsent
+        if alive:
+            self._heard = self._pinged = False
+        elif self._pinged:
+            self.abort()
+            return
+        else:
+            self._wire.transport.send_ping()
+            self._pinged = True
+        self._after(self._door.ping_seconds, self._check_life)
+
+    def _after(self, seconds: float, call: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, call)
+
+
+class _Messages(WSListener):
+    """Whole messages from frames. What it raises, picows sends as a close frame."""
+
+    def __init__(self, limit: int) -> None:
+        self.whole: list[bytes] = []
+        self.goodbye_received = False
+        self.writable = True
+        self._limit = limit
+        self._fragments: bytearray | None = None
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        kind = frame.msg_type
+        if frame.rsv1 or frame.rsv2 or frame.rsv3:
+            raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "no extension was negotiated")
+        if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
+            if self._fragments is not None:
+                raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "a message began before the last one ended")
+            if not frame.fin:
+                self._fragments = bytearray(frame.get_payload_as_memoryview())
+            elif frame.payload_size:
+                self.whole.append(frame.get_payload_as_bytes())
+        elif kind is WSMsgType.CONTINUATION:
+            self._continue(frame)
+        elif kind is WSMsgType.PING:
+            # RFC 6455, 5.5.3: not every ping needs its own pong. One who does not read gets none, or pongs would pile up.
+            if self.writable:
+                transport.send_pong(frame.get_payload_as_bytes())
+        elif kind is WSMsgType.CLOSE:
+            self.goodbye_received = True
+            if not transport.is_close_frame_sent:
+                transport.send_close(frame.get_close_code() if frame.payload_size else WSCloseCode.OK)
+
+    def _continue(self, frame: WSFrame) -> None:
+        if self._fragments is None:
+            raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "nothing to continue")
+        if len(self._fragments) + frame.payload_size > self._limit:
+            self._fragments = None
+            raise WSProtocolError(WSCloseCode.MESSAGE_TOO_BIG, f"a message may have {self._limit} bytes")
+        self._fragments += frame.get_payload_as_memoryview()
+        if frame.fin:
+            if self._fragments:
+                self.whole.append(bytes(self._fragments))
+            self._fragments = None
+
+
+class _Silent(logging.Logger):
+    """For picows, which would log each connection, and each client's mistake as an error of ours."""
+
+    def isEnabledFor(self, level: int) -> bool:
+        return False
+
+
+_SILENT = _Silent("picows")
+
+
+class _Handle:
+    """The transport as picows sees it: it may write, but when and how to close is not for picows to say."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.write = transport.write
+        self.writelines = transport.writelines
+        self.get_write_buffer_size = transport.get_write_buffer_size
+        self.get_extra_info = transport.get_extra_info
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+def _wire(transport: asyncio.Transport, messages: _Messages, limit: int) -> Any:
+    wire = WSProtocol(
+        host_port=None,
+        ws_path=None,
+        is_client_side=False,
+        ws_listener_factory=lambda request: messages,
+        logger=_SILENT,
+        disconnect_on_exception=True,
+        websocket_handshake_timeout=None,
+        enable_auto_ping=False,
+        auto_ping_idle_timeout=0,
+        auto_ping_reply_timeout=0,
+        auto_ping_strategy=1,
+        enable_auto_pong=False,
+        max_frame_size=limit,
+        extra_headers=None,
+        read_buffer_init_size=4096,
+    )
+    wire.connection_made(_Handle(transport))
+    return wire
+
+
+def _feed(wire: Any, key: str) -> None:
+    """Shows picows a handshake in the one spelling that it takes (a browser may say `Connection: keep-alive, Upgrade`), and no token."""
+    head = (
+        "GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+    ).encode("ascii")
+    wire.get_buffer(len(head))[: len(head)] = head
+    wire.buffer_updated(len(head))
+
+
+def _address(transport: asyncio.Transport) -> str:
+    peer = transport.get_extra_info("peername")
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""

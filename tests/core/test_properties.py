@@ -1,0 +1,138 @@
+"""Whatever is asked in whatever order: seq stays dense, the first decision wins, and a replay gives the same session."""
+
+from collections import Counter
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from switchtower.core import commands, errors, events, states
+from switchtower.core.session import Session, fold_entries, from_snapshot, to_snapshot
+from switchtower.testing.sessions import OWNER, SESSION_ID, Table
+
+verdicts = st.sampled_from(list(events.Verdict))
+outcomes = st.sampled_from(list(events.Outcome))
+
+
+class AnySession(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Table()
+        self.approvals: list[str] = []
+        self.snapshot: tuple[int, bytes] | None = None
+
+    @property
+    def run_id(self) -> str:
+        return self.table.session.run.id if self.table.session.run else "run_none"
+
+    @rule(text=st.text(min_size=1, max_size=20))
+    def send(self, text: str) -> None:
+        active = self.table.session.run is not None
+        try:
+            self.table.send(text)
+            assert not active
+        except errors.RunInProgress:
+            assert active
+
+    @precondition(lambda self: self.table.session.run)
+    @rule(text=st.text(max_size=10), thinking=st.booleans())
+    def stream(self, text: str, thinking: bool) -> None:
+        self.table.tell(self.run_id, events.ThinkingDelta(text) if thinking else events.TextDelta(text))
+
+    @precondition(lambda self: self.table.session.run)
+    @rule(call=st.integers(1, 3), finish=st.booleans())
+    def tool(self, call: int, finish: bool) -> None:
+        call_id = f"call_{call}"
+        if finish:
+            self.table.tell(self.run_id, events.ToolFinished(call_id=call_id, tool="run", duration_ms=1, text=""))
+        else:
+            self.table.tell(self.run_id, events.ToolCalled(call_id=call_id, tool="run", args={}))
+
+    @precondition(lambda self: self.table.session.run)
+    @rule(call=st.integers(1, 3), fingerprint=st.sampled_from("ab"))
+    def ask(self, call: int, fingerprint: str) -> None:
+        self.approvals.append(self.table.ask(self.run_id, call_id=f"call_{call}", fingerprint=fingerprint))
+
+    @precondition(lambda self: self.approvals)
+    @rule(verdict=verdicts, pick=st.randoms(use_true_random=False))
+    def settle(self, verdict: events.Verdict, pick) -> None:  # type: ignore[no-untyped-def]
+        approval_id = pick.choice(self.approvals)
+        pending = self.table.session.run is not None and approval_id in self.table.session.run.pending
+        try:
+            self.table.settle(approval_id, verdict)
+            assert pending
+        except errors.ApprovalClosed:
+            assert not pending
+
+    @precondition(lambda self: self.approvals)
+    @rule(pick=st.randoms(use_true_random=False))
+    def expire(self, pick) -> None:  # type: ignore[no-untyped-def]
+        self.table.do(commands.ExpireApproval(session_id=SESSION_ID, approval_id=pick.choice(self.approvals)))
+
+    @rule()
+    def cancel(self) -> None:
+        active = self.table.session.run is not None
+        try:
+            self.table.do(commands.CancelRun(session_id=SESSION_ID, actor=OWNER))
+            assert active
+        except errors.NoActiveRun:
+            assert not active
+
+    @precondition(lambda self: self.table.session.run)
+    @rule(outcome=outcomes)
+    def finish(self, outcome: events.Outcome) -> None:
+        self.table.finish(self.run_id, outcome)
+
+    @precondition(lambda self: self.table.session.run)
+    @rule()
+    def interrupt(self) -> None:
+        self.table.do(commands.InterruptRun(session_id=SESSION_ID, run_id=self.run_id, reason="a crash"))
+
+    @rule()
+    def resume(self) -> None:
+        self.table.do(commands.ResumeSession(session_id=SESSION_ID, actor=OWNER))
+
+    @rule()
+    def take_snapshot(self) -> None:
+        self.snapshot = (self.table.session.seq, to_snapshot(self.table.session))
+
+    @invariant()
+    def seq_is_dense(self) -> None:
+        assert [entry.seq for entry in self.table.entries] == list(range(1, len(self.table.entries) + 1))
+        assert self.table.session.seq == len(self.table.entries)
+
+    @invariant()
+    def each_question_is_closed_at_most_once(self) -> None:
+        closing = (events.ApprovalDecided, events.ApprovalExpired, events.ApprovalWithdrawn)
+        closed = Counter(event.approval_id for event in self.table.log if isinstance(event, closing))
+        assert all(count == 1 for count in closed.values())
+
+    @invariant()
+    def a_run_is_active_exactly_in_the_active_states(self) -> None:
+        session = self.table.session
+        assert (session.run is not None) == (session.state in states.ACTIVE)
+        waiting = session.run is not None and bool(session.run.pending)
+        assert waiting == (session.state is events.SessionState.AWAITING_APPROVAL)
+
+    @invariant()
+    def what_a_run_opened_is_closed_when_it_ends(self) -> None:
+        if self.table.session.run is None:
+            assert self.table.session.pending_approval is None
+
+    @invariant()
+    def replay_gives_the_same_session(self) -> None:
+        replayed = Session(id=SESSION_ID)
+        fold_entries(replayed, self.table.entries)
+        assert to_snapshot(replayed) == to_snapshot(self.table.session)
+
+    @invariant()
+    def a_snapshot_and_the_tail_give_the_same_session(self) -> None:
+        if self.snapshot is not None:
+            seq, snapshot = self.snapshot
+            loaded = from_snapshot(snapshot)
+            fold_entries(loaded, self.table.entries[seq:])
+            assert to_snapshot(loaded) == to_snapshot(self.table.session)
+
+
+AnySession.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnySession = AnySession.TestCase
