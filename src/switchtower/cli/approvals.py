@@ -11,14 +11,14 @@ _IN_PATH = r"[^/]*"
 
 
 class Rule(NamedTuple):
-    """`name` is a kind or a tool; `glob`, when given, must match the path or the command."""
+    """`name` is a kind or a tool, with or without push's `sandbox_`; `glob`, if given, must match the path or the command."""
 
     name: str
     glob: str | None
 
     def matches(self, kind: str, details: Mapping[str, Any]) -> bool:
         tool = str(details.get("tool", ""))
-        if self.name not in (kind, tool, tool.removeprefix("sandbox_")):
+        if self.name.removeprefix("sandbox_") not in (kind, tool.removeprefix("sandbox_")):
             return False
         if self.glob is None:
             return True
@@ -27,7 +27,7 @@ class Rule(NamedTuple):
         if isinstance(path := details.get("path"), str):
             normal = posixpath.normpath(path)
             # Only a rule that says so itself leads out of the workspace.
-            leads_out = normal.startswith("/") or normal == ".." or normal.startswith("../")
+            leads_out = normal == ".." or normal.startswith(("/", "../"))
             if leads_out and not self.glob.startswith(("/", "../")):
                 return False
             return re.fullmatch(_pattern(self.glob, _IN_PATH, deep=".*"), normal, re.DOTALL) is not None

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from enum import IntEnum
 from typing import Any, NoReturn
 
@@ -12,7 +13,7 @@ from switchtower.cli import output
 
 
 class Exit(IntEnum):
-    """push, Headless Mode Semantics: 0 to 4. A wrong command line has its own code, so that no script takes it for a cancelled run."""
+    """push, Headless Mode Semantics: 0 to 4. A wrong command line has its own, lest a script take it for a cancelled run."""
 
     OK = 0
     FAILED = 1
@@ -33,10 +34,8 @@ def say(line: str, colour: str | None = None) -> None:
     text = printable(line)
     if colour is not None and has_colour(sys.stderr.fileno()):
         text = paint(text, colour)
-    try:
+    with suppress(OSError):  # when nobody reads: what matters goes to stdout or into the exit code
         print(text, file=sys.stderr, flush=True)
-    except OSError:
-        pass  # nobody reads; what matters goes to stdout or into the exit code
 
 
 def fail(message: str, hint: str | None = None) -> None:

@@ -1,6 +1,6 @@
 """Watches one run to its end: shows its events and answers its approvals with the decider it is given."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 
 from switchtower.client import errors
@@ -9,7 +9,7 @@ from switchtower.client.frames import Event
 from switchtower.client.session import Session
 from switchtower.protocols.push import messages
 
-Decide = Callable[[messages.ApprovalRequired], Awaitable[messages.ApprovalDecision | None]]
+Decide = Callable[[messages.ApprovalRequired], messages.ApprovalDecision | None]
 """None leaves the decision to somebody else."""
 
 
@@ -52,7 +52,7 @@ class Follower:
         if approval.approvalId in self._asked:
             return
         self._asked.add(approval.approvalId)
-        decision = await self._decide(approval)
+        decision = self._decide(approval)
         if decision is None:
             return
         try:

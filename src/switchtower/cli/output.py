@@ -35,7 +35,7 @@ def answer(text: str) -> None:
         return
     _middle_of_line = not text.endswith("\n")
     if is_terminal():
-        text = "".join(c if c >= " " and c != "\x7f" and not "\x80" <= c < "\xa0" or c in "\n\t" else "\ufffd" for c in text)
+        text = "".join(c if (c >= " " and c != "\x7f" and not "\x80" <= c < "\xa0") or c in "\n\t" else "\ufffd" for c in text)
     write(text.encode(errors="replace"))
 
 

@@ -54,9 +54,10 @@ class View:
                 assert_never(event.payload)
 
     def question(self, approval: messages.ApprovalRequired) -> None:
+        """In full: whoever decides must see all of what will run."""
         self._line(f"? {approval.title}: {approval.summary}", "yellow")
-        if approval.details:
-            self._line(f"  {approval.kind}: {brief(approval.details)}", "yellow")
+        for name, value in approval.details.items():
+            self._line(f"  {name}: {_spelled(value)}", "yellow")
 
     def _snapshot(self, snapshot: messages.SessionSnapshot) -> None:
         run = f", run {snapshot.activeRunId}" if snapshot.activeRunId else ""
@@ -76,7 +77,11 @@ class View:
 
 def brief(details: Mapping[str, Any]) -> str:
     """Names and values on one line."""
-    return " ".join(f"{name}={_cut(value if isinstance(value, str) else json.dumps(value))}" for name, value in details.items())
+    return " ".join(f"{name}={_cut(_spelled(value))}" for name, value in details.items())
+
+
+def _spelled(value: object) -> str:
+    return value if isinstance(value, str) and "\n" not in value else json.dumps(value, ensure_ascii=False)
 
 
 def _cut(text: str) -> str:

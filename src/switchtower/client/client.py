@@ -8,12 +8,14 @@ from typing import TypeVar
 from msgspec import Struct
 
 from switchtower import config
-from switchtower.client import discover
+from switchtower.client import discover, errors
 from switchtower.client.connection import Connection
 from switchtower.client.patience import PATIENCE, persist
 from switchtower.client.session import Session
 from switchtower.core import ids
 from switchtower.protocols.push import messages
+
+_BEYOND_ANY_SEQ = 2**53 - 1
 
 Answer = TypeVar("Answer", bound=Struct)
 
@@ -22,6 +24,7 @@ class Client:
     def __init__(self, settings: config.Settings, connection: Connection) -> None:
         self.settings = settings
         self._connection = connection
+        self._attach_tokens: dict[str, str] = {}
 
     @classmethod
     async def connect(cls, settings: config.Settings, *, start: bool = True) -> "Client":
@@ -43,22 +46,21 @@ class Client:
 
     async def start_session(self, request: messages.StartSession) -> messages.StartSessionAnswer:
         """Not asked again when the connection is lost: it may have started one."""
-        return await self._ask(request, messages.StartSessionAnswer, repeatable=False)
+        answer = await self._ask(request, messages.StartSessionAnswer, repeatable=False)
+        self.remember(answer.sessionId, answer.attachToken)
+        return answer
+
+    def remember(self, session_id: str, attach_token: str) -> None:
+        """The token to show where the daemon asks for it."""
+        self._attach_tokens[session_id] = attach_token
 
     async def list_sessions(self, limit: int = 20) -> list[messages.ListedSession]:
         return (await self._ask(messages.ListSessions(limit), messages.ListSessionsAnswer)).sessions
 
-    async def send(
-        self,
-        session_id: str,
-        text: str,
-        *,
-        acceptance: Sequence[messages.AcceptanceCriterion] = (),
-        attach_token: str | None = None,
-    ) -> str:
+    async def send(self, session_id: str, text: str, *, acceptance: Sequence[messages.AcceptanceCriterion] = ()) -> str:
         """Starts a run, once, however often the connection is lost meanwhile; returns its id."""
         message_id = ids.spell("msg", time.time_ns() // 1_000_000, secrets.randbits(80))
-        request = messages.SendUserMessage(message_id, text, session_id, list(acceptance), attach_token)
+        request = messages.SendUserMessage(message_id, text, session_id, list(acceptance))
         return (await self._ask(request, messages.SendAnswer, session_id)).runId
 
     async def decide(
@@ -76,12 +78,16 @@ class Client:
         session_id: str,
         *,
         last_seen_seq: int = 0,
-        attach_token: str | None = None,
         patience: float = PATIENCE,
         on_lost: Callable[[], None] | None = None,
     ) -> Session:
         return Session(
-            self.settings, session_id, last_seen_seq=last_seen_seq, attach_token=attach_token, patience=patience, on_lost=on_lost
+            self.settings,
+            session_id,
+            last_seen_seq=last_seen_seq,
+            attach_token=self._attach_tokens.get(session_id),
+            patience=patience,
+            on_lost=on_lost,
         )
 
     async def _ask(
@@ -90,6 +96,17 @@ class Client:
         async def attempt() -> Answer:
             if not self._connection.is_open:
                 self._connection = await discover.connect(self.settings)
+            try:
+                return await self._connection.request(request, answer_type, session_id=session_id)
+            except errors.RequestFailed as problem:
+                if problem.code != "ATTACH_FORBIDDEN" or session_id not in self._attach_tokens:
+                    raise
+            await self._show_token(session_id)
             return await self._connection.request(request, answer_type, session_id=session_id)
 
         return await persist(attempt, patience=PATIENCE if repeatable else 0)
+
+    async def _show_token(self, session_id: str) -> None:
+        """Where a token is required, a connection commands only what it is attached to. Beyond the head, nothing is replayed."""
+        attach = messages.AttachSession(_BEYOND_ANY_SEQ, session_id, self._attach_tokens[session_id])
+        await self._connection.request(attach, messages.AttachAnswer, session_id=session_id)

@@ -4,7 +4,7 @@ It remembers the last seen seq and attaches with it again. It asks nothing else 
 daemon meant it.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from switchtower import config
 from switchtower.client import discover, errors, frames
@@ -36,7 +36,7 @@ class Session:
         self._patience = patience
         self._on_lost = on_lost
 
-    async def events(self) -> AsyncIterator[frames.Event]:
+    async def events(self) -> AsyncGenerator[frames.Event, None]:
         """Every event after `last_seen_seq`. Where the daemon no longer has some, an `EVENT_GAP` warning and a
         `session_snapshot` come in their place."""
         while True:

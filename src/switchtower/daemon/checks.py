@@ -11,7 +11,7 @@ CRITERION_OUTPUT_LIMIT = 2_000
 
 
 def check_start(command: commands.StartSession) -> None:
-    registry.check_provider(command.provider)
+    registry.open_model(command.provider, command.model)  # opening does no I/O; an unknown provider is refused
     if command.sandbox != "local":
         raise errors.SandboxUnavailable(
             f"`{command.sandbox}` is not configured", hint="use `local`, which runs in the workspace itself"

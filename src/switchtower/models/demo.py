@@ -91,7 +91,7 @@ def _after_call(steps: list[demo_steps.Step], calls_made: int) -> list[demo_step
 
 def _remark(result: engine.Message) -> str:
     if result.is_error:
-        return f"That did not work: {_quoted(' '.join(result.text.split()))}"
+        return f"That did not work: {_ending(result.text)}"
     lines = result.text.splitlines()
     match result.tool:
         case "list_dir":
@@ -99,11 +99,17 @@ def _remark(result: engine.Message) -> str:
         case "read_file":
             return f"The file has {len(lines)} lines; the first is: {_quoted(lines[0])}" if lines else "The file is empty."
         case _:
-            return f"It says: {_quoted(' '.join(result.text.split()))}"
+            return f"It says: {_ending(result.text)}"
 
 
 def _quoted(text: str) -> str:
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]} …"
+
+
+def _ending(text: str) -> str:
+    """On one line, and the end rather than the beginning: that is where a command's exit code stands."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_QUOTE else f"… {line[-_LONGEST_QUOTE:]}"
 
 
 def _spoken_words(step: demo_steps.Say | demo_steps.Count) -> Iterator[str]:

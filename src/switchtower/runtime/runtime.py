@@ -68,6 +68,8 @@ class Runtime:
         self._housekeeping = asyncio.get_running_loop().create_task(self._keep_house())
 
     async def stop(self) -> None:
+        if self._stopping:
+            return
         self._stopping = True
         if self._housekeeping:
             self._housekeeping.cancel()

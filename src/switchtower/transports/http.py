@@ -17,9 +17,10 @@ from typing import Any, cast
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from switchtower.transports import errors, upgrade, websocket
+from switchtower.transports import errors, websocket
 
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104: where to connect when all interfaces are listened on
+_REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+"""Where to connect when all interfaces are listened on."""
 
 
 class HttpListener:
@@ -27,7 +28,7 @@ class HttpListener:
 
     def __init__(self, server: asyncio.Server, state: "_State", lifespan: Any) -> None:
         host, self.port = server.sockets[0].getsockname()[:2]
-        host = _WILDCARDS.get(host, host)
+        host = _REACHED_AT.get(host, host)
         self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
         self._server = server
         self._state = state
@@ -137,7 +138,7 @@ class _Connections(set[Any]):
 
 
 class _State(ServerState):
-    """What uvicorn's connections share. Its server would wake up ten times a second to keep the date; here it is made when asked for."""
+    """What uvicorn's connections share. Its own server wakes ten times a second to keep the date; here it is made when needed."""
 
     connections: _Connections
 

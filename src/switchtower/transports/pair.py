@@ -1,10 +1,12 @@
 """Two streams joined in memory: what one sends, the other's receiver is given. For trying a receiver without a socket.
 
-As over a socket, frames arrive in a later turn of the loop, those of one turn together; a side that does not read makes the
-other one's `writable` turn false; and both are told of the end.
+As over a socket, frames arrive in a later turn of the loop, those of one turn together; a side that does not read makes
+the other's `writable` turn false; what was sent before the end still arrives, and then both are told of the end.
 """
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Origin, Receiver, Stream
@@ -16,26 +18,23 @@ class MemoryStream:
     def __init__(self, receiver: Receiver, origin: Origin, output_limit_bytes: int) -> None:
         self.origin = origin
         self.writable = True
-        self.open = True
-        self.close_code: int | None = None
-        """What this side closed with."""
+        self.closed_with: tuple[int, str] | None = None
+        """The code and the reason that this side closed with."""
         self._receiver = receiver
         self._limit = output_limit_bytes
         self._other: MemoryStream
-        self._arrived: list[bytes] = []
-        self._arrived_bytes = 0
+        self._inbox: list[bytes] = []
+        self._open = True
+        self._ended = False
         self._reading = True
         self._scheduled = False
 
     def send(self, packet: Packet) -> None:
-        other = self._other
-        if not (self.open and other.open):
-            return
-        other._arrived.extend(packet.frames)
-        other._arrived_bytes += sum(map(len, packet.frames))
-        if other._arrived_bytes > self._limit:
-            self.writable = False
-        other._deliver_soon()
+        if self._open and self._other._open:
+            self._other._inbox.extend(packet.frames)
+            if sum(map(len, self._other._inbox)) > self._limit:
+                self.writable = False
+            self._other._deliver_soon()
 
     def pause_reading(self) -> None:
         self._reading = False
@@ -45,22 +44,26 @@ class MemoryStream:
         self._deliver_soon()
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        if self.open:
-            self.close_code = code
+        if self._open:
+            self.closed_with = (code, reason)
             self._end()
 
     def abort(self) -> None:
-        if self.open:
-            self._other._arrived.clear()
+        if self._open:
+            self._other._inbox.clear()
             self._end()
 
-    def refuse(self, problem: str) -> None:
-        """Tells the receiver of a frame that was thrown away."""
-        self._receiver.refused(problem)
+    def stall(self) -> None:
+        """The other side stops reading, and this side's buffer is full at once."""
+        self._other.pause_reading()
+        self.writable = False
+
+    def drain(self) -> None:
+        """The other side reads again."""
+        self._other.resume_reading()
 
     def _end(self) -> None:
-        self.open = self.writable = False
-        self._arrived.clear()
+        self._open = self.writable = False
         self._deliver_soon()
         self._other._deliver_soon()
 
@@ -72,16 +75,73 @@ class MemoryStream:
     def _deliver(self) -> None:
         self._scheduled = False
         other = self._other
-        if self._arrived and self._reading:
-            frames, self._arrived, self._arrived_bytes = self._arrived, [], 0
-            self._receiver.received(frames)
-            if other.open and not other.writable:
+        if self._open and self._reading:
+            if self._inbox:
+                frames, self._inbox = self._inbox, []
+                self._receiver.received(frames)
+            if other._open and not other.writable and not self._inbox:
                 other.writable = True
                 other._receiver.writable_again()
-        if not (self.open and other.open) and not self._arrived:
-            self._tell_end()
+        if (not self._open or (not other._open and not self._inbox)) and not self._ended:
+            self._ended = True
+            self._open = self.writable = False
+            self._receiver.disconnected()
 
-    def _tell_end(self) -> None:
-        self.open = self.writable = False
-        if self._told:
-            return
+
+def pair(
+    one: Receiver, other: Receiver, *, origin: Origin | None = None, output_limit_bytes: int = 65_536
+) -> tuple[MemoryStream, MemoryStream]:
+    """Joins two receivers. The first stream is the one that `one` holds."""
+    origin = origin or Origin(transport="memory")
+    left, right = (MemoryStream(receiver, origin, output_limit_bytes) for receiver in (one, other))
+    left._other, right._other = right, left
+    one.connected(left)
+    other.connected(right)
+    return left, right
+
+
+class Inbox:
+    """A receiver that keeps what it is given and can be waited on."""
+
+    stream: Stream
+
+    def __init__(self) -> None:
+        self.frames: deque[bytes] = deque()
+        self.refusals: list[str] = []
+        self.closed = False
+        self._changed = asyncio.Event()
+
+    def connected(self, stream: Stream) -> None:
+        self.stream = stream
+        self._changed.set()
+
+    def received(self, frames: list[bytes]) -> None:
+        self.frames.extend(frames)
+        self._changed.set()
+
+    def refused(self, problem: str) -> None:
+        self.refusals.append(problem)
+        self._changed.set()
+
+    def writable_again(self) -> None:
+        self._changed.set()
+
+    def disconnected(self) -> None:
+        self.closed = True
+        self._changed.set()
+
+    def send(self, *frames: bytes) -> None:
+        self.stream.send(Packet(frames))
+
+    async def next(self) -> bytes:
+        """The next frame, once it is there. Raises `EOFError` when none will come."""
+        await self.until(lambda: bool(self.frames) or self.closed)
+        if not self.frames:
+            raise EOFError("the stream has ended")
+        return self.frames.popleft()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Looks again whenever something happened to this side."""
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()

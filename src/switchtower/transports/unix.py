@@ -30,6 +30,9 @@ _CREDENTIALS = struct.Struct("3i")
 
 _ROOT = 0
 
+_FLUSH_SECONDS = 5.0
+"""How long a closed connection may take to drain before it is cut off."""
+
 
 class UnixListener:
     """A listening socket and the connections that came through it."""
@@ -229,10 +232,6 @@ class UnixConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(seconds, call)
-
-
-_FLUSH_SECONDS = 5.0
-"""How long a closed connection may take to drain before it is cut off."""
 
 
 def _peer(transport: asyncio.Transport) -> tuple[int | None, int | None]:

@@ -66,6 +66,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._receiver: Receiver | None = None
         self._messages = _Messages(door.max_message_bytes)
         self._wire: Any = None
+        self._ws: WSTransport
         self._open = False
         self._failed = False
         self._reading = True
@@ -94,11 +95,17 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self.origin = request.origin
         self.transport.set_write_buffer_limits(high=self._door.output_limit_bytes)
         self._wire = _wire(self.transport, self._messages, self._door.max_message_bytes)
+        self._ws = self._wire.transport
         _feed(self._wire, request.headers["sec-websocket-key"])
         self._open = self.writable = True
         self._after(self._door.ping_seconds, self._check_life)
-        self._receiver = answer
-        answer.connected(self)
+        try:
+            answer.connected(self)
+        except Exception:
+            _log.exception("connecting a WebSocket at %s failed", request.path)
+            self.close(1011)
+        else:
+            self._receiver = answer
 
     def shutdown(self) -> None:
         """The listener is closing."""
@@ -119,14 +126,17 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             return  # the bytes are not taken, so the next read overwrites them
         self._wire.buffer_updated(nbytes)
         messages = self._messages
-        if messages.whole and self._open and self._receiver is not None:
-            frames, messages.whole = messages.whole, []
-            self._receiver.received(frames)
-        if messages.goodbye_received:
-            self._open = self.writable = False
-            self.transport.close()
-        elif self._open and self._wire.transport.is_close_frame_sent:
+        frames = messages.whole
+        if frames:
+            messages.whole = []
+        if not self._open or self._receiver is None:
+            pass  # we have said goodbye; what else arrives is not for us
+        elif self._ws.is_close_frame_sent:
             self._fail()
+        elif frames:
+            self._receiver.received(frames)
+        if messages.goodbye is not None:
+            self._part(messages.goodbye)
 
     def eof_received(self) -> bool:
         return False
@@ -170,7 +180,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         """Says goodbye and waits for the answer, but not for ever."""
         if not self._open:
             return
-        self._wire.transport.send_close(code, reason.encode()[:_LONGEST_REASON].decode(errors="ignore"))
+        self._ws.send_close(cast(WSCloseCode, code), reason.encode()[:_LONGEST_REASON].decode(errors="ignore"))
         self._open = self.writable = False
         self.transport.resume_reading()
         self._after(_GOODBYE_SECONDS, self.transport.abort)
@@ -179,8 +189,16 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._open = self.writable = False
         self.transport.abort()
 
+    def _part(self, code: int) -> None:
+        """The client has said goodbye: answer it unless it was the answer, and go."""
+        if self._open:
+            self._ws.send_close(cast(WSCloseCode, code))
+        self._open = self.writable = False
+        self.transport.close()
+        self._after(_GOODBYE_SECONDS, self.transport.abort)
+
     def _fail(self) -> None:
-        """The client broke the rules and was told so. To close now, with its bytes unread, would reset the connection before it can read that."""
+        """The client broke the rules and was told so. Closing now, with its bytes unread, would reset the connection under it."""
         self._open = self.writable = False
         self._failed = True
         self.transport.resume_reading()
@@ -198,7 +216,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             self.abort()
             return
         else:
-            self._wire.transport.send_ping()
+            self._ws.send_ping()
             self._pinged = True
         self._after(self._door.ping_seconds, self._check_life)
 
@@ -213,7 +231,8 @@ class _Messages(WSListener):
 
     def __init__(self, limit: int) -> None:
         self.whole: list[bytes] = []
-        self.goodbye_received = False
+        self.goodbye: int | None = None
+        """The code that the client closed with."""
         self.writable = True
         self._limit = limit
         self._fragments: bytearray | None = None
@@ -236,9 +255,7 @@ class _Messages(WSListener):
             if self.writable:
                 transport.send_pong(frame.get_payload_as_bytes())
         elif kind is WSMsgType.CLOSE:
-            self.goodbye_received = True
-            if not transport.is_close_frame_sent:
-                transport.send_close(frame.get_close_code() if frame.payload_size else WSCloseCode.OK)
+            self.goodbye = int.from_bytes(frame.get_payload_as_bytes()[:2]) if frame.payload_size else 1000
 
     def _continue(self, frame: WSFrame) -> None:
         if self._fragments is None:
@@ -253,14 +270,8 @@ class _Messages(WSListener):
             self._fragments = None
 
 
-class _Silent(logging.Logger):
-    """For picows, which would log each connection, and each client's mistake as an error of ours."""
-
-    def isEnabledFor(self, level: int) -> bool:
-        return False
-
-
-_SILENT = _Silent("picows")
+_SILENT = logging.Logger("picows", logging.CRITICAL + 1)
+"""picows would log each connection, and each client's mistake as an error of ours."""
 
 
 class _Handle:
@@ -300,7 +311,7 @@ def _wire(transport: asyncio.Transport, messages: _Messages, limit: int) -> Any:
 
 
 def _feed(wire: Any, key: str) -> None:
-    """Shows picows a handshake in the one spelling that it takes (a browser may say `Connection: keep-alive, Upgrade`), and no token."""
+    """Shows picows a handshake in the one spelling that it takes (some browsers say `keep-alive, Upgrade`), without the token."""
     head = (
         "GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"

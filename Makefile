@@ -1,0 +1,46 @@
+# Switchtower. `make run` and `make test` are all a newcomer needs; both set everything up by themselves.
+
+PYTHON ?= python3
+BIN := .venv/bin
+TESTS ?=
+
+.PHONY: help setup run test check format bench schemas clean
+
+help: ## What can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+setup: .venv/.ready ## Create .venv with everything; quick when nothing changed
+
+.venv/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed; hint: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@test -x $(BIN)/python || { echo "Creating .venv" >&2; $(PYTHON) -m venv .venv; }
+	@echo "Installing into .venv (about a minute the first time)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . --group dev
+	@touch $@
+
+run: setup ## Start the daemon in the foreground, with the demo model
+	@$(BIN)/tower serve
+
+test: setup ## Run the whole suite, offline (TESTS=path narrows it)
+	$(BIN)/pytest -n 2 --dist worksteal $(TESTS)
+
+check: setup ## Lint, strict types, and the floors of the house
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: setup ## Put the code into shape
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: setup ## Measure against bare baselines in the same run; results in bench/results
+	$(BIN)/python -m bench
+
+schemas: setup ## Write the JSON Schemas from the wire types
+	$(BIN)/python -m switchtower.protocols.push.schemas documents/schemas
+
+clean: ## Remove what was made
+	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

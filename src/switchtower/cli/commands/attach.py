@@ -1,0 +1,93 @@
+"""`tower attach`: a session's events from any point of its history, and then as they happen."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from switchtower.cli import console, output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from switchtower.client.frames import Event
+    from switchtower.client.session import Session
+
+
+@click.command()
+@click.argument("session")
+@click.option("--from", "from_seq", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Only events after this seq.")
+@click.option("--json", "as_json", is_flag=True, help="With --no-follow: print one array of events.")
+@click.option("--jsonl", "as_jsonl", is_flag=True, help="Print each event as it comes, one a line.")
+@click.option("--follow/--no-follow", default=True, help="Stay for what happens next, or stop at the present.  [default: follow]")
+@click.option("--token", metavar="TOKEN", help="The session's attach token, where the daemon asks for it.")
+def attach(session: str, from_seq: int, as_json: bool, as_jsonl: bool, follow: bool, token: str | None) -> int:
+    """Watch a session from any point of its history. Ctrl-C detaches; the session goes on.
+
+    SESSION is an id, a unique beginning or end of one, or `last`.
+
+    \b
+    Example:
+      tower attach last
+      tower attach last --from 120 --jsonl --no-follow
+    """
+    if as_json and (as_jsonl or follow):
+        raise click.UsageError("`--json` prints one array, so it wants `--no-follow` and excludes `--jsonl`")
+    return asyncio.run(_attach(session, from_seq, follow, token, "json" if as_json else "jsonl" if as_jsonl else "text"))
+
+
+async def _attach(meant: str, from_seq: int, follow: bool, token: str | None, form: str) -> int:
+    from switchtower import config
+    from switchtower.cli import headless, lookup, signals
+    from switchtower.client.client import Client
+
+    lines: list[bytes] = []
+    with signals.interruption() as interrupted:
+        async with await Client.connect(config.load()) as client:
+            session_id = await lookup.session_id(client, meant)
+            if token is not None:
+                client.remember(session_id, token)
+            session = client.session(session_id, last_seen_seq=from_seq, on_lost=headless.say_lost)
+            watching = asyncio.create_task(_watch(session, follow, _shower(form, lines)))
+            asked = asyncio.create_task(interrupted.wait())
+            try:
+                await asyncio.wait({watching, asked}, return_when=asyncio.FIRST_COMPLETED)
+                if watching.done():
+                    watching.result()
+                else:
+                    console.say(f"detached; come back with `tower attach {session_id} --from {session.last_seen_seq}`", "dim")
+            finally:
+                watching.cancel()
+                asked.cancel()
+    if form == "json":
+        output.line(b"[" + b",".join(lines) + b"]")
+    return console.Exit.OK
+
+
+def _shower(form: str, lines: list[bytes]) -> "Callable[[Event], None]":
+    from switchtower.cli.view import View
+
+    if form == "json":
+        return lambda event: lines.append(event.line)
+    if form == "jsonl":
+        return lambda event: output.line(event.line)
+
+    def line(text: str, colour: str | None) -> None:
+        output.end_answer()
+        text = console.printable(text)
+        output.line(console.paint(text, colour) if colour and console.has_colour(1) else text)
+
+    return View(answer=output.answer, end_answer=output.end_answer, line=line).show
+
+
+async def _watch(session: "Session", follow: bool, show: "Callable[[Event], None]") -> None:
+    from contextlib import aclosing
+
+    until_seq = None if follow else (await session.attach()).replay.toSeq
+    if until_seq is not None and session.last_seen_seq >= until_seq:
+        return
+    async with aclosing(session.events()) as events:
+        async for event in events:
+            show(event)
+            if until_seq is not None and session.last_seen_seq >= until_seq:
+                return

@@ -1,0 +1,57 @@
+"""`tower serve`: the daemon in the foreground. Its flags are the settings, made from their table."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from switchtower import config
+
+
+def _read_as_setting(setting: config.Setting) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """A flag is read exactly as the variable and the file are."""
+
+    def read(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Any:
+        try:
+            return None if text is None else setting.parse(text)
+        except ValueError as problem:
+            raise click.BadParameter(str(problem), ctx, parameter) from None
+
+    return read
+
+
+def _flags(command: Callable[..., int]) -> Callable[..., int]:
+    for setting in reversed(config.SETTINGS):
+        default = "" if setting.default is None else f"  [default: {setting.default}]"
+        if setting.is_switch:
+            flag = f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"
+            command = click.option(flag, setting.name, default=None, help=setting.help)(command)
+        else:
+            command = click.option(
+                setting.flag,
+                setting.name,
+                callback=_read_as_setting(setting),
+                metavar=setting.metavar,
+                help=setting.help + default,
+            )(command)
+    return command
+
+
+@click.command()
+@_flags
+def serve(**flags: Any) -> int:
+    """Run the daemon in the foreground until it is stopped (Ctrl-C, SIGTERM or `tower stop`).
+
+    Each flag is also a key of the configuration file and a TOWER_* variable; a flag wins over the variable, the variable over
+    the file.
+
+    \b
+    Example:
+      tower serve --http 127.0.0.1:0 --log-level debug
+      TOWER_HOME=/tmp/try tower serve
+    """
+    settings = config.load(flags)
+
+    from switchtower.daemon import app
+
+    return app.run(settings)

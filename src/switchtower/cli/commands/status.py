@@ -1,0 +1,80 @@
+"""`tower status`: whether the daemon runs, and where. Starts nothing."""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from switchtower.cli import console, output
+
+if TYPE_CHECKING:
+    from switchtower import config
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+def status(as_json: bool) -> int:
+    """Say whether the daemon runs, where it listens and what waits for a decision.
+
+    Exits with 0 when a daemon answers and with 1 when none does; it never starts one.
+
+    \b
+    Example:
+      tower status --json
+    """
+    import msgspec
+
+    from switchtower import config
+
+    found = asyncio.run(_look(config.load()))
+    if as_json:
+        output.line(msgspec.json.encode(found))
+    else:
+        for name, value in _readable(found):
+            output.line(f"{name + ':':<18}{value}")
+    if not found["running"]:
+        console.say("hint: start the daemon with `tower serve`, or let a command such as `tower run` do it")
+        return console.Exit.FAILED
+    return console.Exit.OK
+
+
+async def _look(settings: "config.Settings") -> dict[str, Any]:
+    from switchtower.cli import lookup
+    from switchtower.client import discover, errors
+    from switchtower.client.client import Client
+
+    endpoints = discover.read_endpoints(settings)
+    try:
+        async with await Client.connect(settings, start=False) as client:
+            listed = await client.list_sessions(lookup.MOST_LISTED)
+    except errors.DaemonUnreachable as problem:
+        return {"running": False, "socket": str(discover.socket_path(settings)), "problem": problem.message}
+    return {
+        "running": True,
+        "pid": endpoints.pid if endpoints else None,
+        "version": endpoints.version if endpoints else None,
+        "socket": str(discover.socket_path(settings)),
+        "http": endpoints.http if endpoints else None,
+        "pi": endpoints.pi if endpoints else None,
+        "startedAt": endpoints.started_at_ms if endpoints else None,
+        "sessions": len(listed),
+        "moreSessions": len(listed) == lookup.MOST_LISTED,
+        "running_sessions": sum(session.state == "running" for session in listed),
+        "pendingApprovals": sum(session.state == "awaiting_approval" for session in listed),
+    }
+
+
+def _readable(found: dict[str, Any]) -> list[tuple[str, str]]:
+    from switchtower.cli.commands.sessions import age
+
+    if not found["running"]:
+        return [("daemon", "not running"), ("socket", found["socket"])]
+    rows = [("daemon", f"running, pid {found['pid']}, version {found['version']}"), ("socket", found["socket"])]
+    rows += [(name, found[name]) for name in ("http", "pi") if found[name]]
+    if found["startedAt"]:
+        rows.append(("uptime", age(time.time() - found["startedAt"] / 1000)))
+    count = f"{found['sessions']} or more" if found["moreSessions"] else str(found["sessions"])
+    rows.append(("sessions", f"{count}, {found['running_sessions']} running"))
+    rows.append(("pending approvals", str(found["pendingApprovals"])))
+    return rows

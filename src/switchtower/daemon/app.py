@@ -1,0 +1,111 @@
+"""The composition root: every part is made here, joined, started and stopped in order. Only this room knows everyone."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import uvloop
+
+from switchtower import __version__, config
+from switchtower.core import errors, journal, redact
+from switchtower.daemon import checks, logs
+from switchtower.daemon.access import Doorkeeper
+from switchtower.daemon.home import AlreadyRunning, Endpoints, Home
+from switchtower.daemon.listeners import Listeners
+from switchtower.engines.agent.loop import AgentEngine
+from switchtower.models import registry
+from switchtower.runtime.runtime import Runtime
+from switchtower.stores.sqlite import SqliteJournal
+from switchtower.tools import processes
+from switchtower.tools.registry import core_toolbox
+from switchtower.transports.errors import CannotListen
+
+log = logging.getLogger(__name__)
+
+DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+
+Announce = Callable[[Endpoints], None]
+
+
+class CannotStart(Exception):
+    """Why the daemon did not start, with a remedy where there is one."""
+
+
+def run(settings: config.Settings, announce: Announce | None = None) -> int:
+    """Runs the daemon until it is told to stop. `announce` is told where it listens. Raises `CannotStart`."""
+    # The writer thread asks for the interpreter a few times a commit; the default of 5 ms would be ten commits long.
+    sys.setswitchinterval(0.0005)
+    home = Home(settings)
+    try:
+        home.claim()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(settings, home, announce))
+    except (AlreadyRunning, CannotListen, errors.CoreError) as problem:
+        raise CannotStart(str(problem)) from problem
+    except OSError as problem:
+        raise CannotStart(f"{problem.strerror or problem}: {problem.filename}") from problem
+    finally:
+        home.release()
+    return 0
+
+
+async def _serve(settings: config.Settings, home: Home, announce: Announce | None) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    token = home.owner_token()
+    redactor = redact.Redactor(known=[token])
+    logs.set_up(settings.log_path, settings.log_level, redactor)
+
+    store = SqliteJournal(settings.journal_path)
+    await store.open()
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(store.close)
+        runtime = _make_runtime(settings, store, redactor)
+        stack.push_async_callback(runtime.stop)
+        await runtime.start()
+        doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required)
+        listeners = Listeners(settings, runtime, doorkeeper, __version__)
+        stack.push_async_callback(listeners.close, settings.shutdown_timeout)
+        await listeners.open()
+        endpoints = Endpoints(
+            pid=os.getpid(),
+            socket=str(settings.socket),
+            http=listeners.http_url,
+            pi=None,
+            token=token,
+            version=__version__,
+            started_at_ms=time.time_ns() // 1_000_000,
+        )
+        home.announce(endpoints)
+        log.info("listening on %s and %s", endpoints.socket, endpoints.http)
+        if announce is not None:
+            announce(endpoints)
+        await stop.wait()
+        log.info("stopping")
+        # Clients hear how their runs ended before they are disconnected.
+        await runtime.stop()
+
+
+def _make_runtime(settings: config.Settings, store: journal.Journal, redactor: redact.Redactor) -> Runtime:
+    agent = AgentEngine(
+        lambda provider, model: registry.open_model(provider, model, demo_delay=settings.demo_delay_ms / 1_000),
+        core_toolbox(),
+    )
+    return Runtime(
+        store,
+        {"agent": agent},
+        redactor=redactor,
+        check_start=checks.check_start,
+        check_criterion=checks.check_criterion,
+        kill_processes=processes.kill_marked,
+        approval_timeout_ms=int(settings.approval_timeout * 1_000),
+        receipt_ttl_ms=int(settings.receipt_ttl_hours * HOUR_MS),
+        retention=journal.Retention(settings.retention_entries, int(settings.retention_days * DAY_MS)),
+    )

@@ -1,0 +1,86 @@
+"""Where clients come in: the owner's Unix socket and the HTTP port. Each connection becomes a peer of one protocol."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from switchtower import config
+from switchtower.core import tower
+from switchtower.daemon.access import Doorkeeper
+from switchtower.protocols.push.peer import PushPeer
+from switchtower.transports import errors, unix
+from switchtower.transports.stream import Origin, Receiver
+
+if TYPE_CHECKING:
+    from switchtower.transports import upgrade
+    from switchtower.transports.http import HttpListener
+
+log = logging.getLogger(__name__)
+
+DEFAULT_HTTP = next(setting.default for setting in config.SETTINGS if setting.name == "http")
+
+
+class Listeners:
+    def __init__(self, settings: config.Settings, tower_: tower.Tower, doorkeeper: Doorkeeper, version: str) -> None:
+        self._settings = settings
+        self._tower = tower_
+        self._doorkeeper = doorkeeper
+        self._version = version
+        self._unix: unix.UnixListener | None = None
+        self._http: HttpListener | None = None
+
+    @property
+    def http_url(self) -> str | None:
+        return self._http.url if self._http else None
+
+    async def open(self) -> None:
+        settings = self._settings
+        self._unix = await unix.listen(
+            settings.socket,
+            self._accept_socket,
+            max_line_bytes=settings.max_line_bytes,
+            output_limit_bytes=settings.output_limit_bytes,
+        )
+        address = config.address(settings.http)
+        if address is None:
+            return
+        try:
+            self._http = await self._serve(address)
+        except errors.AddressInUse:
+            if settings.http != DEFAULT_HTTP:
+                raise
+            # Nobody asked for this very port; a second home on the same machine must not fail over it.
+            log.warning("%s is in use; taking a free port", settings.http)
+            self._http = await self._serve(config.Address(address.host, 0))
+
+    async def _serve(self, address: config.Address) -> "HttpListener":
+        # The HTTP server is the heaviest import of the daemon; one without it does not pay for it.
+        from switchtower.daemon import web
+        from switchtower.transports import http
+
+        return await http.serve(
+            web.make_app(),
+            address.host,
+            address.port,
+            self._accept_websocket,
+            max_message_bytes=self._settings.max_line_bytes,
+            output_limit_bytes=self._settings.output_limit_bytes,
+        )
+
+    def _accept_socket(self, origin: Origin) -> Receiver:
+        return PushPeer(self._tower, self._doorkeeper.on_socket(), self._version)
+
+    def _accept_websocket(self, request: "upgrade.Upgrade") -> "Receiver | upgrade.Refusal":
+        from switchtower.transports import upgrade
+
+        if request.path != "/ws/push":
+            return upgrade.Refusal(404, f"no protocol is served at {request.path}")
+        access = self._doorkeeper.on_websocket(request.origin)
+        if access is None:
+            return upgrade.Refusal(401, "pass the token of endpoints.json as `?token=`")
+        return PushPeer(self._tower, access, self._version)
+
+    async def close(self, grace: float) -> None:
+        if self._unix is not None:
+            await self._unix.close(grace=grace)
+        if self._http is not None:
+            await self._http.close(grace=grace)

@@ -1,0 +1,88 @@
+import tracemalloc
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchtower.transports.lines import LineSplitter
+
+LIMIT = 6
+
+streams = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"{", b"abc", b"abcdef", b"abcdefg", "é→𝄞".encode(), b"\xff"])).map(
+    b"".join
+)
+
+
+def expected(stream: bytes) -> tuple[list[bytes], int]:
+    """What the rules say, without regard to speed or memory."""
+    *lines, rest = stream.split(b"\n")
+    frames = [line for line in lines if len(line) <= LIMIT and line.strip(b"\r") + line[1:]]
+    return frames, sum(len(line) > LIMIT for line in [*lines, rest])
+
+
+def split(pieces: list[bytes]) -> tuple[list[bytes], int]:
+    splitter = LineSplitter(LIMIT)
+    frames = [frame for piece in pieces for frame in splitter.feed(piece)]
+    return frames, splitter.oversized
+
+
+@given(streams)
+def test_one_chunk_and_byte_by_byte_give_the_same_frames(stream: bytes) -> None:
+    assert split([stream]) == expected(stream)
+    assert split([bytes([byte]) for byte in stream]) == expected(stream)
+
+
+@given(st.lists(streams))
+def test_any_other_cut_gives_the_same_frames(pieces: list[bytes]) -> None:
+    assert split(pieces) == expected(b"".join(pieces))
+
+
+def test_a_line_of_exactly_the_limit_is_a_frame_and_one_byte_more_is_not() -> None:
+    splitter = LineSplitter(LIMIT)
+    assert splitter.feed(b"abcdef\n") == [b"abcdef"]
+    assert splitter.oversized == 0
+    assert splitter.feed(b"abcdefg\nok\n") == [b"ok"]
+    assert splitter.oversized == 1
+
+
+def test_an_oversized_line_is_counted_once_and_before_it_ends() -> None:
+    splitter = LineSplitter(LIMIT)
+    assert splitter.feed(b"abcdefg") == []
+    assert splitter.oversized == 1
+    assert splitter.feed(b"more of it") == []
+    assert splitter.feed(b"the end of it\nnext\n") == [b"next"]
+    assert splitter.oversized == 1
+
+
+def test_other_line_separators_stay_inside_a_frame() -> None:
+    line = "a\u2028b\u2029c\x0bd\x0ce\x85f\rg".encode()
+    assert LineSplitter(100).feed(line + b"\n") == [line]
+
+
+def test_a_character_cut_in_two_by_reads_arrives_whole() -> None:
+    note = "𝄞".encode()
+    splitter = LineSplitter(100)
+    assert splitter.feed(b'"' + note[:2]) == []
+    assert splitter.feed(note[2:] + b'"\n') == ['"𝄞"'.encode()]
+
+
+def test_the_last_line_may_lack_its_end() -> None:
+    splitter = LineSplitter(LIMIT)
+    assert splitter.feed(b"one\ntwo") == [b"one"]
+    assert splitter.finish() == [b"two"]
+    assert splitter.finish() == []
+    splitter.feed(b"abcdefg")
+    assert splitter.finish() == []
+    assert splitter.oversized == 1
+
+
+def test_an_endless_line_costs_no_more_memory_than_the_limit() -> None:
+    splitter = LineSplitter(1_000_000)
+    piece = b"x" * 65_536
+    tracemalloc.start()
+    try:
+        for _ in range(200):
+            assert splitter.feed(piece) == []
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2_500_000
