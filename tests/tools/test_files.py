@@ -9,6 +9,10 @@ import pytest
 from switchtower.tools import files, outcome, scope
 
 
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
 def failure_of(call: object, *args: object, **options: object) -> outcome.Failed:
     assert callable(call)
     with pytest.raises(outcome.Failed) as failed:
@@ -97,7 +101,7 @@ def test_writing_creates_the_file_and_the_folders_above_it(tmp_path: Path) -> No
 
     assert told == "created `a/b/notes.txt` (6 bytes)"
     assert (tmp_path / "a/b/notes.txt").read_text() == "hällo"
-    assert os.listdir(tmp_path / "a/b") == ["notes.txt"]
+    assert names(tmp_path / "a/b") == ["notes.txt"]
 
 
 def test_writing_replaces_the_content_and_keeps_the_mode(tmp_path: Path) -> None:
@@ -134,7 +138,7 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 
     for path, content in (("taken", "x"), ("file/below", "x"), ("pipe", "x"), ("bad.txt", "\ud800"), ("n" * 300, "x")):
         assert failure_of(files.write_file, str(tmp_path), path, content).type is outcome.ErrorType.WRITE_FAILED
-    assert sorted(os.listdir(tmp_path)) == ["file", "pipe", "taken"]
+    assert names(tmp_path) == ["file", "pipe", "taken"]
     assert (tmp_path / "file").read_text() == "whole"
 
 
@@ -143,10 +147,10 @@ def test_the_longest_possible_name_can_be_written(tmp_path: Path) -> None:
 
     files.write_file(str(tmp_path), name, "x")
 
-    assert os.listdir(tmp_path) == [name]
+    assert names(tmp_path) == [name]
 
 
 def test_a_refused_write_creates_no_folders(tmp_path: Path) -> None:
     for path in ("new/folder/.env", "new/../../outside/x"):
         assert isinstance(failure_of(files.write_file, str(tmp_path), path, "x"), scope.Refused)
-    assert os.listdir(tmp_path) == []
+    assert names(tmp_path) == []

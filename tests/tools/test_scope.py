@@ -1,7 +1,10 @@
 """Every way out of a workspace is closed, and links that stay inside work."""
 
-import os
+import subprocess
+import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,10 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def resolved(root: Path, path: str) -> str:
     with scope.locate(str(root), path) as place:
         return place.path
@@ -33,7 +40,7 @@ def resolved(root: Path, path: str) -> str:
         ("src/..", "."),
         (".", "."),
         ("", "."),
-        ("not/there".split("/")[0], "not"),
+        ("not_there", "not_there"),
     ],
 )
 def test_a_path_inside_leads_where_it_says(workspace: Path, path: str, leads_to: str) -> None:
@@ -61,7 +68,10 @@ def test_an_absolute_path_into_the_workspace_is_taken_as_a_relative_one(workspac
 )
 @pytest.mark.parametrize("make_folders", [False, True])
 def test_a_path_that_leaves_is_refused(workspace: Path, path: str, make_folders: bool) -> None:
-    with pytest.raises(scope.Refused) as refusal, scope.locate(str(workspace), path.format(root=workspace), make_folders=make_folders):
+    with (
+        pytest.raises(scope.Refused) as refusal,
+        scope.locate(str(workspace), path.format(root=workspace), make_folders=make_folders),
+    ):
         pass
     assert refusal.value.type is outcome.ErrorType.EDIT_GUARD_BLOCKED
 
@@ -142,45 +152,87 @@ def test_a_missing_workspace_is_reported_as_unreachable(tmp_path: Path) -> None:
 
 def test_no_folder_is_left_open(workspace: Path) -> None:
     (workspace / "out").symlink_to("/etc")
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for path in ("src/main.py", "src/../../x", "out/passwd", "src/main.py/below"):
         try:
             with scope.locate(str(workspace), path):
                 pass
         except (scope.Refused, OSError):
             continue
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
-def test_a_folder_swapped_for_a_link_again_and_again_never_lets_a_read_or_write_out(workspace: Path, tmp_path: Path) -> None:
-    """Somebody else in the workspace races us: `door` is a folder one moment and a link to the outside the next."""
-    outside = tmp_path / "outside" / "plain.txt"
-    (workspace / "real").mkdir()
-    (workspace / "real" / "plain.txt").write_text("inside")
-    (workspace / "bait").symlink_to(tmp_path / "outside")
-    (workspace / "door").symlink_to("real")
+@contextmanager
+def somebody_else(act: Callable[[], None]) -> Iterator[None]:
+    """Another process in the workspace, doing this over and over."""
     stop = threading.Event()
 
-    def swap() -> None:
+    def repeat() -> None:
         while not stop.is_set():
-            for target in ("real", "bait"):
-                (workspace / "next").symlink_to(target)
-                (workspace / "next").rename(workspace / "door")
+            act()
 
-    swapper = threading.Thread(target=swap)
-    swapper.start()
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_link_that_is_turned_outward_again_and_again_never_lets_a_read_or_write_out(workspace: Path, tmp_path: Path) -> None:
+    (workspace / "src" / "plain.txt").write_text("inside")
+    (workspace / "door").symlink_to("src")
+
+    def turn() -> None:
+        for target in ("src", "../outside"):
+            (workspace / "next").symlink_to(target)
+            (workspace / "next").rename(workspace / "door")
+
     seen: set[str] = set()
     refused = 0
-    try:
-        while not ("inside" in seen and refused >= 50) and len(seen) < 2:
+    with somebody_else(turn):
+        while seen <= {"inside"} and not (seen and refused > 50):
             try:
                 seen.add(files.read_file(str(workspace), "door/plain.txt"))
                 files.write_file(str(workspace), "door/plain.txt", "inside")
             except scope.Refused:
                 refused += 1
-    finally:
-        stop.set()
-        swapper.join()
 
     assert seen == {"inside"}
-    assert outside.read_text() == "outside"
+    assert (tmp_path / "outside" / "plain.txt").read_text() == "outside"
+
+
+SWAPPER = """
+import ctypes, sys
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+libc = ctypes.CDLL(None, use_errno=True)
+print("ready", flush=True)
+while True:
+    if libc.renameat2(AT_FDCWD, sys.argv[1].encode(), AT_FDCWD, sys.argv[2].encode(), RENAME_EXCHANGE):
+        sys.exit(ctypes.get_errno())
+"""
+
+
+def test_a_folder_swapped_for_a_link_in_the_blink_of_an_eye_never_lets_a_read_out(workspace: Path) -> None:
+    """Between the look at a name and its use it changes into a link: only the use itself can tell."""
+    door, bait = workspace / "door", workspace / "bait"
+    door.mkdir()
+    (door / "plain.txt").write_text("inside")
+    bait.symlink_to("../outside")
+    seen: set[str] = set()
+    refused = 0
+    with subprocess.Popen([sys.executable, "-c", SWAPPER, door, bait], stdout=subprocess.PIPE) as swapper:
+        assert swapper.stdout is not None
+        assert swapper.stdout.readline() == b"ready\n"
+        try:
+            while seen <= {"inside"} and not (seen and refused > 1500):
+                try:
+                    seen.add(files.read_file(str(workspace), "door/plain.txt"))
+                except outcome.Failed:
+                    refused += 1
+            assert swapper.poll() is None, "somebody was swapping all the time"
+        finally:
+            swapper.kill()
+
+    assert seen == {"inside"}

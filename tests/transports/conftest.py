@@ -8,9 +8,13 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
+
+from switchtower.transports import http, upgrade
+from switchtower.transports.pair import Inbox
 
 TEXT, BINARY, CONTINUATION, CLOSE, PING, PONG = 1, 2, 0, 8, 9, 10
 
@@ -72,6 +76,7 @@ class RawWebSocket:
     async def receive(self) -> tuple[int, bytes]:
         first, size = await self.reader.readexactly(2)
         assert first & 0xF0 == 0x80, "a server sends whole messages and no extension's bits"
+        assert size <= 125 or not first & 0x08, "RFC 6455, 5.5: a control frame is short"
         if size == 126:
             size = int.from_bytes(await self.reader.readexactly(2))
         elif size == 127:
@@ -101,3 +106,58 @@ async def dial() -> AsyncIterator[Dial]:
             return client
 
         yield connect
+
+
+class Counting(Inbox):
+    """Also knows how many reads there were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+
+    def received(self, frames: list[bytes]) -> None:
+        self.reads += 1
+        super().received(frames)
+
+
+class WebServer:
+    """A listener, and an inbox for each client in the order of their arrival."""
+
+    listener: http.HttpListener
+
+    def __init__(self) -> None:
+        self.inboxes: list[Counting] = []
+        self.requests: list[upgrade.Upgrade] = []
+
+    def accept(self, request: upgrade.Upgrade) -> Counting | upgrade.Refusal:
+        self.requests.append(request)
+        if request.path != "/ws":
+            return upgrade.Refusal(404, "no such door")
+        if request.origin.token == "wrong":
+            return upgrade.Refusal(401, "a token is needed")
+        self.inboxes.append(Counting())
+        return self.inboxes[-1]
+
+
+Serve = Callable[..., Awaitable[WebServer]]
+
+
+async def page(scope: Any, receive: Any, send: Any) -> None:
+    assert scope["type"] == "http"
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    async with AsyncExitStack() as stack:
+
+        async def start(app: Any = page, host: str = "127.0.0.1", port: int = 0, **options: Any) -> WebServer:
+            server = WebServer()
+            limits = {"max_message_bytes": 100_000, "output_limit_bytes": 100_000} | options
+            server.listener = await http.serve(app, host, port, server.accept, **limits)
+            stack.push_async_callback(server.listener.close, grace=0)
+            return server
+
+        async with asyncio.timeout(30):
+            yield start

@@ -15,7 +15,7 @@ streams = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"{", b"abc", b"abcde
 def expected(stream: bytes) -> tuple[list[bytes], int]:
     """What the rules say, without regard to speed or memory."""
     *lines, rest = stream.split(b"\n")
-    frames = [line for line in lines if len(line) <= LIMIT and line.strip(b"\r") + line[1:]]
+    frames = [line for line in lines if len(line) <= LIMIT and line not in (b"", b"\r")]
     return frames, sum(len(line) > LIMIT for line in [*lines, rest])
 
 

@@ -33,11 +33,11 @@ class View:
             case messages.SessionSnapshot():
                 self._snapshot(event.payload)
             case messages.Status(_, phase, detail):
-                self._line(f"· {phase} {detail}" if detail else f"· {phase}", "dim")
+                self._line(f"· {phase}: {detail}" if detail else f"· {phase}", "dim")
             case messages.ToolCall(_, tool, arguments):
                 self._line(f"→ {tool} {brief(arguments)}", "cyan")
             case messages.ToolResult(_, tool, duration_ms, is_error, text):
-                ending = _cut(text.strip().replace("\n", " ")) if is_error else f"{len(text.splitlines())} lines"
+                ending = _cut(" ".join(text.split())) if is_error else _lines(text)
                 self._line(f"← {tool} {duration_ms} ms, {ending}", "red" if is_error else "cyan")
             case messages.ApprovalRequired():
                 self.question(event.payload)
@@ -78,6 +78,11 @@ class View:
 def brief(details: Mapping[str, Any]) -> str:
     """Names and values on one line."""
     return " ".join(f"{name}={_cut(_spelled(value))}" for name, value in details.items())
+
+
+def _lines(text: str) -> str:
+    count = len(text.splitlines())
+    return "1 line" if count == 1 else f"{count} lines"
 
 
 def _spelled(value: object) -> str:

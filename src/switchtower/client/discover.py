@@ -46,16 +46,17 @@ def read_endpoints(settings: config.Settings) -> Endpoints | None:
         return None
 
 
-def is_locked(settings: config.Settings) -> bool:
-    """Whether a living daemon holds this home. The kernel lets go of the lock when its process ends, however it ends."""
+def holder(settings: config.Settings) -> int | None:
+    """The pid of the living daemon that holds this home. The kernel frees the lock when its process ends, however it ends."""
     try:
         with settings.lock_path.open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(lock.read(32) or 0)
+    except (OSError, ValueError):
+        pass
+    return None
 
 
 def socket_path(settings: config.Settings) -> Path:
@@ -68,6 +69,8 @@ def socket_path(settings: config.Settings) -> Path:
 async def connect(settings: config.Settings, *, keep_events: int = 0) -> Connection:
     """A greeted connection to the running daemon. Raises `DaemonUnreachable`; starts nothing."""
     path = socket_path(settings)
+    if not _is_announced(settings):
+        raise errors.DaemonUnreachable(f"the daemon at `{path}` is not ready")
     try:
         connection = await Connection.open(path, keep_events=keep_events)
     except OSError as problem:
@@ -84,6 +87,18 @@ async def connect(settings: config.Settings, *, keep_events: int = 0) -> Connect
         connection.close()
         raise
     return connection
+
+
+def _is_announced(settings: config.Settings) -> bool:
+    """A daemon takes the lock first and tells its endpoints last. In between it may accept and still fail to start."""
+    if settings.socket != settings.default_socket:
+        return True  # perhaps another home's
+    try:
+        holder = settings.lock_path.read_text()
+    except OSError:
+        return True
+    endpoints = read_endpoints(settings)
+    return endpoints is not None and str(endpoints.pid) == holder.strip()
 
 
 async def connect_or_start(settings: config.Settings, *, keep_events: int = 0) -> Connection:
@@ -115,7 +130,7 @@ async def _start(settings: config.Settings) -> None:
             return
         except errors.DaemonUnreachable:
             pass
-        if (exit_code := process.poll()) is None or is_locked(settings):
+        if (exit_code := process.poll()) is None or holder(settings) is not None:
             continue  # Ours is on its way; or somebody else's has this home and is about to answer.
         if exit_code == 0:
             process = _spawn(settings)  # stopped by somebody before it could answer

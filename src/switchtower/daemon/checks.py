@@ -26,9 +26,7 @@ def check_start(command: commands.StartSession) -> None:
 async def check_criterion(criterion: events.Criterion, workspace: events.Workspace, run_id: str) -> events.CriterionResult:
     """Runs one acceptance check in the workspace. One that cannot be started or takes too long has not passed."""
     try:
-        finished = await processes.run_command(
-            criterion.check, cwd=workspace.root, run_id=run_id, timeout_s=CRITERION_TIMEOUT
-        )
+        finished = await processes.run_command(criterion.check, cwd=workspace.root, run_id=run_id, timeout_s=CRITERION_TIMEOUT)
     except (OSError, ValueError) as problem:
         return events.CriterionResult(criterion.id, passed=False, exit_code=126, output=str(problem)[:CRITERION_OUTPUT_LIMIT])
     output = finished.output

@@ -25,21 +25,23 @@ class RunDesk:
         self._waiting: dict[str, asyncio.Future[engine.Answer]] = {}
 
     async def emit(self, event: events.AnyEvent) -> None:
-        kind = type(event)
-        if kind is events.TextDelta:
-            safe = self._text.feed(event.text)  # type: ignore[union-attr]
+        # One await and few calls: each token of each model comes through here.
+        if isinstance(event, events.TextDelta):
             self._held = True
-            if safe:
-                self._lane.progress(self._run_id, events.TextDelta(safe))
-        elif kind is events.ThinkingDelta:
-            safe = self._thinking.feed(event.text)  # type: ignore[union-attr]
+            safe = self._text.feed(event.text)
+            if not safe:
+                return
+            crowded = self._lane.progress(self._run_id, events.TextDelta(safe))
+        elif isinstance(event, events.ThinkingDelta):
             self._held = True
-            if safe:
-                self._lane.progress(self._run_id, events.ThinkingDelta(safe))
+            safe = self._thinking.feed(event.text)
+            if not safe:
+                return
+            crowded = self._lane.progress(self._run_id, events.ThinkingDelta(safe))
         else:
             self.release()
-            self._lane.progress(self._run_id, event)
-        if self._lane.crowded:
+            crowded = self._lane.progress(self._run_id, event)
+        if crowded:
             await self._lane.room()
 
     def release(self) -> None:

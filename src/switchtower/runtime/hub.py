@@ -5,10 +5,15 @@ cursor where it was, and pages from the journal when it can take more. Nothing i
 """
 
 import asyncio
+import logging
 
-from switchtower.core import journal, tower
+from switchtower.core import errors, journal, tower
 
 PAGE = 500
+READ_RETRY = 1.0
+"""How long a journal that could not be read is left alone."""
+
+log = logging.getLogger(__name__)
 
 
 class Feed:
@@ -25,7 +30,19 @@ class Feed:
     def publish(self, batch: tower.Batch) -> None:
         self.head = batch.last_seq
         for cursor in tuple(self.live):
-            cursor.offer(batch)
+            try:
+                cursor.offer(batch)
+            except Exception:
+                # One outlet's trouble is its own: the others are given the batch all the same.
+                cursor.fail()
+
+    def move_to(self, head: int) -> None:
+        """The session was read from the journal: whoever is not at its head pages from there."""
+        self.head = head
+        for cursor in tuple(self.live):
+            if cursor.cursor != head:
+                self.live.discard(cursor)
+                cursor.wake()
 
 
 class Cursor:
@@ -72,7 +89,12 @@ class Cursor:
                 if self.cursor >= feed.head:
                     feed.live.add(self)
                     return
-                entries = await feed.journal.read(feed.session_id, self.cursor, PAGE)
+                try:
+                    entries = await feed.journal.read(feed.session_id, self.cursor, PAGE)
+                except errors.JournalUnavailable as problem:
+                    log.warning("a page of %s could not be read: %s", feed.session_id, problem)
+                    await asyncio.sleep(READ_RETRY)
+                    continue
                 if self._closed:
                     return
                 if not entries or entries[-1].seq - self.cursor != len(entries):
@@ -82,11 +104,18 @@ class Cursor:
                 self.cursor = entries[-1].seq
                 self._outlet.deliver(tower.Batch(feed.session_id, entries))
                 await asyncio.sleep(0)  # one page a turn: other clients and lanes come in between
+        except Exception:
+            self.fail()
         finally:
             self._paging = None
             # The outlet may have become ready again between the last check and here.
             if self._outlet.ready and not self._closed and self not in feed.live:
                 self.wake()
+
+    def fail(self) -> None:
+        """The outlet raised, which is a bug of its own: it gets nothing more, and the log says why."""
+        log.exception("an outlet of %s failed at seq %d", self._feed.session_id, self.cursor)
+        self.close()
 
     def close(self) -> None:
         if not self._closed:

@@ -8,6 +8,7 @@ come in like everybody else's.
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -23,6 +24,7 @@ UNCOMMITTED_EVENTS_LIMIT = 256
 SNAPSHOT_EVERY = 1_000
 LOAD_PAGE = 1_000
 
+T = TypeVar("T")
 React = Callable[["Lane", str | None, events.AnyEvent], None]
 
 
@@ -65,6 +67,8 @@ Progress = tuple[str, events.AnyEvent]
 
 Item = Ask | Attach | Barrier | Progress
 
+Answer = tuple[tower.Done, tower.Outcome | errors.CoreError]
+
 
 class Lane:
     def __init__(self, session_id: str, services: Services) -> None:
@@ -84,11 +88,15 @@ class Lane:
         return self._worker is not None or bool(self._waiting)
 
     def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
-        if len(self._waiting) >= WAITING_COMMANDS_LIMIT:
-            done(errors.Overloaded(f"{len(self._waiting)} requests wait in {self.session_id}"))
+        if (refusal := self._overloaded()) is not None:
+            done(refusal)
             return
         self._waiting.append(Ask(command, done))
         self._wake()
+
+    def _overloaded(self) -> errors.Overloaded | None:
+        waiting = len(self._waiting)
+        return errors.Overloaded(f"{waiting} requests wait in {self.session_id}") if waiting >= WAITING_COMMANDS_LIMIT else None
 
     async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
         """For our own rooms: like `submit`, awaited, and never refused for crowding."""
@@ -107,13 +115,18 @@ class Lane:
         return await answer
 
     def attach(self, request: Attach) -> None:
+        if (refusal := self._overloaded()) is not None:
+            request.done(refusal)
+            return
         self._waiting.append(request)
         self._wake()
 
-    def progress(self, run_id: str, event: events.AnyEvent) -> None:
+    def progress(self, run_id: str, event: events.AnyEvent) -> bool:
+        """Takes one event of a run. True: too many are uncommitted, and the engine should wait for `room`."""
         self._waiting.append((run_id, event))
         if self._worker is None:
             self._wake()
+        return len(self._waiting) >= UNCOMMITTED_EVENTS_LIMIT
 
     async def flush(self) -> None:
         """Returns when everything handed in so far is committed; raises when it could not be."""
@@ -121,10 +134,6 @@ class Lane:
         self._waiting.append(barrier)
         self._wake()
         await barrier.reached
-
-    @property
-    def crowded(self) -> bool:
-        return len(self._waiting) >= UNCOMMITTED_EVENTS_LIMIT
 
     async def room(self) -> None:
         """Returns when what is waiting has been taken up."""
@@ -147,9 +156,11 @@ class Lane:
                 try:
                     if self.session is None:
                         self.session = await self._load()
-                    await self._turn(self.session, items)
+                    stage, answers = await self._commit(self.session, items)
                 except Exception as failure:
                     self._give_up(items, failure)
+                else:
+                    await self._tell_all(stage, answers, items)
         finally:
             self._worker = None
             self._services.idle(self)
@@ -166,32 +177,42 @@ class Lane:
                 fold_entries(session, entries)
                 if len(entries) < LOAD_PAGE:
                     break
-        self.feed.head = session.seq
+        self.feed.move_to(session.seq)
         return session
 
-    async def _turn(self, session: Session, items: list[Item]) -> None:
+    async def _commit(self, session: Session, items: list[Item]) -> tuple["_Stage", list[Answer]]:
+        """Decides what is asked and stores all that came of it. When this raises, nothing of the turn has happened."""
         stage = _Stage(session, self._services.now_ms())
-        answers: list[tuple[tower.Done, tower.Outcome | errors.CoreError]] = []
+        redact_event = self._services.redactor.event
+        answers: list[Answer] = []
         for item in items:
             if type(item) is tuple:
                 run_id, event = item
                 # What an engine still says after its run has ended is too late to have happened in it.
                 if session.run is not None and session.run.id == run_id:
-                    stage.add(run_id, self._services.redactor.event(event))
+                    kind = type(event)
+                    if kind is events.TextDelta or kind is events.ThinkingDelta:
+                        stage.add_delta(run_id, event)
+                    else:
+                        stage.add(run_id, redact_event(event))
             elif isinstance(item, Ask):
                 answers.append((item.done, await self._decide(stage, item.command)))
         if stage.entries:
             await self._services.journal.append(self._append_of(stage))
             self._receipts.clear()
+        return stage, answers
+
+    async def _tell_all(self, stage: "_Stage", answers: list[Answer], items: list[Item]) -> None:
+        """The turn has happened and nothing undoes it. Trouble in telling one of them is that one's alone."""
         for done, outcome in answers:
             self._tell(done, outcome)
         if stage.entries:
             self.feed.publish(tower.Batch(self.session_id, stage.entries))
             for run, event in stage.notable:
-                self._services.react(self, run, event)
+                self._react(run, event)
         for item in items:
             if isinstance(item, Attach):
-                await self._attach(session, item)
+                await self._attach(stage.session, item)
             elif isinstance(item, Barrier) and not item.reached.done():
                 item.reached.set_result(None)
 
@@ -232,22 +253,33 @@ class Lane:
             item.admit(session)
             pruned_through = await self._services.journal.gap_after(session.id, item.after_seq)
             gap = pruned_through is not None or item.after_seq > session.seq
-            cursor = Cursor(self.feed, session.seq if gap else item.after_seq, item.outlet)
-        except errors.CoreError as refusal:
-            item.done(refusal)
+        except Exception as failure:
+            self._tell(item.done, _refusal_of(failure))
             return
-        item.done(tower.Attachment(session, cursor, gap, (pruned_through or 0) + 1))
+        cursor = Cursor(self.feed, session.seq if gap else item.after_seq, item.outlet)
+        if not self._tell(item.done, tower.Attachment(session, cursor, gap, (pruned_through or 0) + 1)):
+            cursor.close()
 
-    def _tell(self, done: tower.Done, outcome: tower.Outcome | errors.CoreError) -> None:
+    def _tell(self, done: Callable[[T], None], outcome: T) -> bool:
+        """Whether it could be told. A peer's trouble is that peer's: its neighbours in the turn are told all the same."""
         try:
             done(outcome)
         except Exception:
-            # A peer's trouble is that peer's: its neighbours in this turn are answered all the same.
             log.exception("an answer could not be delivered")
+            return False
+        return True
+
+    def _react(self, run_id: str | None, event: events.AnyEvent) -> None:
+        try:
+            self._services.react(self, run_id, event)
+        except Exception:
+            log.exception("the effect of %s in %s failed", event.kind, self.session_id)
+            if run_id is not None:
+                self._services.lost(self, run_id)
 
     def _give_up(self, items: list[Item], failure: Exception) -> None:
         """Nothing of this turn happened: forget what was folded, read the journal again next time, and say so to who asked."""
-        refusal = failure if isinstance(failure, errors.CoreError) else errors.JournalUnavailable()
+        refusal = _refusal_of(failure)
         log.error("a turn of %s was lost before its commit", self.session_id, exc_info=failure)
         self.session = None
         self._receipts.clear()
@@ -258,10 +290,17 @@ class Lane:
             elif isinstance(item, Barrier):
                 if not item.reached.done():
                     item.reached.set_exception(refusal)
+            elif isinstance(item, Ask):
+                self._tell(item.done, refusal)
             else:
-                item.done(refusal)
+                self._tell(item.done, refusal)
         for run_id in unstored_runs:
             self._services.lost(self, run_id)
+
+
+def _refusal_of(failure: Exception) -> errors.CoreError:
+    """What an asker hears of a failure: no detail of our own bugs."""
+    return failure if isinstance(failure, errors.CoreError) else errors.JournalUnavailable()
 
 
 class _Stage:
@@ -277,11 +316,15 @@ class _Stage:
         self.notable: list[tuple[str | None, events.AnyEvent]] = []
         self.run_ended = False
 
+    def add_delta(self, run_id: str, event: events.AnyEvent) -> None:
+        """A piece of streamed text: redacted as a stream already, and no reason for anything else to happen."""
+        seq = self.session.seq + 1
+        fold(self.session, seq, self.now_ms, run_id, event)
+        self.entries.append(journal.Entry(seq, self.now_ms, run_id, event.kind, codec.encode(event)))
+
     def add(self, run_id: str | None, event: events.AnyEvent) -> None:
         seq = self.session.seq + 1
         fold(self.session, seq, self.now_ms, run_id, event)
         self.entries.append(journal.Entry(seq, self.now_ms, run_id, event.kind, codec.encode(event)))
-        if type(event) is not events.TextDelta and type(event) is not events.ThinkingDelta:
-            self.notable.append((run_id, event))
-            if type(event) is events.RunCompleted:
-                self.run_ended = True
+        self.notable.append((run_id, event))
+        self.run_ended = self.run_ended or isinstance(event, events.RunCompleted)

@@ -105,9 +105,8 @@ class Group:
         ]
         cursor = connection.cursor()
         if len(statements) == 1 and not self._receipts:
-            cursor.execute(
-                *statements[0]
-            )  # a lone statement is its own transaction, and the interpreter lock is let go only once
+            # A lone statement is its own transaction; the interpreter lock is given away once instead of three times.
+            cursor.execute(*statements[0])
             return
         cursor.execute("BEGIN")
         for sql, values in statements:

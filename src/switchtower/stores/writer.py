@@ -7,6 +7,7 @@ disk that fails takes the group with it, and the thread goes on to the next.
 import asyncio
 import contextlib
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
@@ -25,6 +26,12 @@ Chore = Callable[[sqlite3.Connection], Generator[None, None, int]]
 _Waiting = tuple[journal.Append, asyncio.Future[None]]
 _Failed = list[tuple[asyncio.Future[Any], Exception]]
 
+# A thread that waits for the interpreter lock never gets it from a busy event loop that lets go of it for microseconds
+# at a time: by the time the thread is awake, the loop has it back. So the loop pauses for a moment when an append has
+# waited longer than a commit takes.
+_PATIENCE = 0.002
+_PAUSE = 0.000_05
+
 
 class Writer:
     _connection: sqlite3.Connection
@@ -36,6 +43,8 @@ class Writer:
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()  # None only wakes the thread
         self._chores: deque[tuple[Generator[None, None, int], asyncio.Future[int]]] = deque()
         self._stopping = False
+        self._newest: asyncio.Future[None] | None = None
+        self._watching = False
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._stopped: asyncio.Future[None] = self._loop.create_future()
         self._thread = Thread(target=self._run, name="journal-writer", daemon=True)
@@ -54,7 +63,20 @@ class Writer:
     def submit(self, append: journal.Append) -> asyncio.Future[None]:
         future: asyncio.Future[None] = self._loop.create_future()
         self._queue.put((append, future))
+        self._newest = future
+        if not self._watching:
+            self._watching = True
+            self._loop.call_later(_PATIENCE, self._watch, future)
         return future
+
+    def _watch(self, watched: asyncio.Future[None]) -> None:
+        if not watched.done():
+            time.sleep(_PAUSE)
+            self._loop.call_later(_PATIENCE, self._watch, watched)
+        elif self._newest is not None and not self._newest.done():
+            self._loop.call_later(_PATIENCE, self._watch, self._newest)
+        else:
+            self._watching = False
 
     def do(self, chore: Chore) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()
@@ -93,7 +115,7 @@ class Writer:
         taken += [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         return [item for item in taken if item is not None]
 
-    def _store(self, waiting: Iterable[_Waiting]) -> None:
+    def _store(self, waiting: Iterable[_Waiting], *, alone: bool = False) -> None:
         group = Group(self._standings)
         accepted: list[_Waiting] = []
         failed: _Failed = []
@@ -107,9 +129,10 @@ class Writer:
             group.write(self._connection)
         except Exception as problem:
             self._undo()
-            if len(accepted) > 1 and not troubles.is_of_the_disk(problem):
+            if not alone and not troubles.is_of_the_disk(problem):
+                # One of them is at fault, or another process moved a session on: each by itself, and asking the file anew.
                 for item in accepted:
-                    self._store([item])
+                    self._store([item], alone=True)
             else:
                 failed += [(future, troubles.told(problem)) for _, future in accepted]
             accepted = []

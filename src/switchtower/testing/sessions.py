@@ -59,9 +59,7 @@ class Table:
         )
         return str(outcome["approval_id"])
 
-    def settle(
-        self, approval_id: str, verdict: events.Verdict = events.Verdict.APPROVE, *, run_id: str | None = None
-    ) -> None:
+    def settle(self, approval_id: str, verdict: events.Verdict = events.Verdict.APPROVE, *, run_id: str | None = None) -> None:
         self.do(
             commands.DecideApproval(
                 session_id=self.session.id, actor=OWNER, approval_id=approval_id, verdict=verdict, run_id=run_id
@@ -83,5 +81,3 @@ def start_session(session_id: str, mode: str = "interactive") -> commands.StartS
         workspace=events.Workspace(root="/work"),
         attach_token_sha256="0" * 64,
     )
-
-

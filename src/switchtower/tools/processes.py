@@ -9,12 +9,11 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 
 from msgspec import Struct
 
-from switchtower.tools import capture, orphans, patience
+from switchtower.tools import capture, descendants, orphans, patience, proc
 
 kill_marked = orphans.kill_marked
 
@@ -46,7 +45,7 @@ async def run_command(
     """Runs a command to its end. Raises `OSError` or `ValueError` when it cannot even be started."""
     process, pipe = _spawn(command, cwd, run_id)
     output = _Output(pipe, keep_bytes)
-    pidfd = _pidfd(process)
+    pidfd = proc.pidfd_of(process.pid)
     timed_out = False
     ended = False
     try:
@@ -66,7 +65,7 @@ async def run_command(
         raise
     finally:
         if not ended:
-            # The event loop itself is going down and took the cleaning with it.
+            # The event loop is going down and has cancelled the cleaning too.
             _kill_group(process, signal.SIGKILL)
             kill_marked(run_id)
         output.close()
@@ -83,7 +82,7 @@ async def run_command(
 
 async def end_run(run_id: str, *, grace_s: float = GRACE) -> None:
     """Ends whatever processes the run still has, politely first. Goes to its end even when cancelled."""
-    await patience.to_the_end(_end_marked(run_id, grace_s, group=None))
+    await patience.to_the_end(_end_marked(run_id, grace_s))
 
 
 def _spawn(command: str, cwd: str, run_id: str) -> tuple[subprocess.Popen[bytes], int]:
@@ -155,12 +154,15 @@ async def _exit_of(process: subprocess.Popen[bytes], pidfd: int | None) -> None:
 
 
 async def _end_tree(process: subprocess.Popen[bytes], pidfd: int | None, run_id: str, grace_s: float) -> None:
-    strays = await asyncio.to_thread(orphans.Descendants, process.pid)
+    strays = descendants.Descendants(process.pid)
     try:
+        await asyncio.to_thread(strays.look)
         _kill_group(process, signal.SIGTERM)
-        await _end_marked(run_id, grace_s, group=process.pid)
+        await _await_end_of_marked(run_id, grace_s, group=process.pid)
+        await asyncio.to_thread(strays.look)
         _kill_group(process, signal.SIGKILL)
-        strays.kill()
+        await asyncio.to_thread(strays.kill, _LAST_WAIT)
+        await asyncio.to_thread(kill_marked, run_id)
     finally:
         strays.close()
     with suppress(TimeoutError):
@@ -168,14 +170,19 @@ async def _end_tree(process: subprocess.Popen[bytes], pidfd: int | None, run_id:
             await _exit_of(process, pidfd)
 
 
-async def _end_marked(run_id: str, grace_s: float, *, group: int | None) -> None:
-    """`group` has had its polite signal already; a second one makes some programs drop their cleaning up."""
+async def _end_marked(run_id: str, grace_s: float) -> None:
+    await _await_end_of_marked(run_id, grace_s, group=None)
+    await asyncio.to_thread(kill_marked, run_id)
+
+
+async def _await_end_of_marked(run_id: str, grace_s: float, *, group: int | None) -> None:
+    """Tells the run's processes to stop and gives them time. `group` has been told already: at a second signal some
+    programs drop their cleaning up."""
     await asyncio.to_thread(orphans.signal_marked, run_id, signal.SIGTERM, outside_group=group)
     with suppress(TimeoutError):
         async with asyncio.timeout(grace_s):
-            while await asyncio.to_thread(orphans.any_marked, run_id):  # noqa: ASYNC110 - the kernel tells nobody
+            while await asyncio.to_thread(orphans.any_marked, run_id):  # noqa: ASYNC110 - nobody tells when they are gone
                 await asyncio.sleep(_POLL)
-    await asyncio.to_thread(kill_marked, run_id)
 
 
 def _kill_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -190,20 +197,6 @@ def _reap(process: subprocess.Popen[bytes]) -> int:
         return process.wait(timeout=_POLL)
     except subprocess.TimeoutExpired:
         return -signal.SIGKILL
-
-
-if sys.platform == "linux":
-
-    def _pidfd(process: subprocess.Popen[bytes]) -> int | None:
-        try:
-            return os.pidfd_open(process.pid)
-        except OSError:
-            return None
-
-else:
-
-    def _pidfd(process: subprocess.Popen[bytes]) -> int | None:
-        return None
 
 
 _SHELL = next((shell for shell in ("/bin/bash", "/usr/bin/bash") if os.access(shell, os.X_OK)), "/bin/sh")

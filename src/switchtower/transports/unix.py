@@ -128,7 +128,6 @@ class UnixConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._receiver: Receiver | None = None
         self._open = False
-        self._half_closed = False
         self._sent = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -163,7 +162,6 @@ class UnixConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         if self._receiver is None or not self._open or _hung_up(self._transport):
             return False
-        self._half_closed = True
         if frames := self._splitter.finish():
             self._receiver.received(frames)
         self._wait_for_quiet()
@@ -193,12 +191,11 @@ class UnixConnection(asyncio.Protocol):
             self._transport.write(packet.lines)
 
     def pause_reading(self) -> None:
-        if self._open and not self._half_closed:
+        if self._open:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        # After the client's end of file there is nothing to resume: the loop would only tell of the end again.
-        if self._open and not self._half_closed:
+        if self._open:
             self._transport.resume_reading()
 
     def close(self, code: int = 1000, reason: str = "") -> None:

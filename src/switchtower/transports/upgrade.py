@@ -21,7 +21,7 @@ _AUTHORITY = re.compile(r"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?
 
 
 class Upgrade(Struct, frozen=True):
-    """What a client asks for. Its token is in `origin` and nowhere else, so that the rest may be logged."""
+    """What a client asks for. Its token is in `origin` and nowhere else."""
 
     path: str
     query: dict[str, str]

@@ -91,7 +91,9 @@ async def _candidates(client: "Client", meant: str | None) -> list[str]:
 
 
 async def _open_question(client: "Client", session_id: str, token: str | None) -> Waiting | None:
-    snapshot = await client.session(session_id, attach_token=token).snapshot()
+    if token is not None:
+        client.remember(session_id, token)
+    snapshot = await client.session(session_id).snapshot()
     if snapshot.pendingApproval is None or snapshot.activeRunId is None:
         return None
     return Waiting(session_id, snapshot.activeRunId, snapshot.pendingApproval)

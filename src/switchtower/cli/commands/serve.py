@@ -1,11 +1,15 @@
 """`tower serve`: the daemon in the foreground. Its flags are the settings, made from their table."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from switchtower import config
+from switchtower.cli import console
+
+if TYPE_CHECKING:
+    from switchtower.daemon.home import Endpoints
 
 
 def _read_as_setting(setting: config.Setting) -> Callable[[click.Context, click.Parameter, str | None], Any]:
@@ -54,4 +58,16 @@ def serve(**flags: Any) -> int:
 
     from switchtower.daemon import app
 
-    return app.run(settings)
+    try:
+        return app.run(settings, _announce)
+    except app.CannotStart as problem:
+        console.fail(str(problem))
+        return console.Exit.FAILED
+
+
+def _announce(endpoints: "Endpoints") -> None:
+    console.say(f"switchtower {endpoints.version} is listening (pid {endpoints.pid}); Ctrl-C stops it")
+    console.say(f"  socket  {endpoints.socket}")
+    if endpoints.http:
+        console.say(f"  http    {endpoints.http}")
+    console.say('try this in another terminal: tower run --headless "read README.md"')

@@ -32,7 +32,7 @@ def status(as_json: bool) -> int:
         output.line(msgspec.json.encode(found))
     else:
         for name, value in _readable(found):
-            output.line(f"{name + ':':<18}{value}")
+            output.line(f"{name + ':':<20}{value}")
     if not found["running"]:
         console.say("hint: start the daemon with `tower serve`, or let a command such as `tower run` do it")
         return console.Exit.FAILED

@@ -1,8 +1,10 @@
 """`tower stop`: ends the daemon of this home, and only that process."""
 
 import os
+import select
 import signal
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +19,7 @@ _GRACE = 10.0
 
 @click.command()
 def stop() -> int:
-    """Stop the daemon and wait until it is gone. Pending approvals and sessions are kept.
+    """Stop the daemon and wait until it is gone. Sessions and pending approvals are kept.
 
     Exits with 0 when no daemon runs afterwards.
 
@@ -29,40 +31,37 @@ def stop() -> int:
     from switchtower.client import discover
 
     settings = config.load()
-    endpoints = discover.read_endpoints(settings)
-    # The lock proves that a daemon lives here; without it the pid may be a stranger's by now.
-    if endpoints is None or not discover.is_locked(settings):
+    # The lock's holder, not the number in a file: that may be a stranger's by now.
+    pid = discover.holder(settings)
+    if not pid:
         console.say("no daemon is running")
         return console.Exit.OK
-    try:
-        os.kill(endpoints.pid, signal.SIGTERM)
-    except ProcessLookupError:
-        console.say("no daemon is running")
-        return console.Exit.OK
-    except PermissionError:
-        console.fail(f"the daemon (pid {endpoints.pid}) belongs to another user")
+    if not _end(pid, settings):
+        console.fail(f"the daemon (pid {pid}) is still busy ending", f"see its log at `{settings.log_path}`")
         return console.Exit.FAILED
-    if not _gone(endpoints.pid, settings):
-        console.fail(f"the daemon (pid {endpoints.pid}) is still busy ending", f"see its log at `{settings.log_path}`")
-        return console.Exit.FAILED
-    console.say(f"stopped the daemon (pid {endpoints.pid})")
+    console.say(f"stopped the daemon (pid {pid})")
     return console.Exit.OK
 
 
-def _gone(pid: int, settings: "config.Settings") -> bool:
-    deadline = time.monotonic() + settings.shutdown_timeout + _GRACE
-    while time.monotonic() < deadline:
-        if not _is_alive(pid):
-            return True
-        time.sleep(0.02)
-    return False
+def _end(pid: int, settings: "config.Settings") -> bool:
+    """Whether the process is gone in time."""
+    from switchtower.client import discover
 
-
-def _is_alive(pid: int) -> bool:
+    patience = settings.shutdown_timeout + _GRACE
     try:
-        os.kill(pid, 0)
+        process = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     except ProcessLookupError:
-        return False
-    except PermissionError:
-        return False  # the number is somebody else's already
+        return True
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    if process is not None:
+        try:
+            return bool(select.select([process], [], [], patience)[0])
+        finally:
+            os.close(process)
+    deadline = time.monotonic() + patience
+    while discover.holder(settings) == pid:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
     return True

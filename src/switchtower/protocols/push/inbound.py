@@ -29,6 +29,8 @@ class Refused(Exception):
         self.error = error
 
 
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 _decode_envelope = msgspec.json.Decoder(messages.RequestEnvelope).decode
 _payload_decoders = {name: msgspec.json.Decoder(payload).decode for name, payload in messages.REQUESTS.items()}
 
@@ -36,7 +38,9 @@ _payload_decoders = {name: msgspec.json.Decoder(payload).decode for name, payloa
 def parse(frame: bytes) -> Request:
     try:
         envelope = _decode_envelope(frame)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        if not frame.isascii():
+            frame.decode()  # the decoder passes over fields that it does not know without looking into them
+    except _UNREADABLE as problem:
         raise _refuse_frame(frame, problem) from None
     # push, Protocol Versioning: the version is judged before anything that a later one may have changed
     if envelope.v != messages.VERSION:
@@ -51,7 +55,7 @@ def parse(frame: bytes) -> Request:
         raise Refused(envelope.requestId, envelope.type, errors.make("UNSUPPORTED_REQUEST_TYPE", message))
     try:
         payload = decode_payload(envelope.payload)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except _UNREADABLE as problem:
         error = errors.make("INVALID_REQUEST", f"Invalid payload: {problem}")
         raise Refused(envelope.requestId, envelope.type, error) from None
     session_id = envelope.sessionId
@@ -73,13 +77,14 @@ def _session_id(envelope: messages.RequestEnvelope, payload: Any) -> str:
 
 def _refuse_frame(frame: bytes, problem: Exception) -> Refused:
     """The slow way, for frames that are no envelope: answer as much of it as can be read."""
+    reason = f"Invalid request: {problem}"
     try:
+        frame.decode()
         loose = msgspec.json.decode(frame)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        loose = None
-        reason = "The frame is not valid JSON in UTF-8"
-    else:
-        reason = f"Invalid request: {problem}"
+    except RecursionError:
+        loose, reason = None, "The frame is nested too deeply"
+    except _UNREADABLE:
+        loose, reason = None, "The frame is not valid JSON in UTF-8"
     if not isinstance(loose, dict):
         return Refused(UNKNOWN_REQUEST, "unknown", errors.make("INVALID_REQUEST", reason))
     given_id, given_type, version = loose.get("requestId"), loose.get("type"), loose.get("v")

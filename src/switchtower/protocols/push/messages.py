@@ -9,14 +9,17 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 VERSION = "push.runtime.v1"
 
-RequestId = Annotated[str, Meta(pattern=r"^req_[A-Za-z0-9._:-]+$", max_length=256)]
-SessionId = Annotated[str, Meta(pattern=r"^sess_[A-Za-z0-9._:-]+$", max_length=256)]
-RunId = Annotated[str, Meta(pattern=r"^run_[A-Za-z0-9._:-]+$", max_length=256)]
-ClientMessageId = Annotated[str, Meta(pattern=r"^msg_[A-Za-z0-9._:-]+$", max_length=256)]
-ApprovalId = Annotated[str, Meta(pattern=r"^appr_[A-Za-z0-9._:-]+$", max_length=256)]
-AttachToken = Annotated[str, Meta(pattern=r"^att_[A-Za-z0-9._:-]+$", max_length=256)]
+# `(?!\n)` because Python's `$`, unlike JSON Schema's, also matches before a final line feed.
+RequestId = Annotated[str, Meta(pattern=r"^req_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
+SessionId = Annotated[str, Meta(pattern=r"^sess_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
+RunId = Annotated[str, Meta(pattern=r"^run_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
+ClientMessageId = Annotated[str, Meta(pattern=r"^msg_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
+ApprovalId = Annotated[str, Meta(pattern=r"^appr_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
+AttachToken = Annotated[str, Meta(pattern=r"^att_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 Seq = Annotated[int, Meta(ge=1)]
-Cursor = Annotated[int, Meta(ge=0)]
+Cursor = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+"""No more than a JSON number can hold exactly, which is also less than stores can count to."""
+ExitCode = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 NonEmpty = Annotated[str, Meta(min_length=1)]
 
 SessionState = Literal["idle", "running", "awaiting_approval", "completed", "failed", "cancelled"]
@@ -146,7 +149,7 @@ class ResumeSession(AttachSession, frozen=True):
 class AcceptanceCriterion(Struct, frozen=True):
     id: NonEmpty
     check: NonEmpty
-    exitCode: int = 0
+    exitCode: ExitCode = 0
     description: str | None = None
 
 

@@ -134,13 +134,16 @@ def gap_frames(session: Session, last_seen_seq: int, earliest_seq: int, ts_ms: i
     """What a client is sent when its cursor cannot be served: a warning, and where the session stands.
 
     Neither is journalled, yet clients dedupe by seq. So they borrow the last two numbers of what this client is not sent:
-    the snapshot stands for everything up to the session's head, and what comes next is the head's successor.
+    the snapshot stands for everything up to the session's head, and what comes next is the head's successor. A session
+    with a single event has a number for the warning only; a snapshot has to follow in its sequence.
     """
     if last_seen_seq > session.seq:
         detail = f"Requested lastSeenSeq={last_seen_seq} but the last seq is {session.seq}"
     else:
         detail = f"Requested lastSeenSeq={last_seen_seq} but earliest retained seq is {earliest_seq}"
     warning = messages.Warn("EVENT_GAP", "Replay gap detected; snapshot sent.", detail)
+    if session.seq == 1:
+        return [_event(session.id, None, 1, ts_ms, "warning", warning)]
     pending = session.pending_approval
     snapshot = messages.SessionSnapshot(
         state=session.state.value,
@@ -150,7 +153,7 @@ def gap_frames(session: Session, last_seen_seq: int, earliest_seq: int, ts_ms: i
         meta=messages.SnapshotMeta(session.provider, _sandbox(session.sandbox)),
     )
     return [
-        _event(session.id, None, max(1, session.seq - 1), ts_ms, "warning", warning),
+        _event(session.id, None, session.seq - 1, ts_ms, "warning", warning),
         _event(session.id, None, session.seq, ts_ms, "session_snapshot", snapshot),
     ]
 

@@ -34,11 +34,15 @@ def documents() -> dict[str, Schema]:
 
 
 def _document(name: str, title: str, body: Schema) -> Schema:
-    return {"$schema": DIALECT, "$id": name, "title": title, **body}
+    # What only Python's `$` needs is left out: in JSON Schema it means the very end, and not every validator can look ahead.
+    portable: Schema = msgspec.json.decode(msgspec.json.encode(body).replace(rb"(?!\\n)$", b"$"))
+    return {"$schema": DIALECT, "$id": name, "title": title, **portable}
 
 
 def _definitions() -> Schema:
-    payloads: list[type] = list(dict.fromkeys([*messages.REQUESTS.values(), *messages.ANSWERS.values(), *messages.EVENTS.values()]))
+    payloads: list[type] = list(
+        dict.fromkeys([*messages.REQUESTS.values(), *messages.ANSWERS.values(), *messages.EVENTS.values()])
+    )
     _, components = msgspec.json.schema_components([*payloads, messages.ProtocolError], ref_template="#/$defs/{name}")
     # Response payloads of two names may share a type with an event; a definition is keyed by its class, so nothing is said twice.
     return dict(sorted(components.items()))
@@ -54,9 +58,9 @@ def _requests() -> Schema:
         "properties": {
             "v": {"const": messages.VERSION},
             "kind": {"const": "request"},
-            "requestId": _id("req"),
+            "requestId": msgspec.json.schema(messages.RequestId),
             "type": {"enum": list(messages.REQUESTS)},
-            "sessionId": {"anyOf": [_id("sess"), {"type": "null"}]},
+            "sessionId": {"anyOf": [msgspec.json.schema(messages.SessionId), {"type": "null"}]},
             "payload": {"type": "object"},
         },
         "required": ["v", "kind", "requestId", "type", "payload"],
@@ -79,9 +83,9 @@ def _responses() -> Schema:
         "properties": {
             "v": {"const": messages.VERSION},
             "kind": {"const": "response"},
-            "requestId": _id("req"),
+            "requestId": msgspec.json.schema(messages.RequestId),
             "type": {"type": "string"},
-            "sessionId": _id("sess"),
+            "sessionId": msgspec.json.schema(messages.SessionId),
             "ok": {"type": "boolean"},
             "payload": {},
             "error": {"anyOf": [_ref(messages.ProtocolError), {"type": "null"}]},
@@ -100,8 +104,8 @@ def _events() -> Schema:
         "properties": {
             "v": {"const": messages.VERSION},
             "kind": {"const": "event"},
-            "sessionId": _id("sess"),
-            "runId": _id("run"),
+            "sessionId": msgspec.json.schema(messages.SessionId),
+            "runId": msgspec.json.schema(messages.RunId),
             "seq": {"type": "integer", "minimum": 1},
             "ts": {"type": "integer"},
             "type": {"type": "string"},
@@ -121,10 +125,6 @@ def _payload_by_type(payloads: Mapping[str, type]) -> list[Schema]:
         {"if": {"properties": {"type": {"const": name}}}, "then": {"properties": {"payload": _ref(payload)}}}
         for name, payload in payloads.items()
     ]
-
-
-def _id(prefix: str) -> Schema:
-    return {"type": "string", "pattern": rf"^{prefix}_[A-Za-z0-9._:-]+$"}
 
 
 def encode(schema: Schema) -> bytes:

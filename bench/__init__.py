@@ -1,0 +1,1 @@
+"""`python -m bench`: the daemon's figures beside bare baselines, measured in the same run."""

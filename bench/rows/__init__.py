@@ -1,0 +1,20 @@
+"""The rows of the table, by group. Each module measures one group and yields its rows."""
+
+from collections.abc import Callable, Iterator
+
+from bench.row import Row
+from bench.rows import command, deliveries, durable, latency, listing, ping, replay, sessions, startup, websocket
+from bench.setting import Setting
+
+GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
+    "ping": ping.measure,
+    "durable": durable.measure,
+    "deliveries": deliveries.measure,
+    "replay": replay.measure,
+    "sessions": sessions.measure,
+    "latency": latency.measure,
+    "startup": startup.measure,
+    "listing": listing.measure,
+    "websocket": websocket.measure,
+    "command": command.measure,
+}

@@ -1,0 +1,23 @@
+"""What a command costs before it does anything."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from bench import processes
+from bench.row import Row, compare
+from bench.setting import Setting
+
+
+def measure(setting: Setting) -> Iterator[Row]:
+    figures = setting.alternate(
+        "tower --help", lambda: _milliseconds("-m", "switchtower", "--help"), lambda: _milliseconds("-c", "pass"), unit=" ms"
+    )
+    yield compare("command", "tower --help", "ms", *figures, "python -c pass")
+
+
+def _milliseconds(*arguments: str) -> float:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], cwd=processes.ROOT, stdout=subprocess.DEVNULL, check=True)
+    return (time.perf_counter() - began) * 1_000

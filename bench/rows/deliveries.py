@@ -1,0 +1,58 @@
+"""Deliveries: one engine streams, and every subscriber is sent every event. All of it: engine, commit, encoding, sockets.
+
+The bare loop has its bytes ready and waits for no disk. So there is a second comparison, for reading: the same loop, which
+commits each batch before it writes it, as no daemon that keeps our first promise can avoid.
+"""
+
+from collections.abc import Iterator
+
+from bench import commits
+from bench.row import Row, compare
+from bench.setting import Setting
+
+BASELINE = "bare loop writing the same chunks to as many sockets"
+BASELINE_DURABLE = "bare loop that commits each batch, then writes it"
+CASES = ((1, 60_000), (20, 30_000), (200, 5_000))
+
+
+def measure(setting: Setting) -> Iterator[Row]:
+    for subscribers, count in CASES:
+        yield from _case(setting, subscribers, setting.amount(count))
+
+
+def _case(setting: Setting, subscribers: int, deltas: int) -> Iterator[Row]:
+    name = f"deliveries to {subscribers} socket{'s' * (subscribers > 1)}"
+    batches: list[int] = []
+    cpu: dict[str, list[float]] = {"ours": [], "bare": []}
+    durable: list[float] = []
+    arguments = {"subscribers": subscribers, "order": f"stream {deltas}", "deltas": deltas}
+    with setting.subject() as server:
+
+        def ours() -> float:
+            nonlocal batches
+            before = server.cpu_seconds()
+            found = setting.load("fanout", socket=server.socket, **arguments)
+            cpu["ours"].append((server.cpu_seconds() - before) / (subscribers * deltas) * 1e6)
+            path = setting.path("report.json")
+            setting.load("report", socket=server.socket, report_path=str(path))
+            batches = [commit.deltas for commit in commits.streaming(commits.read(path))]
+            return float(found["deliveries_per_second"])
+
+        def bare() -> float:
+            # The last chunk also has the end of the run, for which the load waits.
+            chunks = [*batches[:-1], batches[-1] + 1]
+            with setting.baseline("broadcast", batches=chunks) as loop:
+                before = loop.cpu_seconds()
+                found = setting.load("fanout", socket=loop.socket, **arguments)
+                cpu["bare"].append((loop.cpu_seconds() - before) / (subscribers * deltas) * 1e6)
+            with setting.baseline("broadcast", batches=chunks, journal=str(setting.path("bare.db"))) as loop:
+                durable.append(float(setting.load("fanout", socket=loop.socket, **arguments)["deliveries_per_second"]))
+            return float(found["deliveries_per_second"])
+
+        figures = setting.alternate(name, ours, bare)
+    detail = {
+        "events_per_commit": round(deltas / len(batches), 1),
+        "server_cpu_us_per_delivery": {side: round(sorted(spent)[len(spent) // 2], 2) for side, spent in cpu.items()},
+    }
+    yield compare("deliveries", name, "/s", *figures, BASELINE, at_least=0.5, detail=detail)
+    yield compare("deliveries", f"{name}, against commit + write", "/s", figures[0], durable, BASELINE_DURABLE)

@@ -1,0 +1,131 @@
+"""The daemon under test: the real one, composed by its own `app`, with two parts exchanged for the bench.
+
+Its engine streams text as fast as it is allowed to, so that no model's cost is in a figure, and through the same desk as
+any engine. And each commit is noted (when, and which events), so that a baseline can repeat exactly those commits. The engine
+takes its orders as messages, and `report FILE` writes down what was noted.
+"""
+
+import asyncio
+import sqlite3
+import time
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.commits import Commit, Report, Stretch
+from switchtower import config
+from switchtower.core import engine, events
+from switchtower.daemon import app
+from switchtower.stores.group import Group
+
+TEXT = "lorem "
+_EVENT_WIDTH = 6
+_SESSION_WIDTH = 7
+
+_Noted = tuple[int, list[int], list[int], int, int]
+_commits: list[_Noted] = []
+_emitted_ns: list[int] = []
+
+
+class BurstEngine:
+    """Orders: `stream N`; `burst N` and `each N`, which wait for the next report's starting shot; `paced N MICROSECONDS`."""
+
+    def __init__(self, *parts: object) -> None:
+        self._start = asyncio.Event()
+        self._at_work = 0
+        self._all_done = asyncio.Event()
+
+    async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+        match task.messages[-1].text.split():
+            case ["report", path]:
+                await self._report(Path(path))
+            case [("burst" | "each") as order, count]:
+                await self._start_together(order, int(count), desk)
+            case ["stream", count]:
+                await _stream(int(count), desk)
+            case ["paced", count, pause_us]:
+                await _paced(int(count), int(pause_us) / 1e6, desk)
+            case unknown:
+                raise ValueError(f"no such order: {unknown}")
+        return engine.Result(events.Outcome.SUCCESS, "done")
+
+    async def _start_together(self, order: str, count: int, desk: engine.Desk) -> None:
+        self._at_work += 1
+        self._all_done.clear()
+        await self._start.wait()
+        await (_stream(count, desk) if order == "burst" else _each(count, desk))
+        await desk.flush()
+        self._at_work -= 1
+        if not self._at_work:
+            self._start.clear()
+            self._all_done.set()
+
+    async def _report(self, path: Path) -> None:
+        if self._at_work:
+            self._start.set()
+            await self._all_done.wait()
+        path.write_bytes(msgspec.json.encode(Report(commits=[_commit(*noted) for noted in _commits], emitted_ns=_emitted_ns)))
+        _commits.clear()
+        _emitted_ns.clear()
+
+
+async def _stream(count: int, desk: engine.Desk) -> None:
+    delta = events.TextDelta(TEXT)
+    for _ in range(count):
+        await desk.emit(delta)
+
+
+async def _each(count: int, desk: engine.Desk) -> None:
+    """One in flight: the next is said when the last is on the disk."""
+    delta = events.TextDelta(TEXT)
+    for _ in range(count):
+        await desk.emit(delta)
+        await desk.flush()
+
+
+async def _paced(count: int, pause: float, desk: engine.Desk) -> None:
+    delta = events.TextDelta(TEXT)
+    for _ in range(count):
+        await asyncio.sleep(pause)
+        _emitted_ns.append(time.monotonic_ns())
+        await desk.emit(delta)
+        await desk.flush()
+
+
+def _commit(at_ns: int, sids: list[int], seqs: list[int], deltas: int, sessions: int) -> Commit:
+    stretches = []
+    for sid, places in groupby(range(len(sids)), key=sids.__getitem__):
+        first, *others = places
+        stretches.append(Stretch(sid, seqs[first], 1 + len(others)))
+    return Commit(at_ns, stretches, deltas, sessions)
+
+
+def _note_commits() -> None:
+    write = Group.write
+
+    def noted(group: Group, connection: sqlite3.Connection) -> None:
+        values: list[Any] = group._events
+        write(group, connection)
+        _commits.append(
+            (
+                time.monotonic_ns(),
+                values[::_EVENT_WIDTH],
+                values[1::_EVENT_WIDTH],
+                values[4::_EVENT_WIDTH].count(events.TextDelta.kind),
+                len(group._sessions) // _SESSION_WIDTH,
+            )
+        )
+
+    Group.write = noted  # type: ignore[method-assign,assignment]
+
+
+def main() -> None:
+    _note_commits()
+    app.AgentEngine = BurstEngine  # type: ignore[attr-defined,assignment]
+    app.run(config.load())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The values that the daemon was itself configured with, found anywhere and in any piece of text. Knows nothing of shapes."""
+
+import json
+import re
+from urllib.parse import quote
+
+from switchtower.core.redact import shapes, starts
+
+SHORTEST = 8
+"""Shorter values would turn up by chance."""
+
+
+class Literals:
+    """A growing set of values, each also as JSON and URLs spell it."""
+
+    def __init__(self) -> None:
+        self._spellings: list[str] = []
+        self._whole: re.Pattern[str] | None = None
+        self._first: re.Pattern[str] | None = None
+
+    def __bool__(self) -> bool:
+        return self._whole is not None
+
+    def add(self, value: str) -> bool:
+        """Whether this was new, and long enough to be looked for."""
+        # A value within the mark itself would be found in every redacted text again.
+        if len(value) < SHORTEST or value in shapes.MARK or value in self._spellings:
+            return False
+        spellings = {
+            *self._spellings,
+            value,
+            json.dumps(value)[1:-1],
+            json.dumps(value, ensure_ascii=False)[1:-1],
+            quote(value, safe=""),
+        }
+        # At the same place the longest wins: a value may begin with another.
+        self._spellings = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
+        self._whole = re.compile("|".join(map(re.escape, self._spellings)))
+        self._first = re.compile("|".join(sorted({re.escape(spelling[0]) for spelling in self._spellings})))
+        return True
+
+    def hint(self) -> str | None:
+        """A pattern that matches wherever a value begins or may begin."""
+        return starts.pattern({spelling[:SHORTEST]: "" for spelling in self._spellings}) if self._spellings else None
+
+    def release(self, text: str) -> tuple[str, str]:
+        """The text without the values, as far as it is certain; and the end of it that may yet become one."""
+        if self._whole is None:
+            return text, ""
+        released: list[str] = []
+        position = 0
+        while True:
+            found = self._whole.search(text, position)
+            open_from = self._open_from(text, position)
+            if found is None or open_from <= found.start():
+                released.append(text[position:open_from])
+                return "".join(released), text[open_from:]
+            released += (text[position : found.start()], shapes.MARK)
+            position = found.end()
+
+    def replace(self, text: str) -> str:
+        """The text without the values, when no more will come."""
+        return text if self._whole is None else self._whole.sub(shapes.MARK, text)
+
+    def _open_from(self, text: str, position: int) -> int:
+        assert self._first is not None
+        longest = len(self._spellings[0])
+        for candidate in self._first.finditer(text, max(position, len(text) - longest + 1)):
+            tail = text[candidate.start() :]
+            if any(len(tail) < len(spelling) and spelling.startswith(tail) for spelling in self._spellings):
+                return candidate.start()
+        return len(text)

@@ -1,0 +1,137 @@
+"""Judges `name = value`: does the name promise a secret, and could the value be one? It sees no more than these two.
+
+Where it errs, it errs towards hiding. What it lets stand, so that code stays readable:
+
+- plain words and identifiers without a digit (`password: string`, `token = request.token`), unless a password stands in
+  quotes or directly behind `=` (`password=swordfish`);
+- references, calls, paths and URLs (`$TOKEN`, `load_key(`, `~/.ssh/id_rsa`, `https://…`);
+- short values, numbers behind a key or token (`max_token=4096`), and names that only speak about a secret (`token_count`,
+  `public_key`, `password_hash`).
+"""
+
+import re
+from enum import Enum, auto
+
+from msgspec import Struct
+
+
+class Kind(Enum):
+    """What a name promises, from certain to possible."""
+
+    PASSWORD = auto()
+    TOKEN = auto()
+    KEY = auto()
+    """A bare `key`, which may as well be a key of a dictionary."""
+
+
+class Value(Struct, frozen=True):
+    """A value as it stands in the text: at most its beginning, which has to suffice."""
+
+    text: str
+    quoted: bool = False
+    assigned: bool = False
+    """Directly behind `=`, as in a shell, a query string or a keyword argument."""
+    after_scheme: bool = False
+    """Behind `Bearer` or `Basic`, where mixed case is no identifier."""
+    followed_by: str = ""
+
+
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+_HINT = re.compile("key|token|secret|pass|pwd|credential|authorization")
+
+_PASSWORDS = ("password", "passwd", "passphrase", "pwd", "secret")
+_TOKENS = ("token", "apikey", "accesskey", "authkey", "credential", "credentials", "authorization")
+
+_ABOUT_A_SECRET = re.compile(
+    "alg|algorithm|arn|at|budget|class|count|counts|dir|embedding|enabled|endpoint|env|error|expiration|expires|expiry|"
+    "field|fields|file|fingerprint|folder|format|func|handler|hash|hint|id|ids|in|index|input|kind|label|len|length|limit|"
+    "limits|manager|md|mode|name|names|path|pattern|placeholder|policy|pos|position|prefix|provider|rate|ref|regex|"
+    "required|rotation|service|sha|size|status|store|strength|suffix|ttl|type|types|uri|url|usage|valid|version"
+)
+_HARMLESS_KEYS = re.compile(
+    "arrow|cache|config|dict|foreign|group|hash|hot|idempotency|index|lookup|map|object|partition|press|primary|public|"
+    "query|registry|row|shortcut|sort|state|storage|translation|unique"
+)
+
+_REFERENCE = re.compile(r"\$[{(A-Z_]|\$[A-Za-z_]+\Z|[{<]|%[(sd]|\*+\Z|\.{3}")
+_ELSEWHERE = re.compile(
+    r"-----BEGIN|//|[a-z][a-z0-9+.]{0,15}://"  # these have rules of their own
+    r"|(?:~|\.\.?)/|/[A-Za-z.][a-z0-9._-]{1,15}/|/[a-z._-]{1,20}\Z|[A-Za-z]:\\|[\w./-]+\.(?:crt|env|json|key|pem|pub|txt|ya?ml)\Z"
+)
+_SENTENCE = re.compile(r"[A-Z][a-z]* ")
+_NOT_IN_TOKENS = re.compile(r"[\s()\[\]{}<>]")
+_NUMBER = re.compile(r"[0-9.,_]+")
+_IDENTIFIER = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
+_WORDS = re.compile(r"[A-Za-z_.:?!-]+")
+_WORD_BREAK = re.compile(r"[_.:?!-]|(?<=[a-z])(?=[A-Z])")
+_LONGEST_WORD = 15
+_MIXED_CASE = re.compile(r"[a-z][A-Z]")
+_SECRET_WORD = re.compile(r"key|token|secret|passw|pwd|credential", re.IGNORECASE)
+_IDENTITY = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-f]{7,64}|(?:[a-z]+_)?[0-9A-HJKMNP-TV-Z]{26}")
+_CODE_WORDS = re.compile(
+    "boolean|default|getpass|hidden|ignore|inherit|invalid|missing|number|object|optional|plaintext|prompt|random|request|"
+    "required|response|result|settings|string|undefined|unknown"
+)
+_SHORTEST = {Kind.PASSWORD: 4, Kind.TOKEN: 6, Kind.KEY: 8}
+_LONGEST_PLAIN_NUMBER = 11
+
+
+def kind_of(name: str) -> Kind | None:
+    """What a name such as `API_KEY`, `clientSecret` or `db-password` promises; None when it names no secret."""
+    if not _HINT.search(name.lower()):
+        return None  # nearly all names, at a fraction of the cost
+    parts = [part.lower() for part in _PARTS.findall(name)]
+    while parts and parts[-1].isdigit():
+        parts.pop()
+    if not parts or _ABOUT_A_SECRET.fullmatch(parts[-1]):
+        return None
+    for index in reversed(range(len(parts))):
+        part = parts[index]
+        if part.endswith(_PASSWORDS) or (part == "pass" and index):
+            return Kind.PASSWORD
+        if part.endswith(_TOKENS):
+            return Kind.TOKEN
+        if part == "key":
+            if not index:
+                return Kind.KEY
+            return None if _HARMLESS_KEYS.fullmatch(parts[index - 1]) else Kind.TOKEN
+    return None
+
+
+def is_secret(kind: Kind, value: Value) -> bool:
+    """Whether the value behind such a name has to be hidden."""
+    text = value.text
+    if not text or is_reference(text) or _ELSEWHERE.match(text):
+        return False
+    if kind is Kind.PASSWORD and value.quoted:
+        return not _SENTENCE.match(text)
+    if len(text) < _SHORTEST[kind] or _NOT_IN_TOKENS.search(text):
+        return False
+    if _NUMBER.fullmatch(text):
+        return kind is Kind.PASSWORD or len(text) > _LONGEST_PLAIN_NUMBER
+    if value.followed_by in ("(", "[") and _IDENTIFIER.fullmatch(text):
+        return False
+    if _is_plain(text) and not (value.after_scheme and _MIXED_CASE.search(text)):
+        return kind is Kind.PASSWORD and _is_bare_word(value)
+    if kind is Kind.KEY:
+        return not _IDENTITY.fullmatch(text)
+    return True
+
+
+def is_reference(text: str) -> bool:
+    """Whether it only says where the value comes from, as `${TOKEN}`, `{token}` and `<token>` do."""
+    return _REFERENCE.match(text) is not None
+
+
+def _is_plain(text: str) -> bool:
+    """Words, or an identifier made of words: nothing that a generator of secrets would print."""
+    return _WORDS.fullmatch(text) is not None and all(len(word) <= _LONGEST_WORD for word in _WORD_BREAK.split(text))
+
+
+def _is_bare_word(value: Value) -> bool:
+    """`password=swordfish`, or words chained as only a passphrase chains them; but not `password=password`."""
+    text = value.text
+    if _SECRET_WORD.search(text) or _CODE_WORDS.fullmatch(text.lower()):
+        return False
+    return text.count("-") > 1 or (value.assigned and text.isalpha() and len(text) > 5)

@@ -1,0 +1,119 @@
+"""The door to redaction: one `Redactor` a daemon, for texts, JSON-like data, events and streams."""
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from switchtower.core import events
+from switchtower.core.redact import names
+from switchtower.core.redact.shapes import MARK
+from switchtower.core.redact.stream import Rules, StreamRedactor
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+
+_DEEPEST = 100
+
+FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
+    events.SessionStarted: ("workspace", "metadata"),
+    events.SessionResumed: ("last_assistant_text", "pending_approval"),
+    events.RunStarted: ("text", "acceptance"),
+    events.PhaseChanged: ("phase", "detail"),
+    events.ThinkingDelta: (),
+    events.TextDelta: (),
+    events.MessageCompleted: ("text", "thinking", "calls"),
+    events.ToolCalled: ("args",),
+    events.ToolFinished: ("text", "error"),
+    events.ApprovalRequested: ("approval",),
+    events.ApprovalDecided: ("comment",),
+    events.ApprovalExpired: (),
+    events.ApprovalWithdrawn: ("reason",),
+    events.WarningRaised: ("message", "detail"),
+    events.ErrorRaised: ("message", "detail"),
+    events.RunCancelRequested: ("reason",),
+    events.RunCompleted: ("summary", "acceptance"),
+    events.Workspace: ("remote_url",),
+    events.Criterion: ("check", "description"),
+    events.CriterionResult: ("output",),
+    events.ToolError: ("message", "detail"),
+    events.Approval: ("title", "summary", "details"),
+    events.ToolRequest: ("args",),
+}
+"""The fields that may hold words of a person, a model or a program. The others are ids, enums and our own names.
+
+A delta has none: a secret may be cut between two of them, so their text goes through a `stream` before they are made.
+"""
+
+
+class Redactor:
+    """Hides secrets: what looks like one, what is named like one, and the values that the daemon was configured with."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._rules = Rules()
+        for value in known:
+            self.add(value)
+
+    def add(self, value: str) -> None:
+        """Learns one more value to hide, from now on and in open streams too. Values under 8 characters are ignored."""
+        self._rules.learn(value)
+
+    def stream(self) -> StreamRedactor:
+        """For one text that arrives in pieces; what comes out is in sum what `text` makes of the whole."""
+        return StreamRedactor(self._rules)
+
+    def text(self, text: str) -> str:
+        if self._rules.suspicious(text) is None:
+            return text
+        stream = self.stream()
+        redacted = stream.feed(text) + stream.close()
+        return text if redacted == text else redacted
+
+    def value(self, value: Any) -> Any:
+        """JSON-like data with every string redacted, wholly so where its key names a secret; itself when nothing changed."""
+        return self._value(value, _DEEPEST)
+
+    def event(self, event: events.AnyEvent) -> events.AnyEvent:
+        """The event with its free text redacted; itself when nothing changed. Text and thinking deltas pass untouched."""
+        return self._struct(event)
+
+    def _struct(self, struct: _S) -> _S:
+        changes = {}
+        for name in FREE_TEXT[type(struct)]:
+            before = getattr(struct, name)
+            after = self._value(before, _DEEPEST)
+            if after is not before:
+                changes[name] = after
+        return msgspec.structs.replace(struct, **changes) if changes else struct
+
+    def _value(self, value: Any, depth: int) -> Any:
+        match value:
+            case str():
+                return self.text(value)
+            case dict() | list() | tuple() if depth == 0:
+                return MARK  # too deep to look into
+            case dict():
+                redacted = {self._value(key, depth - 1): self._named(key, held, depth - 1) for key, held in value.items()}
+                return value if len(redacted) == len(value) and all(map(_same, value.items(), redacted.items())) else redacted
+            case list() | tuple():
+                items = [self._value(item, depth - 1) for item in value]
+                if all(after is before for after, before in zip(items, value, strict=True)):
+                    return value
+                return items if isinstance(value, list) else tuple(items)
+            case msgspec.Struct():
+                return self._struct(value)
+            case _:
+                return value
+
+    def _named(self, key: Any, value: Any, depth: int) -> Any:
+        """A value, given the key that it stands under."""
+        if isinstance(value, str) and isinstance(key, str) and value != MARK and value:
+            kind = names.kind_of(key)
+            if kind is names.Kind.PASSWORD or kind is names.Kind.TOKEN:
+                return MARK
+            if kind is names.Kind.KEY and names.is_secret(kind, names.Value(value, quoted=True)):
+                return MARK
+        return self._value(value, depth)
+
+
+def _same(before: tuple[Any, Any], after: tuple[Any, Any]) -> bool:
+    return before[0] is after[0] and before[1] is after[1]

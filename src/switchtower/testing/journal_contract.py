@@ -1,0 +1,381 @@
+"""What every journal must do, as tests. A store's own test file subclasses `JournalContract` and says how to make one.
+
+    class TestMyJournal(JournalContract):
+        @pytest.fixture
+        def make_journal(self, tmp_path):
+            return lambda: MyJournal(tmp_path / "journal")
+
+The tests are coroutines: run them with pytest-asyncio's `asyncio_mode = "auto"`. This is the only module of the package
+that needs pytest.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+
+from switchtower.core import codec, errors, events, journal
+
+NOON = 1_760_000_000_000
+MakeJournal = Callable[[], journal.Journal]
+
+
+def card(session_id: str, state: events.SessionState = events.SessionState.IDLE, updated_at_ms: int = NOON) -> journal.Card:
+    return journal.Card(
+        session_id=session_id,
+        state=state,
+        created_at_ms=NOON,
+        updated_at_ms=updated_at_ms,
+        workspace=events.Workspace(root="/work/space", branch="main"),
+        provider="demo",
+        engine="agent",
+        title="Ünïcode, too",
+    )
+
+
+def delta(seq: int, ts_ms: int = NOON) -> journal.Entry:
+    """An entry that retention may remove."""
+    return journal.Entry(seq, ts_ms, "run_1", events.TextDelta.kind, codec.encode(events.TextDelta(text=f"word {seq}")))
+
+
+def warning(seq: int, ts_ms: int = NOON) -> journal.Entry:
+    """An entry that stays for good."""
+    data = codec.encode(events.WarningRaised(code="CODE", message=f"number {seq}"))
+    return journal.Entry(seq, ts_ms, None, events.WarningRaised.kind, data)
+
+
+def deltas(first: int, last: int, ts_ms: int = NOON) -> list[journal.Entry]:
+    return [delta(seq, ts_ms) for seq in range(first, last + 1)]
+
+
+def receipt(key: str, scope: str = "sess_a", *, expires_at_ms: int = NOON + 1_000, run: str = "run_1") -> journal.Receipt:
+    return journal.Receipt(
+        scope=scope, key=key, fingerprint=f"sha of {run}", outcome={"runId": run, "accepted": True}, expires_at_ms=expires_at_ms
+    )
+
+
+def addition(
+    session_id: str, entries: Sequence[journal.Entry], *, epoch: int = 1, snapshot: bytes | None = None
+) -> journal.Append:
+    """With the card that a first entry needs."""
+    is_first = bool(entries) and entries[0].seq == 1
+    return journal.Append(
+        session_id=session_id, epoch=epoch, entries=entries, card=card(session_id) if is_first else None, snapshot=snapshot
+    )
+
+
+async def seqs(store: journal.Journal, session_id: str) -> list[int]:
+    return [entry.seq for entry in await store.read(session_id, 0, 100_000)]
+
+
+class JournalContract:
+    @pytest.fixture
+    def make_journal(self) -> MakeJournal:
+        """Makes an unopened journal; each call gives one with the same content, as after a restart."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def store(self, make_journal: MakeJournal) -> AsyncIterator[journal.Journal]:
+        store = make_journal()
+        await store.open()
+        yield store
+        await store.close()
+
+    # Appending and reading
+
+    async def test_what_was_appended_is_read_back_exactly(self, store: journal.Journal) -> None:
+        entries = [
+            warning(1),
+            delta(2, NOON + 5),
+            journal.Entry(3, NOON + 6, "run_é", "text.delta", '{"text":"\\n\u2028é"}'.encode()),
+        ]
+        await store.append(addition("sess_a", entries))
+        page = await store.read("sess_a", 0, 10)
+        assert page == entries
+        assert all(type(entry) is journal.Entry and type(entry.data) is bytes for entry in page)
+
+    async def test_a_session_nobody_started_reads_as_empty(self, store: journal.Journal) -> None:
+        assert await store.read("sess_none", 0, 10) == []
+        assert await store.load("sess_none") is None
+        assert await store.gap_after("sess_none", 0) is None
+        assert await store.cards(limit=10, session_id="sess_none") == []
+
+    async def test_reading_goes_on_after_the_cursor_page_by_page(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", deltas(1, 7)))
+        await store.append(addition("sess_b", deltas(1, 3)))
+        pages, cursor = [], 0
+        while page := await store.read("sess_a", cursor, 3):
+            pages.append([entry.seq for entry in page])
+            cursor = page[-1].seq
+        assert pages == [[1, 2, 3], [4, 5, 6], [7]]
+
+    async def test_appends_of_any_length_arrive_whole(self, store: journal.Journal) -> None:
+        head = 0
+        for length in (1, 2, 63, 64, 65, 255, 256, 257, 700):
+            await store.append(addition("sess_a", deltas(head + 1, head + length)))
+            head += length
+        assert await seqs(store, "sess_a") == list(range(1, head + 1))
+
+    async def test_an_append_is_visible_as_a_whole_and_at_the_latest_when_it_returns(self, store: journal.Journal) -> None:
+        append = addition("sess_a", deltas(1, 600))
+        append.receipts = [receipt("msg_1")]
+        appending = asyncio.ensure_future(store.append(append))
+        async with asyncio.timeout(5):
+            while not appending.done():
+                assert len(await store.read("sess_a", 0, 1_000)) in (0, 600)
+                await asyncio.sleep(0)
+        await appending
+        assert len(await store.read("sess_a", 0, 1_000)) == 600
+        assert await store.receipt("sess_a", "msg_1", NOON) == append.receipts[0]
+
+    # Fencing
+
+    @pytest.mark.parametrize("next_seqs", [[2], [4], [1], [3, 5], [3, 3]], ids=str)
+    async def test_entries_that_do_not_go_on_from_the_head_are_fenced(self, store: journal.Journal, next_seqs: list[int]) -> None:
+        await store.append(addition("sess_a", deltas(1, 2)))
+        append = addition("sess_a", [delta(seq) for seq in next_seqs])
+        append.receipts = [receipt("msg_1")]
+        with pytest.raises(errors.Fenced):
+            await store.append(append)
+        assert await seqs(store, "sess_a") == [1, 2]
+        assert await store.receipt("sess_a", "msg_1", NOON) is None
+
+    async def test_an_older_epoch_is_fenced_and_a_newer_one_is_kept(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", [delta(1)], epoch=3))
+        await store.append(addition("sess_a", [delta(2)], epoch=5))
+        for epoch in (3, 4):
+            with pytest.raises(errors.Fenced):
+                await store.append(addition("sess_a", [delta(3)], epoch=epoch))
+        await store.append(addition("sess_a", [delta(3)], epoch=5))
+        stored = await store.load("sess_a")
+        assert stored is not None
+        assert stored.epoch == 5
+        assert await seqs(store, "sess_a") == [1, 2, 3]
+
+    async def test_a_session_begins_with_seq_1(self, store: journal.Journal) -> None:
+        append = addition("sess_a", [delta(2)])
+        append.card = card("sess_a")
+        with pytest.raises(errors.Fenced):
+            await store.append(append)
+        assert await store.cards(limit=10) == []
+
+    async def test_a_session_without_a_card_is_our_own_mistake(self, store: journal.Journal) -> None:
+        with pytest.raises(ValueError, match="card"):
+            await store.append(journal.Append(session_id="sess_a", epoch=1, entries=[delta(1)]))
+        assert await store.load("sess_a") is None
+
+    async def test_a_refused_append_leaves_its_neighbours_alone(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_b", [delta(1)], epoch=2))
+        results = await asyncio.gather(
+            store.append(addition("sess_a", [delta(1)])),
+            store.append(addition("sess_b", [delta(2)], epoch=1)),
+            store.append(addition("sess_b", [delta(7)], epoch=2)),
+            store.append(addition("sess_a", [delta(2)])),
+            store.append(addition("sess_b", [delta(2)], epoch=2)),
+            return_exceptions=True,
+        )
+        assert [type(result) for result in results] == [type(None), errors.Fenced, errors.Fenced, type(None), type(None)]
+        assert await seqs(store, "sess_a") == [1, 2]
+        assert await seqs(store, "sess_b") == [1, 2]
+
+    async def test_many_appenders_at_once_keep_each_log_dense_and_in_order(self, store: journal.Journal) -> None:
+        heads = dict.fromkeys([f"sess_{number}" for number in range(8)], 0)
+
+        async def appender(number: int) -> None:
+            session_id = f"sess_{number % 8}"
+            for _ in range(5):
+                first = heads[session_id] + 1
+                heads[session_id] += 1 + number % 3
+                await store.append(addition(session_id, deltas(first, heads[session_id])))
+
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(appender(number) for number in range(64)))
+        for session_id, head in heads.items():
+            assert await seqs(store, session_id) == list(range(1, head + 1))
+
+    # Receipts
+
+    async def test_a_receipt_holds_until_it_expires(self, store: journal.Journal) -> None:
+        append = addition("sess_a", [delta(1)])
+        append.receipts = [receipt("msg_1"), receipt("msg_1", "server", run="run_2")]
+        await store.append(append)
+        assert await store.receipt("sess_a", "msg_1", NOON + 999) == append.receipts[0]
+        assert await store.receipt("server", "msg_1", NOON + 999) == append.receipts[1]
+        assert await store.receipt("sess_a", "msg_1", NOON + 1_000) is None
+        assert await store.receipt("sess_a", "msg_2", NOON) is None
+
+    async def test_an_expired_receipt_is_replaced(self, store: journal.Journal) -> None:
+        first = addition("sess_a", [delta(1)])
+        first.receipts = [receipt("msg_1")]
+        await store.append(first)
+        again = addition("sess_a", [delta(2, NOON + 1_000)])
+        again.receipts = [receipt("msg_1", expires_at_ms=NOON + 9_000, run="run_2")]
+        await store.append(again)
+        assert await store.receipt("sess_a", "msg_1", NOON + 5_000) == again.receipts[0]
+
+    async def test_of_two_appends_with_one_identity_only_the_first_is_stored(self, store: journal.Journal) -> None:
+        first, second = addition("sess_a", [delta(1)]), addition("sess_b", [delta(1)])
+        first.receipts = [receipt("msg_1", "server", run="run_1")]
+        second.receipts = [receipt("msg_1", "server", run="run_2")]
+        results = await asyncio.gather(store.append(first), store.append(second), return_exceptions=True)
+        assert [type(result) for result in results] == [type(None), errors.Fenced]
+        assert await store.receipt("server", "msg_1", NOON) == first.receipts[0]
+        assert await store.load("sess_b") is None
+
+    async def test_a_receipt_may_come_without_entries(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", [delta(1)]))
+        append = addition("sess_a", [])
+        append.receipts = [receipt("msg_1")]
+        await store.append(append)
+        assert await store.receipt("sess_a", "msg_1", NOON) == append.receipts[0]
+        assert await seqs(store, "sess_a") == [1]
+
+    # Cards
+
+    async def test_cards_are_listed_most_recently_updated_first(self, store: journal.Journal) -> None:
+        for session_id, updated_at_ms in (("sess_a", NOON + 2), ("sess_b", NOON + 3), ("sess_c", NOON + 1)):
+            append = addition(session_id, [delta(1)])
+            append.card = card(session_id, updated_at_ms=updated_at_ms)
+            await store.append(append)
+        assert [listed.session_id for listed in await store.cards(limit=10)] == ["sess_b", "sess_a", "sess_c"]
+        assert [listed.session_id for listed in await store.cards(limit=2)] == ["sess_b", "sess_a"]
+        updated = card("sess_c", events.SessionState.RUNNING, NOON + 9)
+        await store.append(journal.Append(session_id="sess_c", epoch=1, entries=[delta(2)], card=updated))
+        assert await store.cards(limit=1) == [updated]
+
+    async def test_cards_are_found_by_state_and_by_session(self, store: journal.Journal) -> None:
+        states = [*events.SessionState, *events.SessionState]
+        for number, state in enumerate(states):
+            append = addition(f"sess_{number}", [delta(1)])
+            append.card = card(f"sess_{number}", state, NOON + number)
+            await store.append(append)
+        busy = (events.SessionState.RUNNING, events.SessionState.AWAITING_APPROVAL)
+        expected = [f"sess_{number}" for number in reversed(range(len(states))) if states[number] in busy]
+        assert [listed.session_id for listed in await store.cards(limit=10, states=busy)] == expected
+        assert [listed.session_id for listed in await store.cards(limit=3, states=busy)] == expected[:3]
+        assert [listed.session_id for listed in await store.cards(limit=10, session_id="sess_1")] == ["sess_1"]
+        assert await store.cards(limit=10, session_id="sess_0", states=busy) == []
+
+    async def test_without_a_card_the_listing_stays_as_it_was(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", [delta(1)]))
+        await store.append(addition("sess_a", [delta(2, NOON + 50)], epoch=2))
+        assert await store.cards(limit=10) == [card("sess_a")]
+
+    # Snapshots and retention
+
+    async def test_a_load_starts_from_the_last_snapshot(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", deltas(1, 3), epoch=4))
+        assert await store.load("sess_a") == journal.Stored("sess_a", 4, 0, None)
+        await store.append(addition("sess_a", deltas(4, 5), epoch=4, snapshot=b"as of 5"))
+        await store.append(addition("sess_a", deltas(6, 6), epoch=4))
+        assert await store.load("sess_a") == journal.Stored("sess_a", 4, 5, b"as of 5")
+        await store.append(addition("sess_a", deltas(7, 8), epoch=4, snapshot=b"as of 8"))
+        assert await store.load("sess_a") == journal.Stored("sess_a", 4, 8, b"as of 8")
+
+    async def test_pruning_by_count_keeps_the_newest_and_all_that_is_not_prunable(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", [warning(1), *deltas(2, 5), warning(6), *deltas(7, 10)], snapshot=b"folded"))
+        assert await store.prune(journal.Retention(keep_entries=3, keep_ms=0), NOON) == 5
+        assert await seqs(store, "sess_a") == [1, 6, 8, 9, 10]
+        assert await store.prune(journal.Retention(keep_entries=3, keep_ms=0), NOON) == 0
+
+    async def test_pruning_by_age_keeps_what_is_young_enough(self, store: journal.Journal) -> None:
+        entries = [delta(1, NOON), warning(2, NOON), delta(3, NOON + 10), delta(4, NOON + 20), delta(5, NOON + 30)]
+        await store.append(addition("sess_a", entries, snapshot=b"folded"))
+        assert await store.prune(journal.Retention(keep_entries=0, keep_ms=100), NOON + 120) == 2
+        assert await seqs(store, "sess_a") == [2, 4, 5]
+
+    async def test_either_limit_is_enough_to_prune_and_none_prunes_nothing(self, store: journal.Journal) -> None:
+        for session_id in ("sess_old", "sess_long"):
+            ts_ms = NOON if session_id == "sess_old" else NOON + 1_000
+            await store.append(addition(session_id, deltas(1, 6, ts_ms), snapshot=b"folded"))
+        assert await store.prune(journal.Retention(keep_entries=0, keep_ms=0), NOON + 10**9) == 0
+        assert await store.prune(journal.Retention(keep_entries=4, keep_ms=500), NOON + 1_000) == 5 + 2
+        assert await seqs(store, "sess_old") == [6]
+        assert await seqs(store, "sess_long") == [3, 4, 5, 6]
+
+    async def test_nothing_beyond_the_snapshot_is_pruned(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", deltas(1, 4)))
+        everything = journal.Retention(keep_entries=1, keep_ms=1)
+        assert await store.prune(everything, NOON + 100) == 0
+        await store.append(addition("sess_a", deltas(5, 6), snapshot=b"as of 6"))
+        await store.append(addition("sess_a", deltas(7, 9)))
+        assert await store.prune(everything, NOON + 100) == 6
+        assert await seqs(store, "sess_a") == [7, 8, 9]
+
+    async def test_the_newest_entry_stays_and_the_log_goes_on_after_it(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", deltas(1, 3), snapshot=b"as of 3"))
+        assert await store.prune(journal.Retention(keep_entries=0, keep_ms=1), NOON + 100) == 2
+        await store.append(addition("sess_a", [delta(4)]))
+        assert await seqs(store, "sess_a") == [3, 4]
+
+    async def test_a_cursor_before_what_was_pruned_has_a_gap(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", [*deltas(1, 4), warning(5), *deltas(6, 8)], snapshot=b"folded"))
+        assert await store.gap_after("sess_a", 0) is None
+        await store.prune(journal.Retention(keep_entries=4, keep_ms=0), NOON)
+        assert [await store.gap_after("sess_a", cursor) for cursor in (0, 3, 4, 5)] == [4, 4, None, None]
+        await store.prune(journal.Retention(keep_entries=2, keep_ms=0), NOON)
+        assert [await store.gap_after("sess_a", cursor) for cursor in (0, 4, 5, 6)] == [6, 6, 6, None]
+
+    async def test_one_session_can_be_pruned_alone(self, store: journal.Journal) -> None:
+        for session_id in ("sess_a", "sess_b"):
+            await store.append(addition(session_id, deltas(1, 4), snapshot=b"folded"))
+        assert await store.prune(journal.Retention(keep_entries=1, keep_ms=0), NOON, "sess_b") == 3
+        assert await seqs(store, "sess_a") == [1, 2, 3, 4]
+        assert await seqs(store, "sess_b") == [4]
+
+    async def test_a_long_log_is_pruned_while_appends_go_on(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", deltas(1, 4_500), snapshot=b"as of 4500"))
+        pruning = asyncio.ensure_future(store.prune(journal.Retention(keep_entries=100, keep_ms=0), NOON))
+        async with asyncio.timeout(10):
+            for seq in range(4_501, 4_521):
+                await store.append(addition("sess_a", [delta(seq)]))
+            pruned = await pruning
+        # The head that counts is the one of the moment when the session's turn came.
+        assert 4_400 <= pruned <= 4_420
+        assert await seqs(store, "sess_a") == list(range(pruned + 1, 4_521))
+
+    async def test_pruning_removes_expired_receipts_and_lets_the_others_be(self, store: journal.Journal) -> None:
+        append = addition("sess_a", [delta(1)])
+        append.receipts = [receipt("msg_1", expires_at_ms=NOON + 10), receipt("msg_2", expires_at_ms=NOON + 20)]
+        await store.append(append)
+        await store.prune(journal.Retention(keep_entries=0, keep_ms=0), NOON + 10)
+        # Asked as of a time before its expiry, only a receipt that is gone is not found.
+        assert await store.receipt("sess_a", "msg_1", NOON) is None
+        assert await store.receipt("sess_a", "msg_2", NOON) == append.receipts[1]
+
+    # Opening and closing
+
+    async def test_a_journal_opened_again_has_everything(self, make_journal: MakeJournal) -> None:
+        before = make_journal()
+        await before.open()
+        append = addition("sess_a", deltas(1, 5), epoch=2, snapshot=b"as of 5")
+        append.receipts = [receipt("msg_1")]
+        await before.append(append)
+        await before.prune(journal.Retention(keep_entries=3, keep_ms=0), NOON)
+        await before.close()
+
+        after = make_journal()
+        await after.open()
+        assert await seqs(after, "sess_a") == [3, 4, 5]
+        assert await after.load("sess_a") == journal.Stored("sess_a", 2, 5, b"as of 5")
+        assert await after.gap_after("sess_a", 0) == 2
+        assert await after.receipt("sess_a", "msg_1", NOON) == append.receipts[0]
+        assert await after.cards(limit=10) == [append.card]
+        with pytest.raises(errors.Fenced):
+            await after.append(addition("sess_a", [delta(6)], epoch=1))
+        with pytest.raises(errors.Fenced):
+            await after.append(addition("sess_a", [delta(7)], epoch=2))
+        await after.append(addition("sess_a", [delta(6)], epoch=2))
+        await after.append(addition("sess_b", [delta(1)]))
+        assert await seqs(after, "sess_a") == [3, 4, 5, 6]
+        assert await seqs(after, "sess_b") == [1]
+        await after.close()
+
+    async def test_a_closed_journal_is_unavailable(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", [delta(1)]))
+        await store.close()
+        with pytest.raises(errors.JournalUnavailable):
+            await store.append(addition("sess_a", [delta(2)]))
+        with pytest.raises(errors.JournalUnavailable):
+            await store.read("sess_a", 0, 10)
+        await store.close()

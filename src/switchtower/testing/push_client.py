@@ -1,0 +1,432 @@
+"""A push client for tests: says what it is told to, over either transport, and checks every frame that it is sent.
+
+It reads only when it is asked for something, so a test decides when a client is slow. One coroutine at a time uses one
+client; several clients race. Nothing here reconnects, retries or forgives.
+"""
+
+import asyncio
+import base64
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from switchtower.protocols.push import messages
+
+PATIENCE = 10.0
+"""Seconds that anything may take before a test is told that it does not come."""
+
+_READ = 65_536
+_MASK = b"\x5a\xc3\x0f\x99"
+_TEXT, _CLOSE, _PING, _PONG = 1, 8, 9, 10
+
+
+class Event(Struct, frozen=True):
+    """An event as it arrived; `raw` is the very bytes."""
+
+    raw: bytes
+    session_id: str
+    run_id: str | None
+    seq: int
+    ts: int
+    type: str
+    payload: dict[str, Any]
+
+    @property
+    def frame(self) -> dict[str, Any]:
+        frame: dict[str, Any] = msgspec.json.decode(self.raw)
+        return frame
+
+
+class Response(Struct, frozen=True):
+    raw: bytes
+    request_id: str
+    type: str
+    session_id: str | None
+    ok: bool
+    payload: dict[str, Any] | None
+    error: dict[str, Any] | None
+
+    @property
+    def frame(self) -> dict[str, Any]:
+        frame: dict[str, Any] = msgspec.json.decode(self.raw)
+        return frame
+
+    @property
+    def code(self) -> str | None:
+        return self.error["code"] if self.error else None
+
+
+class Refused(Exception):
+    """The daemon answered with an error where the test expected success."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.error)
+        self.response = response
+        self.code = response.code
+
+
+class Started(Struct, frozen=True):
+    session_id: str
+    attach_token: str
+
+
+Check = Callable[[bytes], None]
+"""Raises when a frame is not what the protocol allows."""
+
+
+def check_closed(raw: bytes) -> None:
+    """By the wire types, which are closed: a missing, wrong or additional field is refused."""
+    kind = msgspec.json.decode(raw).get("kind")
+    if kind == "event":
+        event = _event_decoder.decode(raw)
+        msgspec.convert(event.payload, messages.EVENTS[event.type])
+        assert event.v == messages.VERSION, "every message includes the version"
+        assert event.runId is not UNSET or event.type not in messages.RUN_EVENTS, f"`{event.type}` without its run"
+    else:
+        response = _response_decoder.decode(raw)
+        assert response.v == messages.VERSION, "every message includes the version"
+        assert response.ok is (response.error is None) is (response.payload is not None), "a payload or an error, never both"
+        if response.ok:
+            msgspec.convert(response.payload, messages.ANSWERS[response.type])
+
+
+_event_decoder = msgspec.json.Decoder(messages.EventEnvelope)
+_response_decoder = msgspec.json.Decoder(messages.ResponseEnvelope)
+
+
+# Transports
+
+
+class Wire(Protocol):
+    """Frames to and from the daemon, without their ends."""
+
+    def send(self, *frames: bytes) -> None: ...
+
+    def send_bytes(self, data: bytes) -> None:
+        """Below all framing, exactly as given."""
+        ...
+
+    async def drain(self) -> None: ...
+
+    async def receive(self) -> bytes:
+        """Raises EOFError when the daemon has closed."""
+        ...
+
+    def abort(self) -> None: ...
+
+
+class SocketWire:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self._lines: deque[bytes] = deque()
+        self._unfinished = b""
+
+    @classmethod
+    async def open(cls, socket: Path | str) -> "SocketWire":
+        return cls(*await asyncio.open_unix_connection(str(socket)))
+
+    def send(self, *frames: bytes) -> None:
+        self.writer.write(b"".join(frame + b"\n" for frame in frames))
+
+    def send_bytes(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def drain(self) -> None:
+        await self.writer.drain()
+
+    async def receive(self) -> bytes:
+        while not self._lines:
+            data = await self.reader.read(_READ)
+            if not data:
+                raise EOFError("the daemon closed the connection")
+            *lines, self._unfinished = (self._unfinished + data).split(b"\n")
+            self._lines.extend(lines)
+        return self._lines.popleft()
+
+    def abort(self) -> None:
+        self.writer.transport.abort()
+
+
+class UpgradeRefused(Exception):
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the upgrade was answered with {status}")
+        self.status = status
+
+
+class WebSocketWire:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.close_code: int | None = None
+        """What the daemon closed with."""
+        self._buffer = b""
+        self._position = 0
+
+    @classmethod
+    async def open(cls, http: str, token: str | None, path: str = "/ws/push") -> "WebSocketWire":
+        """`http` as `endpoints.json` has it. Raises `UpgradeRefused`."""
+        address = urlsplit(http)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        query = "" if token is None else f"?token={quote(token)}"
+        key = base64.b64encode(b"sixteen bytes ok").decode()
+        writer.write(
+            f"GET {path}{query} HTTP/1.1\r\nHost: {address.netloc}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        status = int(head.split(None, 2)[1])
+        if status != 101:
+            writer.transport.abort()
+            raise UpgradeRefused(status)
+        return cls(reader, writer)
+
+    def send(self, *frames: bytes) -> None:
+        self.writer.write(b"".join(websocket_frame(frame) for frame in frames))
+
+    def send_bytes(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def drain(self) -> None:
+        await self.writer.drain()
+
+    async def receive(self) -> bytes:
+        while True:
+            opcode, size = (await self._take(1))[0] & 0x0F, (await self._take(1))[0]
+            if size == 126:
+                size = int.from_bytes(await self._take(2))
+            elif size == 127:
+                size = int.from_bytes(await self._take(8))
+            payload = await self._take(size)
+            if opcode == _TEXT:
+                return payload
+            if opcode == _PING:
+                self.writer.write(websocket_frame(payload, opcode=_PONG))
+            elif opcode == _CLOSE:
+                self.close_code = int.from_bytes(payload[:2])
+                self.writer.write(websocket_frame(payload[:2], opcode=_CLOSE))
+                raise EOFError(f"the daemon closed the connection with {self.close_code}")
+
+    async def _take(self, size: int) -> bytes:
+        while len(self._buffer) - self._position < size:
+            data = await self.reader.read(_READ)
+            if not data:
+                raise EOFError("the daemon closed the connection")
+            self._buffer, self._position = self._buffer[self._position :] + data, 0
+        start, self._position = self._position, self._position + size
+        return self._buffer[start : self._position]
+
+    def abort(self) -> None:
+        self.writer.transport.abort()
+
+
+def websocket_frame(payload: bytes, *, opcode: int = _TEXT) -> bytes:
+    """One whole masked message."""
+    size = len(payload)
+    if size < 126:
+        length = bytes((0x80 | size,))
+    elif size < 65_536:
+        length = b"\xfe" + size.to_bytes(2)
+    else:
+        length = b"\xff" + size.to_bytes(8)
+    mask = (_MASK * (size // 4 + 1))[:size]
+    masked = (int.from_bytes(payload) ^ int.from_bytes(mask)).to_bytes(size)
+    return bytes((0x80 | opcode,)) + length + _MASK + masked
+
+
+# The client
+
+
+class PushClient:
+    def __init__(self, wire: Wire, *, check: Check = check_closed, patience: float = PATIENCE) -> None:
+        self.wire = wire
+        self.events: deque[Event] = deque()
+        """Arrived and not yet taken, in the order of arrival."""
+        self.responses: deque[Response] = deque()
+        """Arrived and not yet claimed by who asked."""
+        self._check = check
+        self._patience = patience
+        self._numbers = itertools.count(1)
+
+    @classmethod
+    async def over_socket(cls, socket: Path | str, *, check: Check = check_closed, patience: float = PATIENCE) -> "PushClient":
+        return cls(await SocketWire.open(socket), check=check, patience=patience)
+
+    @classmethod
+    async def over_websocket(
+        cls, http: str, token: str | None, *, check: Check = check_closed, patience: float = PATIENCE
+    ) -> "PushClient":
+        return cls(await WebSocketWire.open(http, token), check=check, patience=patience)
+
+    async def __aenter__(self) -> "PushClient":
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.wire.abort()
+
+    # Below requests
+
+    def new_request_id(self) -> str:
+        return f"req_{next(self._numbers)}"
+
+    def frame(self, type_: str, payload: object = None, *, session_id: str | None = None, **envelope: object) -> dict[str, Any]:
+        """A request as it goes out. Further keywords replace fields of the envelope; UNSET leaves one out."""
+        whole = {
+            "v": messages.VERSION,
+            "kind": "request",
+            "requestId": self.new_request_id(),
+            "type": type_,
+            "sessionId": UNSET if session_id is None else session_id,
+            "payload": {} if payload is None else payload,
+            **envelope,
+        }
+        return {name: value for name, value in whole.items() if value is not UNSET}
+
+    async def say(self, *frames: bytes | Mapping[str, object]) -> None:
+        """Sends without waiting for an answer; bytes go out as they are."""
+        self.wire.send(*(frame if isinstance(frame, bytes) else msgspec.json.encode(frame) for frame in frames))
+        async with asyncio.timeout(self._patience):
+            await self.wire.drain()
+
+    async def response(self, request_id: str | None = None) -> Response:
+        """The next response, or the one to this request."""
+        async with asyncio.timeout(self._patience):
+            while True:
+                for response in self.responses:
+                    if request_id in (None, response.request_id):
+                        self.responses.remove(response)
+                        return response
+                await self._read()
+
+    async def event(self) -> Event:
+        """The next event of any session, in the order of arrival."""
+        async with asyncio.timeout(self._patience):
+            while not self.events:
+                await self._read()
+        return self.events.popleft()
+
+    async def until(self, type_: str) -> list[Event]:
+        """The next events, up to and with the first of this type."""
+        taken = [await self.event()]
+        while taken[-1].type != type_:
+            taken.append(await self.event())
+        return taken
+
+    async def closed(self) -> None:
+        """Returns when the daemon has closed the connection; what arrives before that is kept."""
+        async with asyncio.timeout(self._patience):
+            with contextlib.suppress(EOFError, ConnectionError):
+                while True:
+                    await self._read()
+
+    async def _read(self) -> None:
+        raw = await self.wire.receive()
+        self._check(raw)
+        frame = msgspec.json.decode(raw)
+        if frame["kind"] == "event":
+            self.events.append(
+                Event(
+                    raw,
+                    frame["sessionId"],
+                    frame.get("runId"),
+                    frame["seq"],
+                    frame["ts"],
+                    frame["type"],
+                    frame["payload"],
+                )
+            )
+        else:
+            self.responses.append(
+                Response(
+                    raw,
+                    frame["requestId"],
+                    frame["type"],
+                    frame.get("sessionId"),
+                    frame["ok"],
+                    frame["payload"],
+                    frame["error"],
+                )
+            )
+
+    # Requests
+
+    async def request(self, type_: str, payload: object = None, *, session_id: str | None = None, **envelope: object) -> Response:
+        """The whole answer, whatever it says."""
+        frame = self.frame(type_, payload, session_id=session_id, **envelope)
+        await self.say(frame)
+        return await self.response(str(frame["requestId"]))
+
+    async def ask(self, type_: str, payload: object = None, *, session_id: str | None = None) -> dict[str, Any]:
+        """The answer's payload. Raises `Refused`."""
+        response = await self.request(type_, payload, session_id=session_id)
+        if response.payload is None:
+            raise Refused(response)
+        return response.payload
+
+    async def hello(self, *capabilities: str) -> dict[str, Any]:
+        return await self.ask("hello", {"clientName": "test", "clientVersion": "1", "capabilities": list(capabilities)})
+
+    async def ping(self) -> int:
+        """The daemon's clock. Whatever it sent before the answer is in `events` afterwards."""
+        return int((await self.ask("ping"))["ts"])
+
+    async def start_session(self, workspace: Path | str, **fields: object) -> Started:
+        """Further keywords replace fields of the payload. The `session_started` event is left to be read."""
+        answer = await self.ask("start_session", start_payload(workspace, **fields))
+        return Started(answer["sessionId"], answer["attachToken"])
+
+    async def attach(self, session_id: str, last_seen_seq: int = 0, *, token: str | None = None) -> dict[str, Any]:
+        payload = {"sessionId": session_id, "lastSeenSeq": last_seen_seq}
+        if token is not None:
+            payload["attachToken"] = token
+        return await self.ask("attach_session", payload, session_id=session_id)
+
+    async def send(
+        self, session_id: str, text: str, *, message_id: str | None = None, acceptance: Sequence[Mapping[str, object]] = ()
+    ) -> str:
+        """Starts a run and returns its id."""
+        payload: dict[str, object] = {
+            "sessionId": session_id,
+            "clientMessageId": message_id or f"msg_{next(self._numbers)}-{id(self)}",
+            "text": text,
+        }
+        if acceptance:
+            payload["acceptanceCriteria"] = list(acceptance)
+        return str((await self.ask("send_user_message", payload, session_id=session_id))["runId"])
+
+    async def run(self, session_id: str, text: str, **fields: Any) -> list[Event]:
+        """Sends a message and reads until that run is complete."""
+        await self.send(session_id, text, **fields)
+        return await self.until("run_complete")
+
+    async def decide(self, asked: Event, decision: str = "approve", *, comment: str | None = None) -> Response:
+        """Answers an `approval_required`."""
+        payload = {
+            "sessionId": asked.session_id,
+            "runId": asked.run_id,
+            "approvalId": asked.payload["approvalId"],
+            "decision": decision,
+        }
+        if comment is not None:
+            payload["comment"] = comment
+        return await self.request("submit_approval", payload, session_id=asked.session_id)
+
+    async def cancel(self, session_id: str, run_id: str, *, reason: str = "user_cancelled") -> Response:
+        payload = {"sessionId": session_id, "runId": run_id, "reason": reason}
+        return await self.request("cancel_run", payload, session_id=session_id)
+
+
+def start_payload(workspace: Path | str, **fields: object) -> dict[str, object]:
+    return {
+        "mode": "interactive",
+        "provider": "demo",
+        "sandboxProvider": "local",
+        "repo": {"rootPath": str(workspace), "currentBranch": "main", "defaultBranch": "main"},
+        **fields,
+    }

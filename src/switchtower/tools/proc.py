@@ -1,0 +1,111 @@
+"""What the system knows about processes: `/proc` to find them, pidfds to hold and signal them. Decides nothing.
+
+A pidfd names one process for as long as it is held, whatever becomes of its pid. Other systems than Linux have neither;
+there nothing is found and nothing is held.
+"""
+
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+_STATE, _PARENT, _FLAGS, _ENVIRONMENT_END = 0, 1, 6, 48
+"""Places in `/proc/PID/stat`, counted behind the name."""
+_GONE = frozenset({b"Z", b"X"})
+_EXITING_OR_KERNEL = 0x4 | 0x200000
+_EXEC_LOOKS = 200
+_EXEC_PAUSE = 0.001
+
+
+def all_pids() -> list[int]:
+    try:
+        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    except OSError:
+        return []
+
+
+def environment_of(pid: int) -> list[bytes] | None:
+    """The variables that a process was started with; `None` when it is gone or not ours to see."""
+    for _ in range(_EXEC_LOOKS):
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return None
+        if environment or not _is_between_programs(pid):
+            return environment.split(b"\0")
+        time.sleep(_EXEC_PAUSE)
+    return None
+
+
+def parent_of(pid: int) -> int | None:
+    fields = _status_of(pid)
+    return int(fields[_PARENT]) if fields else None
+
+
+def group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None
+
+
+def _is_between_programs(pid: int) -> bool:
+    """In the middle of an `exec` a process has no environment for a moment, and would look as if it had none at all."""
+    fields = _status_of(pid)
+    return (
+        fields is not None
+        and fields[_STATE] not in _GONE
+        and not int(fields[_FLAGS]) & _EXITING_OR_KERNEL
+        and int(fields[_ENVIRONMENT_END]) == 0
+    )
+
+
+def _status_of(pid: int) -> list[bytes] | None:
+    try:
+        # The name in parentheses may hold anything, parentheses too: the fields begin behind the last one.
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return fields if len(fields) > _ENVIRONMENT_END else None
+
+
+if sys.platform == "linux":
+
+    def pidfd_of(pid: int) -> int | None:
+        try:
+            return os.pidfd_open(pid)
+        except OSError:
+            return None
+
+    def send(pidfds: Iterable[int], number: signal.Signals) -> None:
+        for pidfd in pidfds:
+            with suppress(OSError):
+                signal.pidfd_send_signal(pidfd, number)
+
+else:
+
+    def pidfd_of(pid: int) -> int | None:
+        return None
+
+    def send(pidfds: Iterable[int], number: signal.Signals) -> None:
+        assert not list(pidfds), "there are no pidfds on this system"
+
+
+def wait_for_end(pidfds: Iterable[int], patience_s: float) -> bool:
+    """Whether all have ended within that time. A pidfd turns readable when its process ends."""
+    deadline = time.monotonic() + patience_s
+    poll = select.poll()
+    waiting = set(pidfds)
+    for pidfd in waiting:
+        poll.register(pidfd, select.POLLIN)
+    while waiting:
+        for pidfd, _ in poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            poll.unregister(pidfd)
+            waiting.discard(pidfd)
+        if time.monotonic() >= deadline:
+            break
+    return not waiting

@@ -1,0 +1,130 @@
+"""The installed command as a user has it: a process, a home of its own and a folder to work in."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+PATIENCE = 30
+
+
+class Ended(NamedTuple):
+    code: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.stdout)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+
+class Tower:
+    """One home. A short path: a Unix socket's may not be long."""
+
+    def __init__(self) -> None:
+        self.home = Path(tempfile.mkdtemp(dir="/tmp", prefix="tower-"))
+        self.folder = self.home / "work"
+        self.folder.mkdir()
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_", "XDG_"))},
+            "TOWER_HOME": str(self.home),
+            "TOWER_HTTP": "127.0.0.1:0",
+            "TOWER_DEMO_DELAY_MS": "0",
+        }
+
+    def __call__(self, *arguments: str, stdin: bytes = b"", **environment: str) -> Ended:
+        ended = subprocess.run(
+            self.command(*arguments),
+            input=stdin,
+            capture_output=True,
+            cwd=self.folder,
+            env={**self.environment, **environment},
+            timeout=PATIENCE,
+        )
+        return Ended(ended.returncode, ended.stdout, ended.stderr.decode())
+
+    def start(self, *arguments: str, **more: Any) -> subprocess.Popen[bytes]:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+        return subprocess.Popen(self.command(*arguments), cwd=self.folder, env=self.environment, **streams)
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-P", "-m", "switchtower", *arguments]
+
+    @property
+    def endpoints(self) -> dict[str, Any]:
+        endpoints: dict[str, Any] = json.loads((self.home / "run/endpoints.json").read_text())
+        return endpoints
+
+    def remove(self) -> None:
+        ended = self("stop")
+        shutil.rmtree(self.home)
+        assert ended.code == 0, ended.stderr
+
+
+def line_with(process: subprocess.Popen[bytes], text: str, *, of: str = "stderr") -> str:
+    """Reads the stream up to the line that proves it."""
+    stream = process.stderr if of == "stderr" else process.stdout
+    assert stream is not None
+    seen = []
+    for line in stream:
+        seen.append(line.decode())
+        if text in seen[-1]:
+            return seen[-1]
+    raise AssertionError(f"`{text}` never came: {seen}")
+
+
+def processes_with(text: str) -> list[str]:
+    """The command lines of living processes that contain this text."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if text in words:
+                found.append(words)
+    return found
+
+
+@pytest.fixture
+def tower() -> Iterator[Tower]:
+    """A fresh home, without a daemon."""
+    tower = Tower()
+    yield tower
+    tower.remove()
+
+
+@pytest.fixture(scope="session")
+def running_daemon() -> Iterator[Tower]:
+    tower = Tower()
+    yield tower
+    tower.remove()
+
+
+@pytest.fixture
+def shared(running_daemon: Tower, tmp_path: Path) -> Tower:
+    """One daemon for many tests, each with a folder of its own."""
+    running_daemon.folder = tmp_path
+    return running_daemon
+
+
+@pytest.fixture(name="line_with")
+def _line_with() -> Any:
+    return line_with
+
+
+@pytest.fixture(name="processes_with")
+def _processes_with() -> Any:
+    return processes_with

@@ -1,0 +1,51 @@
+"""`tower --help` is quick because it loads click and nothing else; each command loads only its own rooms."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ["asyncio", "msgspec", "uvicorn", "starlette", "picows", "uvloop", "sqlite3", "tomllib", "dataclasses"]
+PROBE = """
+import sys
+from switchtower.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    code = end.code
+print(",".join(sorted(sys.modules)), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    probe = subprocess.run([sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, check=True)
+    return set(probe.stderr.splitlines()[-1].split(","))
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("--version",), ("version",)])
+def test_help_and_version_load_no_heavy_library(arguments: tuple[str, ...]) -> None:
+    assert loaded_by(*arguments).isdisjoint(HEAVY)
+
+
+def test_help_loads_none_of_our_other_rooms() -> None:
+    ours = {name for name in loaded_by("--help") if name.startswith("switchtower")}
+
+    assert ours == {"switchtower", "switchtower.cli", "switchtower.cli.main", "switchtower.cli.console", "switchtower.cli.output"}
+
+
+@pytest.mark.parametrize("command", ["status", "run", "attach", "send", "approve", "sessions", "stop", "cancel"])
+def test_a_client_command_s_help_loads_no_protocol_and_no_daemon(command: str) -> None:
+    loaded = loaded_by(command, "--help")
+
+    assert loaded.isdisjoint({"msgspec", "uvicorn", "starlette", "picows", "uvloop", "sqlite3"})
+    assert not {name for name in loaded if name.startswith(("switchtower.daemon", "switchtower.runtime", "switchtower.client"))}
+
+
+def test_what_a_client_command_needs_is_not_the_daemon_s() -> None:
+    rooms = "switchtower.cli.headless, switchtower.cli.commands.attach, switchtower.client.client"
+    probe = f"import sys, {rooms}; print(','.join(sys.modules))"
+    loaded = set(subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout.split(","))
+
+    assert "switchtower.client.session" in loaded
+    assert loaded.isdisjoint({"uvicorn", "starlette", "picows", "uvloop", "sqlite3", "switchtower.daemon", "switchtower.runtime"})

@@ -1,0 +1,94 @@
+"""At a real terminal: colours, questions, and text that tries to steer it."""
+
+import os
+import pty
+import subprocess
+from typing import Any
+
+import pytest
+
+
+class Terminal:
+    """The person's side of a pseudo-terminal that is stdin, stdout and stderr of one command."""
+
+    def __init__(self, tower: Any, *arguments: str, **environment: str) -> None:
+        self._screen, side = pty.openpty()
+        self.process = subprocess.Popen(
+            tower.command(*arguments),
+            stdin=side,
+            stdout=side,
+            stderr=side,
+            cwd=tower.folder,
+            env={**tower.environment, "TERM": "xterm", **environment},
+            start_new_session=True,
+        )
+        os.close(side)
+        self.shown = ""
+
+    def until(self, text: str) -> None:
+        while text not in self.shown:
+            piece = os.read(self._screen, 65_536).decode(errors="replace")
+            assert piece, f"`{text}` was never shown: {self.shown}"
+            self.shown += piece
+
+    def type(self, line: str) -> None:
+        os.write(self._screen, line.encode() + b"\n")
+
+    def end(self) -> int:
+        try:
+            while piece := os.read(self._screen, 65_536):
+                self.shown += piece.decode(errors="replace")
+        except OSError:
+            pass  # a terminal whose programs have all gone
+        os.close(self._screen)
+        return self.process.wait(timeout=15)
+
+
+@pytest.mark.parametrize(("answer", "code", "written"), [("y", 0, True), ("n", 3, False), ("", 3, False)])
+def test_without_headless_the_person_at_the_terminal_is_asked(shared: Any, answer: str, code: int, written: bool) -> None:
+    terminal = Terminal(shared, "run", "write notes.txt: some text")
+    terminal.until("approve? [y/N]")
+    assert "notes.txt" in terminal.shown
+
+    terminal.type(answer)
+
+    assert terminal.end() == code, terminal.shown
+    assert (shared.folder / "notes.txt").exists() is written
+
+
+def test_a_decision_made_elsewhere_ends_the_question(shared: Any) -> None:
+    terminal = Terminal(shared, "run", "write notes.txt: some text")
+    terminal.until("approve? [y/N]")
+    session_id = terminal.shown.split("session ")[1].split()[0]
+
+    assert shared("approve", session_id).code == 0
+
+    assert terminal.end() == 0
+    assert (shared.folder / "notes.txt").exists()
+
+
+def test_headless_asks_nothing_even_at_a_terminal(shared: Any) -> None:
+    terminal = Terminal(shared, "run", "--headless", "write notes.txt: some text")
+
+    assert terminal.end() == 3
+    assert "approve?" not in terminal.shown
+
+
+def test_colour_on_a_terminal_unless_no_color_is_set(shared: Any) -> None:
+    coloured, plain = Terminal(shared, "run", "say: hi"), Terminal(shared, "run", "say: hi", NO_COLOR="1")
+
+    assert (coloured.end(), plain.end()) == (0, 0)
+    assert "\x1b[32m= success" in coloured.shown
+    assert "\x1b[" not in plain.shown
+
+
+def test_what_the_model_says_cannot_steer_the_terminal(shared: Any) -> None:
+    terminal = Terminal(shared, "run", "say: \x1b]0;owned\x07 \x1b[31mred", NO_COLOR="1")
+
+    assert terminal.end() == 0
+    assert "\x1b" not in terminal.shown
+    assert "red" in terminal.shown
+
+
+def test_a_pipe_gets_the_text_unchanged(shared: Any) -> None:
+    assert shared("run", "--headless", "say: \x1b[31mred").stdout == b"\x1b[31mred\n"

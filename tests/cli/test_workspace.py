@@ -1,0 +1,53 @@
+"""A folder's branches, read from the files that git itself writes."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from switchtower.cli import workspace
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    git(folder, "init", "-b", "trunk")
+    git(folder, "commit", "--allow-empty", "-m", "first")
+    return folder
+
+
+def test_a_plain_folder_is_called_main(tmp_path: Path) -> None:
+    repo = workspace.describe(tmp_path)
+
+    assert (repo.rootPath, repo.currentBranch, repo.defaultBranch) == (str(tmp_path.resolve()), "main", "main")
+
+
+def test_the_current_branch_is_found_from_a_subfolder(repository: Path) -> None:
+    git(repository, "switch", "-c", "feature/x")
+    inner = repository / "a" / "b"
+    inner.mkdir(parents=True)
+
+    repo = workspace.describe(inner)
+
+    assert (repo.rootPath, repo.currentBranch) == (str(inner.resolve()), "feature/x")
+
+
+def test_a_detached_head_has_no_branch(repository: Path) -> None:
+    git(repository, "checkout", "--detach")
+
+    assert workspace.describe(repository).currentBranch == "HEAD"
+
+
+def test_the_default_branch_is_the_clone_s_origin_head_also_in_a_worktree(repository: Path, tmp_path: Path) -> None:
+    clone, tree = tmp_path / "clone", tmp_path / "tree"
+    git(tmp_path, "clone", str(repository), str(clone))
+    git(clone, "worktree", "add", "-b", "side", str(tree))
+
+    assert workspace.describe(clone).defaultBranch == "trunk"
+    assert (workspace.describe(tree).currentBranch, workspace.describe(tree).defaultBranch) == ("side", "trunk")

@@ -1,0 +1,94 @@
+"""A real daemon in a process of its own, with a home of its own: what a test needs to start, find, restart and measure one."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+START_TIMEOUT = 30.0
+STOP_TIMEOUT = 15.0
+
+
+class Daemon:
+    """`settings` are spelled as in the configuration. The home has a short path, because a socket's must be short."""
+
+    def __init__(self, **settings: object) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="tw-", dir="/tmp"))
+        self.settings = {"http": "127.0.0.1:0", "demo_delay_ms": 0, **settings}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._endpoints: dict[str, Any] = {}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For the daemon, and for commands that are to find it."""
+        others = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_"))}
+        named = {f"TOWER_{name.upper()}": str(value) for name, value in self.settings.items()}
+        return {**others, **named, "TOWER_HOME": str(self.home), "PYTHONWARNINGS": "ignore"}
+
+    def start(self) -> "Daemon":
+        self._process = process = subprocess.Popen(
+            [sys.executable, "-m", "switchtower", "serve"],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stderr is not None
+        deadline = time.monotonic() + START_TIMEOUT
+        while not self._announced(process.pid):
+            if process.poll() is not None or time.monotonic() > deadline:
+                process.kill()
+                raise AssertionError(f"the daemon did not start: {process.stderr.read().decode()}")
+            time.sleep(0.005)
+        return self
+
+    def _announced(self, pid: int) -> bool:
+        try:
+            self._endpoints = json.loads((self.home / "run" / "endpoints.json").read_bytes())
+        except FileNotFoundError:
+            return False
+        return self._endpoints["pid"] == pid  # not what a killed one left behind
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(STOP_TIMEOUT)
+            assert self._process.stderr is not None
+            self._process.stderr.close()
+            self._process = None
+
+    def discard(self) -> None:
+        self.stop()
+        shutil.rmtree(self.home)
+
+    @property
+    def pid(self) -> int:
+        return int(self._endpoints["pid"])
+
+    @property
+    def socket(self) -> str:
+        return str(self._endpoints["socket"])
+
+    @property
+    def http(self) -> str:
+        return str(self._endpoints["http"])
+
+    @property
+    def token(self) -> str:
+        return str(self._endpoints["token"])
+
+    @property
+    def log(self) -> str:
+        return (self.home / "logs" / "tower.log").read_text()
+
+    @property
+    def resident_bytes(self) -> int:
+        """How much memory the process holds now."""
+        resident_pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return resident_pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,100 @@
+"""What all tests share: real daemons, started when first wanted and kept for the worker's life, and push clients that check
+every frame they are sent."""
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from switchtower.testing.push_client import PushClient
+from tests.conformance.daemons import Daemon
+from tests.conformance.schema_check import check
+
+StartDaemon = Callable[..., Daemon]
+Connect = Callable[..., Awaitable[PushClient]]
+
+TRANSPORTS = ("socket", "websocket")
+
+
+@pytest.fixture(scope="session")
+def start_daemon() -> Iterator[StartDaemon]:
+    """A running daemon with these settings. The same settings get the same daemon: sessions are isolated by their ids."""
+    started: dict[tuple[tuple[str, object], ...], Daemon] = {}
+    with ExitStack() as stack:
+
+        def start(**settings: Any) -> Daemon:
+            key = tuple(sorted(settings.items()))
+            if key not in started:
+                daemon = Daemon(**settings)
+                stack.callback(daemon.discard)
+                started[key] = daemon.start()
+            return started[key]
+
+        yield start
+
+
+@pytest.fixture
+def own_daemon() -> Iterator[StartDaemon]:
+    """A running daemon that nobody else uses: to restart, to kill, to measure."""
+    with ExitStack() as stack:
+
+        def start(**settings: Any) -> Daemon:
+            daemon = Daemon(**settings)
+            stack.callback(daemon.discard)
+            return daemon.start()
+
+        yield start
+
+
+@pytest.fixture
+def pushd(start_daemon: StartDaemon) -> Daemon:
+    """The daemon with default settings."""
+    return start_daemon()
+
+
+@pytest.fixture
+def workspace() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="ws-", dir="/tmp"))
+    (folder / "README.md").write_text("# A workspace\nwith two lines\n")
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(params=TRANSPORTS)
+def transport(request: pytest.FixtureRequest) -> str:
+    """Tests that ask for it run over the Unix socket and over WebSocket."""
+    return str(request.param)
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """`connect(daemon, transport)`: a client that ends with the test."""
+    clients: list[PushClient] = []
+
+    async def connect_to(daemon: Daemon, transport: str = "socket", **options: Any) -> PushClient:
+        if transport == "socket":
+            client = await PushClient.over_socket(daemon.socket, check=check, **options)
+        else:
+            client = await PushClient.over_websocket(daemon.http, daemon.token, check=check, **options)
+        clients.append(client)
+        return client
+
+    yield connect_to
+    for client in clients:
+        client.wire.abort()
+
+
+@pytest.fixture
+async def client(connect: Connect, pushd: Daemon) -> PushClient:
+    """On the default daemon's socket."""
+    return await connect(pushd)
+
+
+@pytest.fixture
+async def either(connect: Connect, pushd: Daemon, transport: str) -> PushClient:
+    """On the default daemon, once over each transport."""
+    return await connect(pushd, transport)

@@ -1,0 +1,91 @@
+"""A desk that records what an engine says and answers its questions from a list, and tasks to give to an engine."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+
+import pytest
+
+from switchtower.core import engine, events
+from switchtower.tools import processes
+
+EventT = TypeVar("EventT", bound=events.Event)
+
+
+class RecordingDesk:
+    """Keeps the order of everything that passes: events, questions and flushes."""
+
+    def __init__(self, *answers: engine.Answer) -> None:
+        self.log: list[events.AnyEvent | engine.Question | str] = []
+        self._answers = list(answers)
+        self._grew = asyncio.Condition()
+        self._numbers = count(1)
+
+    async def emit(self, event: events.AnyEvent) -> None:
+        await self._note(event)
+
+    async def flush(self) -> None:
+        await self._note("flush")
+
+    async def ask(self, question: engine.Question) -> engine.Answer:
+        await self._note(question)
+        if not self._answers:
+            await asyncio.Event().wait()
+        return self._answers.pop(0)
+
+    def mint(self, prefix: str) -> str:
+        return f"{prefix}_{next(self._numbers)}"
+
+    def of(self, event_type: type[EventT]) -> list[EventT]:
+        return [event for event in self.log if isinstance(event, event_type)]
+
+    @property
+    def questions(self) -> list[engine.Question]:
+        return [entry for entry in self.log if isinstance(entry, engine.Question)]
+
+    @property
+    def outline(self) -> list[str]:
+        """The order of things without the streams between them."""
+        entries = (
+            entry for entry in self.log if not isinstance(entry, events.TextDelta | events.ThinkingDelta | events.PhaseChanged)
+        )
+        return [entry if isinstance(entry, str) else type(entry).__name__ for entry in entries]
+
+    async def until(self, condition: Callable[["RecordingDesk"], bool]) -> None:
+        async with asyncio.timeout(5), self._grew:
+            await self._grew.wait_for(lambda: condition(self))
+
+    async def _note(self, entry: events.AnyEvent | engine.Question | str) -> None:
+        async with self._grew:
+            self.log.append(entry)
+            self._grew.notify_all()
+
+
+@pytest.fixture
+def make_desk() -> Callable[..., RecordingDesk]:
+    return RecordingDesk
+
+
+@pytest.fixture
+async def make_task(tmp_path: Path) -> AsyncIterator[Callable[..., engine.Task]]:
+    run_id = f"run_{uuid4().hex}"
+
+    def make(request: str | tuple[engine.Message, ...], **changes: object) -> engine.Task:
+        messages = (engine.Message(role="user", text=request),) if isinstance(request, str) else request
+        fields: dict[str, object] = {
+            "session_id": "sess_1",
+            "run_id": run_id,
+            "workspace": events.Workspace(root=str(tmp_path)),
+            "provider": "demo",
+            "model": None,
+            "sandbox": "local",
+            "headless": False,
+            "messages": messages,
+        }
+        return engine.Task(**(fields | changes))  # type: ignore[arg-type]
+
+    yield make
+    processes.kill_marked(run_id)

@@ -1,0 +1,390 @@
+"""The agent with the demo model, real tools and a recording desk."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from switchtower.core import engine, errors, events
+from switchtower.engines.agent import loop
+from switchtower.models import demo, port
+from switchtower.models import registry as models
+from switchtower.tools import orphans
+from switchtower.tools import registry as tools
+
+MakeTask = Callable[..., engine.Task]
+MakeDesk = Callable[..., Any]
+
+APPROVE = engine.Answer(events.Verdict.APPROVE)
+EXPIRED = engine.Answer(None)
+
+
+def agent(model: port.Model | None = None, **options: Any) -> loop.AgentEngine:
+    def open_model(provider: str, name: str | None) -> port.Model:
+        return model or models.open_model(provider, name, demo_delay=0)
+
+    return loop.AgentEngine(open_model, tools.core_toolbox(), **options)
+
+
+class Scripted:
+    """A model that plays its parts, one list a turn, and raises what is an exception among them."""
+
+    def __init__(self, *turns: Sequence[port.Part | Exception]) -> None:
+        self.turns = list(turns)
+        self.conversations: list[tuple[engine.Message, ...]] = []
+        self.closed = 0
+
+    async def stream(self, conversation: Sequence[engine.Message], tools: Sequence[port.ToolSpec]) -> AsyncIterator[port.Part]:
+        self.conversations.append(tuple(conversation))
+        try:
+            for part in self.turns.pop(0):
+                if isinstance(part, Exception):
+                    raise part
+                yield part
+                await asyncio.sleep(0)
+        finally:
+            self.closed += 1
+
+
+async def test_a_plain_answer_is_streamed_and_completed(make_task: MakeTask, make_desk: MakeDesk) -> None:
+    desk = make_desk()
+
+    result = await agent().run(make_task("say: hello big world"), desk)
+
+    assert result == engine.Result(events.Outcome.SUCCESS, "hello big world")
+    assert [delta.text for delta in desk.of(events.TextDelta)] == ["hello ", "big ", "world"]
+    [completed] = desk.of(events.MessageCompleted)
+    assert completed.text == "hello big world"
+    assert completed.thinking == "".join(delta.text for delta in desk.of(events.ThinkingDelta)) != ""
+    assert desk.outline == ["MessageCompleted"]
+
+
+async def test_a_read_runs_unasked_and_its_announcement_is_on_disk_first(
+    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+) -> None:
+    (tmp_path / "README.md").write_text("first line\nsecond\n")
+    desk = make_desk()
+
+    result = await agent().run(make_task("read README.md"), desk)
+
+    assert desk.outline == ["MessageCompleted", "ToolCalled", "flush", "ToolFinished", "MessageCompleted"]
+    [request] = desk.of(events.MessageCompleted)[0].calls
+    [called], [finished] = desk.of(events.ToolCalled), desk.of(events.ToolFinished)
+    assert called == events.ToolCalled(call_id=request.call_id, tool="read_file", args={"path": "README.md"})
+    assert (finished.call_id, finished.text, finished.is_error) == (request.call_id, "first line\nsecond\n", False)
+    assert result.outcome is events.Outcome.SUCCESS
+    assert "2 lines; the first is: first line" in result.summary
+
+
+async def test_a_write_waits_for_its_approval(make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path) -> None:
+    desk = make_desk(APPROVE)
+
+    result = await agent().run(make_task("write notes.txt: hello"), desk)
+
+    assert desk.outline == ["MessageCompleted", "ToolCalled", "Question", "flush", "ToolFinished", "MessageCompleted"]
+    [question], [called] = desk.questions, desk.of(events.ToolCalled)
+    assert question == engine.Question(
+        call_id=called.call_id,
+        kind="write",
+        title="Write a file",
+        summary="notes.txt (5 bytes)",
+        details={"tool": "write_file", "path": "notes.txt", "bytes": 5, "preview": "hello", "reason": "it changes a file"},
+        subject='{"args":{"content":"hello","path":"notes.txt"},"tool":"write_file"}',
+    )
+    assert (tmp_path / "notes.txt").read_text() == "hello"
+    assert result.outcome is events.Outcome.SUCCESS
+
+
+async def test_nothing_happens_while_a_question_is_open(make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path) -> None:
+    desk = make_desk()
+    running = asyncio.create_task(agent().run(make_task("run: touch ran"), desk))
+
+    await desk.until(lambda desk: desk.questions)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert not (tmp_path / "ran").exists()
+    assert desk.outline[-1] == "Question", "a cancelled run says nothing more"
+
+
+async def test_a_question_about_a_command_shows_all_of_it(make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path) -> None:
+    desk = make_desk(APPROVE)
+
+    await agent().run(make_task("run: echo one && exit 3"), desk)
+
+    [question], [finished] = desk.questions, desk.of(events.ToolFinished)
+    assert (question.kind, question.title, question.summary) == ("exec", "Run a command", "echo one && exit 3")
+    assert question.details["command"] == "echo one && exit 3"
+    assert question.details["cwd"] == str(tmp_path)
+    assert json.loads(question.subject) == {"tool": "run", "args": {"command": "echo one && exit 3"}}
+    assert finished.text == "one\n[exit code 3]"
+    assert finished.error == events.ToolError("EXEC_NON_ZERO_EXIT", "the command ended with exit code 3")
+
+
+async def test_a_denial_with_continue_tells_the_model_and_goes_on(
+    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+) -> None:
+    (tmp_path / "b.txt").write_text("b")
+    desk = make_desk(engine.Answer(events.Verdict.DENY_CONTINUE, "use another name"))
+
+    result = await agent().run(make_task("write a.txt: x\nread b.txt"), desk)
+
+    denied, read = desk.of(events.ToolFinished)
+    assert (denied.text, denied.is_error) == ("denied: use another name", True)
+    assert (read.text, read.is_error) == ("b", False)
+    assert not (tmp_path / "a.txt").exists()
+    assert result.outcome is events.Outcome.SUCCESS
+    assert any("use another name" in message.text for message in desk.of(events.MessageCompleted))
+
+
+@pytest.mark.parametrize(
+    ("headless", "answer"),
+    [
+        (False, engine.Answer(events.Verdict.DENY_STOP)),
+        (True, engine.Answer(events.Verdict.DENY_STOP)),
+        (True, engine.Answer(events.Verdict.DENY_CONTINUE, "go on without")),
+    ],
+)
+async def test_a_denial_that_stops_ends_the_run_as_denied(
+    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path, headless: bool, answer: engine.Answer
+) -> None:
+    desk = make_desk(answer)
+
+    result = await agent().run(make_task("run: touch ran\nrun: touch ran_too", headless=headless), desk)
+
+    assert result.outcome is events.Outcome.DENIED
+    assert "touch ran" in result.summary
+    [finished] = desk.of(events.ToolFinished)
+    assert finished.is_error
+    assert finished.text.startswith("denied")
+    assert desk.outline[-1] == "ToolFinished"
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_expired_question_fails_the_run_and_is_no_denial(
+    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+) -> None:
+    desk = make_desk(EXPIRED)
+
+    result = await agent().run(make_task("run: touch ran"), desk)
+
+    assert result.outcome is events.Outcome.FAILED
+    assert "expired" in result.summary
+    [finished] = desk.of(events.ToolFinished)
+    assert finished.is_error
+    assert "expired" in finished.text
+    assert "denied" not in finished.text + result.summary
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "type"),
+    [
+        (port.ToolCall("read_file", {"path": ".env"}), "EDIT_GUARD_BLOCKED"),
+        (port.ToolCall("write_file", {"path": "../x", "content": ""}), "EDIT_GUARD_BLOCKED"),
+        (port.ToolCall("write_file", {"path": "x"}), "UNKNOWN"),
+        (port.ToolCall("run", {"command": 7}), "UNKNOWN"),
+        (port.ToolCall("launch", {}), "UNKNOWN"),
+    ],
+)
+async def test_a_call_that_cannot_succeed_is_answered_without_asking_anybody(
+    make_task: MakeTask, make_desk: MakeDesk, call: port.ToolCall, type: str
+) -> None:
+    desk = make_desk()
+
+    result = await agent(Scripted([call], [port.TextDelta("well")])).run(make_task("go"), desk)
+
+    assert desk.outline == ["MessageCompleted", "ToolCalled", "ToolFinished", "MessageCompleted"]
+    [finished] = desk.of(events.ToolFinished)
+    assert finished.error is not None
+    assert finished.error.type == type
+    assert result == engine.Result(events.Outcome.SUCCESS, "well")
+
+
+async def test_several_calls_of_one_message_run_in_order_and_all_results_reach_the_model(
+    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_text("A")
+    (tmp_path / "b").write_text("B")
+    calls = [port.ToolCall("read_file", {"path": name}) for name in "ab"]
+    model = Scripted([*calls, port.Usage(input_tokens=1, output_tokens=2)], [port.TextDelta("done")])
+    desk = make_desk()
+
+    await agent(model).run(make_task("go"), desk)
+
+    _, assistant, first, second = model.conversations[1]
+    assert [call.call_id for call in assistant.calls] == [first.call_id, second.call_id]
+    assert (first.text, second.text) == ("A", "B")
+    assert len({call.call_id for call in assistant.calls}) == 2
+
+
+async def test_a_model_that_never_ends_is_stopped(make_task: MakeTask, make_desk: MakeDesk) -> None:
+    model = Scripted(*[[port.ToolCall("list_dir", {})] for _ in range(10)])
+    desk = make_desk()
+
+    result = await agent(model, max_turns=3).run(make_task("go"), desk)
+
+    assert result.outcome is events.Outcome.FAILED
+    assert len(model.conversations) == 3
+    assert [error.code for error in desk.of(events.ErrorRaised)] == ["TURN_LIMIT"]
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "retryable"),
+    [
+        (errors.Overloaded("the provider is busy"), "Too much is waiting already: the provider is busy", True),
+        (ConnectionResetError("swordfish"), "the model failed (ConnectionResetError)", True),
+        (RuntimeError("swordfish"), "the model failed (RuntimeError)", False),
+    ],
+)
+async def test_a_model_that_raises_fails_the_run_and_gives_no_internals_away(
+    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path, error: Exception, message: str, retryable: bool
+) -> None:
+    model = Scripted([port.TextDelta("I will "), port.ToolCall("list_dir", {}), error])
+    desk = make_desk()
+
+    result = await agent(model).run(make_task("go"), desk)
+
+    assert result == engine.Result(events.Outcome.FAILED, message)
+    assert desk.of(events.ErrorRaised) == [events.ErrorRaised(code="MODEL_ERROR", message=message, retryable=retryable)]
+    assert desk.outline == ["ErrorRaised"], "nothing is done on the word of half a message"
+
+
+async def test_a_provider_that_is_not_configured_fails_the_run_with_a_hint(make_task: MakeTask, make_desk: MakeDesk) -> None:
+    desk = make_desk()
+
+    result = await agent().run(make_task("say: hi", provider="ollama"), desk)
+
+    assert result.outcome is events.Outcome.FAILED
+    [raised] = desk.of(events.ErrorRaised)
+    assert raised.code == "PROVIDER_NOT_CONFIGURED"
+    assert "`demo`" in raised.message
+
+
+async def test_a_model_that_cannot_be_opened_fails_the_run(make_task: MakeTask, make_desk: MakeDesk) -> None:
+    def broken(provider: str, name: str | None) -> port.Model:
+        raise RuntimeError("swordfish")
+
+    desk = make_desk()
+
+    result = await loop.AgentEngine(broken, tools.core_toolbox()).run(make_task("go"), desk)
+
+    assert result == engine.Result(events.Outcome.FAILED, "the model failed (RuntimeError)")
+    assert [error.code for error in desk.of(events.ErrorRaised)] == ["MODEL_ERROR"]
+
+
+async def test_work_meant_for_another_sandbox_is_not_done_here(make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path) -> None:
+    desk = make_desk(APPROVE)
+
+    result = await agent().run(make_task("run: touch ran", sandbox="modal"), desk)
+
+    assert result.outcome is events.Outcome.FAILED
+    assert [error.code for error in desk.of(events.ErrorRaised)] == ["SANDBOX_UNAVAILABLE"]
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_failing_desk_is_not_blamed_on_the_model(make_task: MakeTask, make_desk: MakeDesk) -> None:
+    desk = make_desk()
+
+    async def refuse(event: events.AnyEvent) -> None:
+        raise errors.Fenced("another node has it")
+
+    desk.emit = refuse
+    model = Scripted([port.TextDelta("hello")])
+
+    with pytest.raises(errors.Fenced):
+        await agent(model).run(make_task("go"), desk)
+
+
+async def test_a_long_summary_is_cut(make_task: MakeTask, make_desk: MakeDesk) -> None:
+    result = await agent().run(make_task("count 500"), make_desk())
+
+    assert len(result.summary) == 500
+    assert result.summary.startswith("1 2 3 ")
+    assert result.summary.endswith("…")
+
+
+async def test_a_cancelled_stream_ends_at_once_and_closes_the_model(make_task: MakeTask, make_desk: MakeDesk) -> None:
+    model = Scripted([port.TextDelta(f"{number} ") for number in range(100_000)])
+    desk = make_desk()
+    running = asyncio.create_task(agent(model).run(make_task("go"), desk))
+    await desk.until(lambda desk: len(desk.of(events.TextDelta)) > 10)
+
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(5):
+            await running
+
+    assert model.closed == 1
+    assert desk.of(events.MessageCompleted) == []
+    assert len(desk.of(events.TextDelta)) < 1000
+
+
+async def test_a_run_cancelled_between_two_parts_closes_the_stream_before_it_ends(
+    make_task: MakeTask, make_desk: MakeDesk
+) -> None:
+    model = Scripted([port.TextDelta("one "), port.TextDelta("two")])
+    desk = make_desk()
+    stuck = asyncio.Event()
+
+    async def never_done(event: events.AnyEvent) -> None:
+        if isinstance(event, events.TextDelta):
+            stuck.set()
+            await asyncio.Event().wait()
+
+    desk.emit = never_done
+    running = asyncio.create_task(agent(model).run(make_task("go"), desk))
+    async with asyncio.timeout(5):
+        await stuck.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert model.closed == 1
+
+
+async def test_a_demo_stream_with_its_usual_delay_can_be_cancelled(make_task: MakeTask, make_desk: MakeDesk) -> None:
+    desk = make_desk()
+    running = asyncio.create_task(agent(demo.DemoModel()).run(make_task("count 100000"), desk))
+    await desk.until(lambda desk: len(desk.of(events.TextDelta)) >= 2)
+
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(5):
+            await running
+
+
+async def test_a_cancelled_command_leaves_no_process_and_the_run_says_nothing_more(
+    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+) -> None:
+    desk = make_desk(APPROVE)
+    task = make_task("run: setsid sleep 1000 & (sleep 1000 &) ; sleep 1000")
+    running = asyncio.create_task(agent().run(task, desk))
+    async with asyncio.timeout(5):
+        while not await asyncio.to_thread(orphans.any_marked, task.run_id):
+            await asyncio.sleep(0)
+
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(5):
+            await running
+
+    assert not orphans.any_marked(task.run_id)
+    assert desk.outline[-1] == "flush"
+
+
+async def test_what_a_command_leaves_in_the_background_serves_the_run_and_ends_with_it(
+    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+) -> None:
+    desk = make_desk(APPROVE, APPROVE)
+    task = make_task("run: sleep 1000 >/dev/null 2>&1 & echo $! > pid\nrun: kill -0 $(cat pid)")
+
+    result = await agent().run(task, desk)
+
+    assert [finished.text for finished in desk.of(events.ToolFinished)] == ["[exit code 0]", "[exit code 0]"]
+    assert result.outcome is events.Outcome.SUCCESS
+    assert not orphans.any_marked(task.run_id)

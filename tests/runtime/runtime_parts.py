@@ -1,0 +1,281 @@
+"""The parts that the runtime's tests are put together from. Each is real at its port and has one thing to steer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from switchtower.core import codec, commands, engine, errors, events, journal, redact, tower
+from switchtower.runtime.runtime import Runtime
+from switchtower.stores.memory import MemoryJournal
+from switchtower.testing.sessions import OWNER, start_session
+
+SESSION = "sess_1"
+PATIENCE = 5.0
+
+Work = Callable[[engine.Task, engine.Desk], Awaitable[engine.Result]]
+SUCCESS = engine.Result(events.Outcome.SUCCESS, "done")
+
+
+async def finish_at_once(task: engine.Task, desk: engine.Desk) -> engine.Result:
+    return SUCCESS
+
+
+async def work_until_cancelled(task: engine.Task, desk: engine.Desk) -> engine.Result:
+    await asyncio.Event().wait()
+    return SUCCESS
+
+
+async def ask_once(task: engine.Task, desk: engine.Desk) -> engine.Result:
+    """Goes on where a restart left it, because the question is the same."""
+    answer = await desk.ask(question())
+    if answer.verdict is None:
+        return engine.Result(events.Outcome.FAILED, "expired")
+    approved = answer.verdict is events.Verdict.APPROVE
+    return SUCCESS if approved else engine.Result(events.Outcome.DENIED, "denied")
+
+
+def question(call_id: str = "call_1", subject: str = "make test") -> engine.Question:
+    return engine.Question(
+        call_id=call_id, kind="exec", title="Run a command", summary=subject, details={"command": subject}, subject=subject
+    )
+
+
+class Scripted:
+    """An engine that does what the test says; `tasks` are the runs that it was given."""
+
+    def __init__(self, work: Work = finish_at_once) -> None:
+        self.work = work
+        self.tasks: list[engine.Task] = []
+
+    async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+        self.tasks.append(task)
+        return await self.work(task, desk)
+
+
+class Changing:
+    """Something that can be waited on."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    def changed(self) -> None:
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+class Outlet(Changing):
+    """A subscriber that keeps what it is given. `ready` says whether it takes more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ready = True
+        self.entries: list[journal.Entry] = []
+        self.batches = 0
+        self.behind: list[str] = []
+
+    def deliver(self, batch: tower.Batch) -> None:
+        assert self.ready, "nothing is delivered to who cannot take it"
+        self.batches += 1
+        self.entries.extend(batch.entries)
+        self.changed()
+
+    def fell_behind(self, session_id: str) -> None:
+        self.behind.append(session_id)
+        self.changed()
+
+    @property
+    def seqs(self) -> list[int]:
+        return [entry.seq for entry in self.entries]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [entry.kind for entry in self.entries]
+
+    @property
+    def told(self) -> list[events.AnyEvent]:
+        return [codec.decode(entry.kind, entry.data) for entry in self.entries]
+
+    def seen(self, event_type: type[events.Event]) -> list[Any]:
+        return [event for event in self.told if isinstance(event, event_type)]
+
+    async def next_of(self, event_type: type[events.Event], count: int = 1) -> Any:
+        """The `count`-th event of this type, once it is there."""
+        await self.until(lambda: self.kinds.count(event_type.kind) >= count)
+        return self.seen(event_type)[count - 1]
+
+
+class SteeredJournal(Changing):
+    """A journal in front of another: appends wait while the gate is shut, and fail as often as told to."""
+
+    def __init__(self, inner: journal.Journal | None = None) -> None:
+        super().__init__()
+        self.inner = inner or MemoryJournal()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.appends: list[journal.Append] = []
+        """What was handed in, stored or not."""
+        self.stored = 0
+        self.failing: list[Exception] = []
+        self.failing_reads: list[Exception] = []
+        self.prunings: list[str | None] = []
+        self.failing_prunings: list[Exception] = []
+
+    async def append(self, append: journal.Append) -> None:
+        self.appends.append(append)
+        self.changed()
+        await self.gate.wait()
+        if self.failing:
+            raise self.failing.pop(0)
+        await self.inner.append(append)
+        self.stored += 1
+        self.changed()
+
+    async def read(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
+        if self.failing_reads:
+            raise self.failing_reads.pop(0)
+        return await self.inner.read(session_id, after_seq, limit)
+
+    async def prune(self, retention: journal.Retention, now_ms: int, session_id: str | None = None) -> int:
+        self.prunings.append(session_id)
+        self.changed()
+        if self.failing_prunings:
+            raise self.failing_prunings.pop(0)
+        return await self.inner.prune(retention, now_ms, session_id)
+
+    async def open(self) -> None:
+        await self.inner.open()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    async def load(self, session_id: str) -> journal.Stored | None:
+        return await self.inner.load(session_id)
+
+    async def gap_after(self, session_id: str, after_seq: int) -> int | None:
+        return await self.inner.gap_after(session_id, after_seq)
+
+    async def receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
+        return await self.inner.receipt(scope, key, now_ms)
+
+    async def cards(
+        self, *, limit: int, states: Sequence[events.SessionState] = (), session_id: str | None = None
+    ) -> list[journal.Card]:
+        return await self.inner.cards(limit=limit, states=states, session_id=session_id)
+
+
+class House:
+    """One runtime over one journal. Opening a second one over the same journal is a restart."""
+
+    def __init__(
+        self,
+        work: Work = finish_at_once,
+        journal_: journal.Journal | None = None,
+        *,
+        approval_timeout_ms: int = 3_600_000,
+        receipt_ttl_ms: int = 3_600_000,
+        retention: journal.Retention = journal.Retention(0, 0),
+        clock: Callable[[], int] | None = None,
+        check_criterion: Callable[..., Awaitable[events.CriterionResult]] | None = None,
+    ) -> None:
+        self.engine = Scripted(work)
+        self.journal = SteeredJournal(journal_)
+        self.killed: list[str] = []
+        self.runtime = Runtime(
+            self.journal,
+            {"agent": self.engine},
+            redactor=redact.Redactor(),
+            check_start=lambda command: None,
+            check_criterion=check_criterion or _passes,
+            kill_processes=self._kill,
+            approval_timeout_ms=approval_timeout_ms,
+            receipt_ttl_ms=receipt_ttl_ms,
+            retention=retention,
+            **({"clock": clock} if clock else {}),
+        )
+
+    def _kill(self, run_id: str) -> int:
+        self.killed.append(run_id)
+        return 0
+
+    async def open(self) -> None:
+        await self.journal.open()
+        await self.runtime.start()
+
+    async def close(self) -> None:
+        self.journal.gate.set()
+        await self.runtime.stop()
+        await self.journal.close()
+
+    async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
+        """The answer, or the refusal raised."""
+        async with asyncio.timeout(PATIENCE):
+            return await self.asking(command)
+
+    def asking(self, command: commands.AnyCommand) -> "asyncio.Future[tower.Outcome]":
+        answer: asyncio.Future[tower.Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: tower.Outcome | errors.CoreError) -> None:
+            assert not answer.done() or answer.cancelled(), "an asker is answered once"
+            if isinstance(outcome, errors.CoreError):
+                answer.set_exception(outcome)
+            else:
+                answer.set_result(outcome)
+
+        self.runtime.submit(command, done)
+        return answer
+
+    async def attached(self, session_id: str = SESSION, after_seq: int = 0, outlet: Outlet | None = None) -> Outlet:
+        outlet = outlet or Outlet()
+        (await self.attachment(outlet, session_id, after_seq)).subscription.start()
+        return outlet
+
+    async def attachment(self, outlet: Outlet, session_id: str = SESSION, after_seq: int = 0) -> tower.Attachment:
+        answer: asyncio.Future[tower.Attachment] = asyncio.get_running_loop().create_future()
+
+        def done(attachment: tower.Attachment | errors.CoreError) -> None:
+            if isinstance(attachment, errors.CoreError):
+                answer.set_exception(attachment)
+            else:
+                answer.set_result(attachment)
+
+        self.runtime.attach(session_id, after_seq, outlet, admit=lambda session: None, done=done)
+        async with asyncio.timeout(PATIENCE):
+            return await answer
+
+    async def with_session(self, session_id: str = SESSION) -> Outlet:
+        """Starts a session and follows it."""
+        await self.ask(start_session(session_id))
+        return await self.attached(session_id)
+
+    async def send(self, text: str = "hello", session_id: str = SESSION, **fields: Any) -> str:
+        return str((await self.ask(send(text, session_id, **fields)))["run_id"])
+
+    async def stored(self, session_id: str = SESSION) -> list[journal.Entry]:
+        return await self.journal.inner.read(session_id, 0, 1_000_000)
+
+
+class MakeHouse(Protocol):
+    async def __call__(self, work: Work = ..., journal_: journal.Journal | None = None, **options: Any) -> House: ...
+
+
+def send(text: str = "hello", session_id: str = SESSION, **fields: Any) -> commands.SendMessage:
+    return commands.SendMessage(session_id=session_id, actor=OWNER, text=text, **fields)
+
+
+def decide(
+    approval_id: str, verdict: events.Verdict = events.Verdict.APPROVE, session_id: str = SESSION
+) -> commands.DecideApproval:
+    return commands.DecideApproval(session_id=session_id, actor=OWNER, approval_id=approval_id, verdict=verdict)
+
+
+def cancel(session_id: str = SESSION) -> commands.CancelRun:
+    return commands.CancelRun(session_id=session_id, actor=OWNER)
+
+
+async def _passes(criterion: events.Criterion, workspace: events.Workspace, run_id: str) -> events.CriterionResult:
+    return events.CriterionResult(criterion.id, passed=True, exit_code=0, output="")

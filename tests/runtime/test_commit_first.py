@@ -1,0 +1,173 @@
+"""On disk before on the wire: no answer, no event and no effect before the commit that they speak of."""
+
+import asyncio
+
+import pytest
+from runtime_parts import SESSION, MakeHouse, Outlet, ask_once, cancel, decide, question, send, work_until_cancelled
+
+from switchtower.core import engine, errors, events, tower
+from switchtower.testing.sessions import start_session
+
+
+async def _many_turns() -> None:
+    """Whatever could have happened without the commit has had its chance."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def test_nothing_is_answered_published_or_started_while_the_commit_runs(make_house: MakeHouse) -> None:
+    house = await make_house(work_until_cancelled)
+    outlet = await house.with_session()
+    told = len(outlet.entries)
+    house.journal.gate.clear()
+
+    answer = house.asking(send())
+    await house.journal.until(lambda: len(house.journal.appends) == 2)
+    await _many_turns()
+    assert not answer.done()
+    assert len(outlet.entries) == told
+    assert house.engine.tasks == []
+
+    house.journal.gate.set()
+    async with asyncio.timeout(5):
+        run_id = (await answer)["run_id"]
+    await outlet.next_of(events.RunStarted)
+    await outlet.until(lambda: bool(house.engine.tasks))
+    assert house.engine.tasks[0].run_id == run_id
+
+
+async def test_what_an_engine_says_is_published_only_once_it_is_stored(make_house: MakeHouse) -> None:
+    flushed = asyncio.Event()
+
+    async def speak(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        await desk.emit(events.TextDelta("hello"))
+        await desk.flush()
+        flushed.set()
+        return engine.Result(events.Outcome.SUCCESS, "done")
+
+    house = await make_house(speak)
+    outlet = await house.with_session()
+    await house.send()
+    house.journal.gate.clear()
+    appends = len(house.journal.appends)
+    await house.journal.until(lambda: len(house.journal.appends) > appends)
+    await _many_turns()
+    assert not flushed.is_set()
+    assert events.TextDelta.kind not in outlet.kinds
+
+    house.journal.gate.set()
+    await outlet.next_of(events.RunCompleted)
+    assert flushed.is_set()
+    assert outlet.seen(events.TextDelta) == [events.TextDelta("hello")]
+
+
+async def test_an_approved_action_begins_only_after_the_decision_is_stored(make_house: MakeHouse) -> None:
+    acted = asyncio.Event()
+
+    async def act(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        assert (await desk.ask(question())).verdict is events.Verdict.APPROVE
+        acted.set()
+        return engine.Result(events.Outcome.SUCCESS, "done")
+
+    house = await make_house(act)
+    outlet = await house.with_session()
+    await house.send()
+    approval = (await outlet.next_of(events.ApprovalRequested)).approval
+    house.journal.gate.clear()
+    appends = len(house.journal.appends)
+    answer = house.asking(decide(approval.id))
+    await house.journal.until(lambda: len(house.journal.appends) > appends)
+    await _many_turns()
+    assert not acted.is_set()
+    assert not answer.done()
+
+    house.journal.gate.set()
+    async with asyncio.timeout(5):
+        await answer
+        await acted.wait()
+
+
+async def test_the_asker_hears_the_answer_before_the_events_of_it(make_house: MakeHouse) -> None:
+    house = await make_house(work_until_cancelled)
+    heard: list[str] = []
+
+    class Listening(Outlet):
+        def deliver(self, batch: tower.Batch) -> None:
+            heard.extend(entry.kind for entry in batch.entries)
+            super().deliver(batch)
+
+    await house.ask(start_session(SESSION))
+    outlet = await house.attached(after_seq=1, outlet=Listening())
+    house.runtime.submit(send(), lambda outcome: heard.append("the answer"))
+    await outlet.next_of(events.RunStarted)
+    assert heard == ["the answer", "run.started"]
+
+
+async def test_a_refusal_that_rests_on_an_uncommitted_event_waits_for_that_event(make_house: MakeHouse) -> None:
+    house = await make_house(work_until_cancelled)
+    await house.with_session()
+    house.journal.gate.clear()
+    first, second = house.asking(send("one")), house.asking(send("two"))
+    await house.journal.until(lambda: len(house.journal.appends) == 2)
+    await _many_turns()
+    assert not second.done()
+
+    house.journal.failing = [errors.JournalUnavailable("the disk is full")]
+    house.journal.gate.set()
+    async with asyncio.timeout(5):
+        for answer in (first, second):
+            # Not RunInProgress: the run that the second would have collided with never was.
+            with pytest.raises(errors.JournalUnavailable):
+                await answer
+
+
+async def test_requests_beyond_the_limit_are_refused_and_can_be_tried_again(
+    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("switchtower.runtime.lane.WAITING_COMMANDS_LIMIT", 10)
+    house = await make_house(ask_once)
+    await house.with_session()
+    house.journal.gate.clear()
+    in_commit = house.asking(send())
+    await house.journal.until(lambda: len(house.journal.appends) == 2)
+    waiting = [house.asking(cancel()) for _ in range(10)]
+    with pytest.raises(errors.Overloaded) as refused:
+        await house.asking(cancel())
+    assert refused.value.retryable
+    with pytest.raises(errors.Overloaded):
+        await house.attached()
+
+    house.journal.gate.set()
+    async with asyncio.timeout(5):
+        await asyncio.gather(in_commit, *waiting)
+
+
+async def test_an_engine_that_is_faster_than_the_disk_is_held_back(
+    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = 20
+    monkeypatch.setattr("switchtower.runtime.lane.UNCOMMITTED_EVENTS_LIMIT", limit)
+    emitted = 0
+
+    async def babble(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        nonlocal emitted
+        for number in range(500):
+            await desk.emit(events.TextDelta(f"{number} "))
+            emitted += 1
+        return engine.Result(events.Outcome.SUCCESS, "done")
+
+    house = await make_house(babble)
+    outlet = await house.with_session()
+    await house.send()
+    house.journal.gate.clear()
+    await house.journal.until(lambda: emitted > 0)
+    held_at = -1
+    while held_at != emitted:
+        held_at = emitted
+        await _many_turns()
+    # What is being committed, what waits behind it, and the one that found it full.
+    assert held_at <= 2 * limit + 1
+
+    house.journal.gate.set()
+    await outlet.next_of(events.RunCompleted)
+    assert "".join(delta.text for delta in outlet.seen(events.TextDelta)) == "".join(f"{number} " for number in range(500))
