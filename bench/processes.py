@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,11 +72,15 @@ def start(
     """Starts a Python program and waits until its socket takes connections, and its file is there if it writes one."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_"))}
     began = time.perf_counter()
-    process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, env=environment | dict(variables or {}))
+    said = tempfile.TemporaryFile()  # noqa: SIM115 - the process has it for as long as it lives
+    process = subprocess.Popen(
+        [sys.executable, *arguments], cwd=ROOT, env=environment | dict(variables or {}), stdout=said, stderr=said
+    )
     while not (_listens(socket_path) and (ready_file is None or ready_file.exists())):
         if process.poll() is not None or time.perf_counter() - began > _START_TIMEOUT:
             process.kill()
-            raise RuntimeError(f"`{' '.join(arguments)}` does not listen")
+            said.seek(0)
+            raise RuntimeError(f"`{' '.join(arguments)}` does not listen: {said.read().decode(errors='replace')}")
         time.sleep(_POLL)
     return Server(process, socket_path, home or socket_path.parent, time.perf_counter() - began)
 

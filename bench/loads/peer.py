@@ -36,8 +36,7 @@ class Peer(asyncio.Protocol):
         if socket is not None:
             return (await loop.create_unix_connection(cls, socket))[1]
         address = urlsplit(http or "")
-        assert address.hostname and address.port, "a WebSocket needs an address"
-        _, peer = await loop.create_connection(cls, address.hostname, address.port)
+        _, peer = await loop.create_connection(cls, address.hostname or "", address.port or 80)
         key = base64.b64encode(bytes(16)).decode()
         upgrade = (
             f"GET /ws/push?token={token} HTTP/1.1\r\nHost: {address.netloc}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

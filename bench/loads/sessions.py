@@ -23,9 +23,11 @@ class Starter(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         *lines, self._unfinished = (self._unfinished + data).split(b"\n")
-        answered = sum(b'"ok":true' in line for line in lines)
+        answered = sum(b'"kind":"response"' in line for line in lines)
+        if b'"ok":false' in data and not self.done.done():
+            self.done.set_exception(RuntimeError(f"refused: {data!r}"))
         self._unanswered -= answered
-        if not self._unanswered:
+        if not self._unanswered and not self.done.done():
             self.done.set_result(time.perf_counter() - self._began)
         self._ask(answered)
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,7 +57,12 @@ class Tower:
 
     def start(self, *arguments: str, **more: Any) -> subprocess.Popen[bytes]:
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        return subprocess.Popen(self.command(*arguments), cwd=self.folder, env=self.environment, **streams)
+        process = subprocess.Popen(self.command(*arguments), cwd=self.folder, env=self.environment, **streams)
+        # Whoever reads its output must not wait for ever.
+        watchdog = threading.Timer(2 * PATIENCE, process.kill)
+        watchdog.daemon = True
+        watchdog.start()
+        return process
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-P", "-m", "switchtower", *arguments]
@@ -67,6 +73,7 @@ class Tower:
         return endpoints
 
     def remove(self) -> None:
+        self.folder = self.home
         ended = self("stop")
         shutil.rmtree(self.home)
         assert ended.code == 0, ended.stderr

@@ -41,7 +41,7 @@ def test_a_command_starts_the_daemon_and_status_finds_it(tower: Any) -> None:
     assert (status.json["sessions"], status.json["pendingApprovals"]) == (0, 0)
     assert stat.S_IMODE((tower.home / "run/endpoints.json").stat().st_mode) == 0o600
     readable = tower("status").stdout.decode()
-    assert f"running, pid {endpoints['pid']}" in readable
+    assert f"running, version {endpoints['version']}, pid {endpoints['pid']}\n" in readable
     assert endpoints["socket"] in readable
 
 

@@ -324,9 +324,7 @@ async def test_a_cancelled_stream_ends_at_once_and_closes_the_model(make_task: M
     assert len(desk.of(events.TextDelta)) < 1000
 
 
-async def test_a_run_cancelled_between_two_parts_closes_the_stream_before_it_ends(
-    make_task: MakeTask, make_desk: MakeDesk
-) -> None:
+async def test_a_run_cancelled_between_two_parts_closes_the_stream_first(make_task: MakeTask, make_desk: MakeDesk) -> None:
     model = Scripted([port.TextDelta("one "), port.TextDelta("two")])
     desk = make_desk()
     stuck = asyncio.Event()

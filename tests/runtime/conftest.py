@@ -22,7 +22,7 @@ async def make_house() -> AsyncIterator[MakeHouse]:
         return house
 
     yield make
-    for house in houses:
+    for house in reversed(houses):
         await house.close()
 
 

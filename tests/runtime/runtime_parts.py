@@ -40,18 +40,6 @@ def question(call_id: str = "call_1", subject: str = "make test") -> engine.Ques
     )
 
 
-class Scripted:
-    """An engine that does what the test says; `tasks` are the runs that it was given."""
-
-    def __init__(self, work: Work = finish_at_once) -> None:
-        self.work = work
-        self.tasks: list[engine.Task] = []
-
-    async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
-        self.tasks.append(task)
-        return await self.work(task, desk)
-
-
 class Changing:
     """Something that can be waited on."""
 
@@ -66,6 +54,20 @@ class Changing:
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
+
+
+class Scripted(Changing):
+    """An engine that does what the test says; `tasks` are the runs that it was given."""
+
+    def __init__(self, work: Work = finish_at_once) -> None:
+        super().__init__()
+        self.work = work
+        self.tasks: list[engine.Task] = []
+
+    async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+        self.tasks.append(task)
+        self.changed()
+        return await self.work(task, desk)
 
 
 class Outlet(Changing):
@@ -120,6 +122,7 @@ class SteeredJournal(Changing):
         self.appends: list[journal.Append] = []
         """What was handed in, stored or not."""
         self.stored = 0
+        self.gone = False
         self.failing: list[Exception] = []
         self.failing_reads: list[Exception] = []
         self.prunings: list[str | None] = []
@@ -129,6 +132,8 @@ class SteeredJournal(Changing):
         self.appends.append(append)
         self.changed()
         await self.gate.wait()
+        if self.gone:
+            raise errors.JournalUnavailable("nothing is stored any more")
         if self.failing:
             raise self.failing.pop(0)
         await self.inner.append(append)
@@ -211,6 +216,11 @@ class House:
         await self.runtime.stop()
         await self.journal.close()
 
+    async def crash(self) -> None:
+        """From this moment on nothing is stored, whatever the parts of this house still do."""
+        self.journal.gone = True
+        await self.runtime.stop()
+
     async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
         """The answer, or the refusal raised."""
         async with asyncio.timeout(PATIENCE):
@@ -250,7 +260,9 @@ class House:
     async def with_session(self, session_id: str = SESSION) -> Outlet:
         """Starts a session and follows it."""
         await self.ask(start_session(session_id))
-        return await self.attached(session_id)
+        outlet = await self.attached(session_id)
+        await outlet.next_of(events.SessionStarted)
+        return outlet
 
     async def send(self, text: str = "hello", session_id: str = SESSION, **fields: Any) -> str:
         return str((await self.ask(send(text, session_id, **fields)))["run_id"])

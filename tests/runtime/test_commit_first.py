@@ -32,7 +32,7 @@ async def test_nothing_is_answered_published_or_started_while_the_commit_runs(ma
     async with asyncio.timeout(5):
         run_id = (await answer)["run_id"]
     await outlet.next_of(events.RunStarted)
-    await outlet.until(lambda: bool(house.engine.tasks))
+    await house.engine.until(lambda: bool(house.engine.tasks))
     assert house.engine.tasks[0].run_id == run_id
 
 

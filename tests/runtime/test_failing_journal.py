@@ -106,7 +106,7 @@ async def test_a_tool_does_not_act_when_its_announcement_was_lost(make_house: Ma
 async def test_a_run_is_closed_when_the_journal_is_back_however_long_that_takes(
     make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("switchtower.runtime.runs.CLOSING_RETRY", 0.001)
+    monkeypatch.setattr("switchtower.runtime.runs.JOURNAL_RETRY", 0.001)
     house = await make_house(finish_at_once)
     outlet = await house.with_session()
     sent = house.asking(send())
@@ -135,7 +135,7 @@ async def test_a_stop_does_not_wait_for_a_journal_that_is_gone(make_house: MakeH
 async def test_an_expiry_that_could_not_be_stored_is_tried_again(
     make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("switchtower.runtime.runs.EXPIRY_RETRY", 0.001)
+    monkeypatch.setattr("switchtower.runtime.runs.JOURNAL_RETRY", 0.001)
     house = await make_house(ask_once, approval_timeout_ms=30)
     outlet = await house.with_session()
     await house.send()

@@ -188,7 +188,8 @@ async def test_a_run_that_was_working_at_a_crash_is_closed_at_the_next_start(mak
     before = await make_house(work_until_cancelled)
     outlet = await before.with_session()
     run_id = await before.send()
-    await outlet.until(lambda: bool(before.engine.tasks))
+    await before.engine.until(lambda: bool(before.engine.tasks))
+    await before.crash()
 
     after = await make_house(finish_at_once, before.journal.inner)
     assert after.killed == [run_id]
@@ -200,7 +201,10 @@ async def test_a_run_that_was_working_at_a_crash_is_closed_at_the_next_start(mak
     await after.send()
 
 
-async def test_a_run_that_was_being_cancelled_at_a_crash_is_closed_as_cancelled(make_house: MakeHouse) -> None:
+async def test_a_run_that_was_being_cancelled_at_a_crash_is_closed_as_cancelled(
+    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("switchtower.runtime.runs.ENGINE_STOP_GRACE", 0.02)
     cleaning = asyncio.Event()
 
     async def slow_to_stop(task: engine.Task, desk: engine.Desk) -> engine.Result:
@@ -216,8 +220,10 @@ async def test_a_run_that_was_being_cancelled_at_a_crash_is_closed_as_cancelled(
     await before.send()
     await outlet.next_of(events.ApprovalRequested)
     await before.ask(cancel())
+    before.journal.gone = True
     async with asyncio.timeout(5):
         await cleaning.wait()
+        await before.crash()
 
     after = await make_house(ask_once, before.journal.inner)
     outlet = await after.attached()
@@ -225,8 +231,6 @@ async def test_a_run_that_was_being_cancelled_at_a_crash_is_closed_as_cancelled(
     assert completed.outcome is events.Outcome.CANCELLED
     assert len(outlet.seen(events.ApprovalWithdrawn)) == 1
     assert after.engine.tasks == []
-    for work in before.runtime.runs._works.values():
-        work.task.cancel()
 
 
 async def test_a_broken_session_does_not_keep_the_others_from_being_recovered(make_house: MakeHouse) -> None:

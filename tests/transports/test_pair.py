@@ -1,5 +1,3 @@
-import asyncio
-
 import pytest
 
 from switchtower.transports.pair import Inbox, pair
@@ -19,11 +17,10 @@ async def test_frames_cross_in_order_and_those_of_one_turn_arrive_together() -> 
     here.send(b"1", b"2")
     here.send(b"3")
     assert not there.frames
-    async with asyncio.timeout(5):
-        assert [await there.next() for _ in range(3)] == [b"1", b"2", b"3"]
-        assert there.reads == 1
-        there.send(b"answer")
-        assert await here.next() == b"answer"
+    assert [await there.next() for _ in range(3)] == [b"1", b"2", b"3"]
+    assert there.reads == 1
+    there.send(b"answer")
+    assert await here.next() == b"answer"
 
 
 async def test_a_side_that_does_not_read_makes_the_other_unwritable_until_it_does() -> None:
@@ -35,8 +32,7 @@ async def test_a_side_that_does_not_read_makes_the_other_unwritable_until_it_doe
     here.send(b"x")
     assert not left.writable
     right.resume_reading()
-    async with asyncio.timeout(5):
-        await here.until(lambda: left.writable)
+    await here.until(lambda: left.writable)
     assert list(there.frames) == [b"x" * 10, b"x"]
 
 
@@ -47,12 +43,11 @@ async def test_a_stalled_stream_is_unwritable_and_holds_frames_back_until_draine
     assert not left.writable
     here.send(b"held")
     there.send(b"the other way is free")
-    async with asyncio.timeout(5):
-        await here.next()
-        assert not there.frames
-        left.drain()
-        assert await there.next() == b"held"
-        await here.until(lambda: left.writable)
+    await here.next()
+    assert not there.frames
+    left.drain()
+    assert await there.next() == b"held"
+    await here.until(lambda: left.writable)
     assert right.writable
 
 
@@ -62,11 +57,10 @@ async def test_what_was_sent_before_a_close_arrives_and_then_both_sides_are_told
     here.send(b"last words")
     left.close(4001, "enough")
     here.send(b"too late")
-    async with asyncio.timeout(5):
-        assert await there.next() == b"last words"
-        with pytest.raises(EOFError):
-            await there.next()
-        await here.until(lambda: here.closed)
+    assert await there.next() == b"last words"
+    with pytest.raises(EOFError):
+        await there.next()
+    await here.until(lambda: here.closed)
     assert left.closed_with == (4001, "enough")
     assert not left.writable
     assert not right.writable
@@ -77,9 +71,8 @@ async def test_an_abort_loses_what_is_under_way() -> None:
     left, _ = pair(here, there)
     here.send(b"lost")
     left.abort()
-    async with asyncio.timeout(5):
-        with pytest.raises(EOFError):
-            await there.next()
+    with pytest.raises(EOFError):
+        await there.next()
 
 
 async def test_the_origin_can_be_chosen() -> None:

@@ -67,8 +67,7 @@ async def start(folder: Path) -> AsyncIterator[Start]:
             stack.push_async_callback(server.listener.close, grace=0)
             return server
 
-        async with asyncio.timeout(20):
-            yield listen
+        yield listen
 
 
 async def connect(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -227,11 +226,10 @@ async def test_a_client_that_nobody_accepts_is_disconnected(folder: Path) -> Non
         raise RuntimeError("no")
 
     listener = await unix.listen(folder / "s.sock", accept, max_line_bytes=100, output_limit_bytes=100)
-    async with asyncio.timeout(5):
-        reader, writer = await asyncio.open_unix_connection(listener.path)
-        assert await reader.read() == b""
-        writer.close()
-        await listener.close()
+    reader, writer = await asyncio.open_unix_connection(listener.path)
+    assert await reader.read() == b""
+    writer.close()
+    await listener.close()
 
 
 async def test_other_users_are_disconnected_even_if_permissions_would_let_them_in(start: Start, folder: Path) -> None:

@@ -22,10 +22,12 @@ def interruption() -> Iterator[asyncio.Event]:
             os._exit(Exit.CANCELLED)
         asked.set()
 
-    for number in ASKED_TO_STOP:
+    # What `nohup` or a shell's background has told us to ignore stays ignored.
+    heeded = [number for number in ASKED_TO_STOP if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heeded:
         loop.add_signal_handler(number, ask)
     try:
         yield asked
     finally:
-        for number in ASKED_TO_STOP:
+        for number in heeded:
             loop.remove_signal_handler(number)

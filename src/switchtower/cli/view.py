@@ -20,6 +20,7 @@ class View:
         self._answer = answer
         self._end_answer = end_answer
         self._line = line
+        self._after_gap = False
 
     def show(self, event: Event) -> None:
         match event.payload:
@@ -44,6 +45,7 @@ class View:
             case messages.ApprovalReceived(_, decision, by):
                 self._line(f"{'approved' if decision == 'approve' else 'denied'} by {by}", "yellow")
             case messages.Warn(code, message) | messages.Failure(code, message):
+                self._after_gap = code == "EVENT_GAP"
                 self._line(f"! {code}: {message}", "yellow" if event.type == "warning" else "red")
             case messages.RunComplete():
                 self._end_answer()
@@ -62,6 +64,10 @@ class View:
     def _snapshot(self, snapshot: messages.SessionSnapshot) -> None:
         run = f", run {snapshot.activeRunId}" if snapshot.activeRunId else ""
         self._line(f"session is {snapshot.state}{run}", "dim")
+        if self._after_gap:
+            self._after_gap = False
+            self._answer(snapshot.lastAssistantText)
+            self._end_answer()
         if snapshot.pendingApproval is not None:
             self.question(snapshot.pendingApproval)
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from switchtower.client import errors
 from switchtower.protocols.push import messages
 
 _FALLBACK = "main"
@@ -10,6 +11,10 @@ _FALLBACK = "main"
 def describe(folder: Path) -> messages.Repo:
     """The folder as `start_session` wants it. Without a readable repository its branches are called `main`."""
     root = folder.resolve()
+    try:
+        str(root).encode()
+    except UnicodeEncodeError:
+        raise errors.ClientError(f"the folder's name is not UTF-8: {str(root)!a}", hint="give another with `--cwd`") from None
     git = _git_folder(root)
     if git is None:
         return messages.Repo(str(root), _FALLBACK, _FALLBACK)

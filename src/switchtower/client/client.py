@@ -38,6 +38,11 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def runtime_version(self) -> str:
+        greeting = self._connection.greeting
+        return greeting.runtimeVersion if greeting else "unknown"
+
     def close(self) -> None:
         self._connection.close()
 

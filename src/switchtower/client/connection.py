@@ -34,6 +34,8 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._transport: asyncio.Transport | None = None
         self._ended: errors.ClientError | None = None
+        self.greeting: messages.HelloAnswer | None = None
+        """The daemon's answer to `hello`."""
 
     @classmethod
     async def open(cls, socket: Path, *, keep_events: int = 0) -> "Connection":

@@ -79,7 +79,7 @@ async def connect(settings: config.Settings, *, keep_events: int = 0) -> Connect
         ) from None
     hello = messages.Hello("tower", __version__, ["stream_tokens", "approvals", "replay_attach"])
     try:
-        await connection.request(hello, messages.HelloAnswer, within=ANSWER_TIMEOUT)
+        connection.greeting = await connection.request(hello, messages.HelloAnswer, within=ANSWER_TIMEOUT)
     except errors.ConnectionLost as problem:
         connection.close()
         raise errors.DaemonUnreachable(f"the daemon at `{path}` does not answer: {problem.message}") from None

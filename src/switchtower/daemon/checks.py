@@ -29,6 +29,8 @@ async def check_criterion(criterion: events.Criterion, workspace: events.Workspa
         finished = await processes.run_command(criterion.check, cwd=workspace.root, run_id=run_id, timeout_s=CRITERION_TIMEOUT)
     except (OSError, ValueError) as problem:
         return events.CriterionResult(criterion.id, passed=False, exit_code=126, output=str(problem)[:CRITERION_OUTPUT_LIMIT])
+    finally:
+        await processes.end_run(run_id)  # what a check leaves in the background ends with it
     output = finished.output
     if finished.timed_out:
         output = f"not finished after {CRITERION_TIMEOUT:g} s\n{output}"

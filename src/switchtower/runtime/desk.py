@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from switchtower.core import commands, engine, events, ids, redact
 from switchtower.runtime.lane import Lane
@@ -12,8 +12,15 @@ class RunDesk:
     """Implements `engine.Desk` for one run."""
 
     def __init__(
-        self, lane: Lane, run_id: str, redactor: redact.Redactor, mint: ids.Mint, expires_at_ms: Callable[[], int]
+        self,
+        lane: Lane,
+        run_id: str,
+        redactor: redact.Redactor,
+        mint: ids.Mint,
+        expires_at_ms: Callable[[], int],
+        asked_before: Iterable[events.Approval] = (),
     ) -> None:
+        """`asked_before` are the questions that a restart left open: asked again, they are waited for and not repeated."""
         self.mint = mint
         self._lane = lane
         self._run_id = run_id
@@ -23,6 +30,7 @@ class RunDesk:
         self._thinking = redactor.stream()
         self._held = False
         self._waiting: dict[str, asyncio.Future[engine.Answer]] = {}
+        self._asked_before = {(approval.call_id, approval.fingerprint): approval.id for approval in asked_before}
 
     async def emit(self, event: events.AnyEvent) -> None:
         # One await and few calls: each token of each model comes through here.
@@ -61,6 +69,14 @@ class RunDesk:
 
     async def ask(self, question: engine.Question) -> engine.Answer:
         self.release()
+        fingerprint = hashlib.sha256(question.subject.encode()).hexdigest()
+        # It may have been decided, or have expired, before the engine got here to ask again: the answer is waiting then.
+        approval_id = self._asked_before.pop((question.call_id, fingerprint), None)
+        if approval_id is None:
+            approval_id = await self._request(question, fingerprint)
+        return await self._waiting.setdefault(approval_id, asyncio.get_running_loop().create_future())
+
+    async def _request(self, question: engine.Question, fingerprint: str) -> str:
         outcome = await self._lane.ask(
             commands.RequestApproval(
                 session_id=self._lane.session_id,
@@ -70,11 +86,11 @@ class RunDesk:
                 title=question.title,
                 summary=question.summary,
                 details=question.details,
-                fingerprint=hashlib.sha256(question.subject.encode()).hexdigest(),
+                fingerprint=fingerprint,
                 expires_at_ms=self._expires_at_ms(),
             )
         )
-        return await self._waiting.setdefault(outcome["approval_id"], asyncio.get_running_loop().create_future())
+        return str(outcome["approval_id"])
 
     def answered(self, approval_id: str, answer: engine.Answer) -> None:
         """A decision was committed. It may come before the asker has begun to wait."""

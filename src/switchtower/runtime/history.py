@@ -9,7 +9,9 @@ _TOLD_TO_ENGINES = frozenset(
 )
 
 
-async def task_of(journal_: journal.Journal, session: Session, run_id: str) -> engine.Task:
+async def task_of(
+    journal_: journal.Journal, session: Session, run_id: str, pending_approval: events.Approval | None
+) -> engine.Task:
     messages: list[engine.Message] = []
     open_calls: dict[str, events.ToolRequest] = {}
     called: set[str] = set()
@@ -53,5 +55,5 @@ async def task_of(journal_: journal.Journal, session: Session, run_id: str) -> e
         messages=tuple(messages),
         open_calls=tuple(open_calls.values()),
         called=frozenset(called & open_calls.keys()),
-        pending_approval=session.pending_approval,
+        pending_approval=pending_approval,
     )

@@ -197,7 +197,7 @@ class Lane:
                         stage.add(run_id, redact_event(event))
             elif isinstance(item, Ask):
                 answers.append((item.done, await self._decide(stage, item.command)))
-        if stage.entries:
+        if stage.entries or stage.receipts:
             await self._services.journal.append(self._append_of(stage))
             self._receipts.clear()
         return stage, answers
@@ -290,10 +290,9 @@ class Lane:
             elif isinstance(item, Barrier):
                 if not item.reached.done():
                     item.reached.set_exception(refusal)
-            elif isinstance(item, Ask):
-                self._tell(item.done, refusal)
             else:
-                self._tell(item.done, refusal)
+                done: Callable[[errors.CoreError], None] = item.done
+                self._tell(done, refusal)
         for run_id in unstored_runs:
             self._services.lost(self, run_id)
 

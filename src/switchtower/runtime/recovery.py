@@ -27,8 +27,8 @@ async def recover(lane: Lane, runs: Runs, kill_processes: Callable[[str], int]) 
         log.warning("killed %d processes that run %s had left behind", killed, run.id)
     if run.pending and not run.cancel_requested:
         assert session.state in states.ACTIVE, "a run that waits is active"
+        runs.start(lane, run.id)
         for approval in run.pending.values():
             runs.arm(lane, approval)
-        runs.start(lane, run.id)
     else:
         await lane.ask(commands.InterruptRun(session_id=session.id, run_id=run.id, reason=INTERRUPTED))

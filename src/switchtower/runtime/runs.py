@@ -4,13 +4,14 @@ Recovery needs nothing of its own for that: a `RunStarted` of yesterday starts a
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
-from switchtower.core import commands, engine, errors, events, redact
-from switchtower.core.session import Session
+from switchtower.core import commands, engine, errors, events, redact, tower
+from switchtower.core.session import Run, Session
 from switchtower.runtime.desk import RunDesk
 from switchtower.runtime.history import task_of
 from switchtower.runtime.lane import Lane, Services
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 ENGINE_STOP_GRACE = 10.0
 """How long a cancelled engine may clean up before its run is closed without it."""
+JOURNAL_RETRY = 1.0
+"""How long a journal that could not store something is left alone."""
 
 CheckCriterion = Callable[[events.Criterion, events.Workspace, str], Awaitable[events.CriterionResult]]
 
@@ -27,7 +30,10 @@ class Work(Struct):
     """One run that an engine works on."""
 
     desk: RunDesk
-    task: asyncio.Task[None]
+    doing: asyncio.Task[commands.FinishRun]
+    """The work itself. It may be cancelled at any moment, even before it has begun."""
+    keeper: asyncio.Task[None] | None = None
+    """Sees the run to its end whatever becomes of the work, and is never cancelled."""
     failure: str | None = None
     """Why it must end now, when nobody asked for that."""
 
@@ -46,7 +52,7 @@ class Runs:
         self._approval_timeout_ms = approval_timeout_ms
         self._works: dict[str, Work] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._stopping = False
+        self._stopping = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._works)
@@ -63,18 +69,24 @@ class Runs:
                 self._settle(run_id, event.approval_id, engine.Answer(event.verdict, event.comment))
             case events.ApprovalExpired() | events.ApprovalWithdrawn():
                 self._settle(run_id, event.approval_id, engine.Answer(None))
-            case events.RunCancelRequested() if run_id in self._works:
-                self._works[run_id].task.cancel()
+            case events.RunCancelRequested():
+                assert run_id is not None, "a run has an id"
+                self._cancel(lane, run_id)
             case _:
                 pass
 
     def start(self, lane: Lane, run_id: str) -> None:
-        if self._stopping:
+        if self._stopping.is_set():
             return  # stays open in the journal; the next start closes it
+        session = lane.session
+        assert session is not None and session.run is not None and session.run.id == run_id, "a run starts in its session"
         redactor: redact.Redactor = self._services.redactor
-        desk = RunDesk(lane, run_id, redactor, self._services.mint, self._approval_expiry)
-        task = asyncio.get_running_loop().create_task(self._work(lane, run_id, desk), name=f"run {run_id}")
-        self._works[run_id] = Work(desk, task)
+        asked_before = tuple(session.run.pending.values())
+        desk = RunDesk(lane, run_id, redactor, self._services.mint, self._approval_expiry, asked_before)
+        loop = asyncio.get_running_loop()
+        doing = self._to_the_end(lane, session, session.run, next(iter(asked_before), None), desk)
+        work = self._works[run_id] = Work(desk, loop.create_task(doing, name=f"run {run_id}"))
+        work.keeper = loop.create_task(self._keep(lane, run_id, work), name=f"keeper of {run_id}")
 
     def arm(self, lane: Lane, approval: events.Approval) -> None:
         delay = max(0.0, (approval.expires_at_ms - self._services.now_ms()) / 1_000)
@@ -85,25 +97,36 @@ class Runs:
         work = self._works.get(run_id)
         if work is not None and work.failure is None:
             work.failure = "the journal could not store what the run said"
-            work.task.cancel()
+            work.doing.cancel()
 
     async def stop(self) -> None:
         """Closes what is running with an honest outcome; a run that waits for a decision goes on waiting in the journal."""
-        self._stopping = True
+        self._stopping.set()
         for timer in self._timers.values():
             timer.cancel()
-        works = list(self._works.values())
-        for work in works:
-            work.task.cancel()
-        if works:
-            await asyncio.wait([work.task for work in works])
+        for work in self._works.values():
+            work.doing.cancel()
+        if keepers := [work.keeper for work in self._works.values() if work.keeper is not None]:
+            await asyncio.wait(keepers)
 
     def _approval_expiry(self) -> int:
         return self._services.now_ms() + self._approval_timeout_ms
 
     def _expire(self, lane: Lane, approval_id: str) -> None:
-        expired = commands.ExpireApproval(session_id=lane.session_id, approval_id=approval_id)
-        lane.submit(expired, lambda _: None)
+        def done(outcome: tower.Outcome | errors.CoreError) -> None:
+            if isinstance(outcome, errors.CoreError) and outcome.retryable and not self._stopping.is_set():
+                again = asyncio.get_running_loop().call_later(JOURNAL_RETRY, self._expire, lane, approval_id)
+                self._timers[approval_id] = again
+
+        lane.submit(commands.ExpireApproval(session_id=lane.session_id, approval_id=approval_id), done)
+
+    def _cancel(self, lane: Lane, run_id: str) -> None:
+        if work := self._works.get(run_id):
+            work.doing.cancel()
+        else:
+            # Nobody works on it, because its recovery failed: there is no engine to wait for.
+            unattended = commands.InterruptRun(session_id=lane.session_id, run_id=run_id, reason="nobody was working on it")
+            lane.submit(unattended, lambda _: None)
 
     def _settle(self, run_id: str | None, approval_id: str, answer: engine.Answer) -> None:
         if timer := self._timers.pop(approval_id, None):
@@ -111,36 +134,52 @@ class Runs:
         if run_id in self._works:
             self._works[run_id].desk.answered(approval_id, answer)
 
-    async def _work(self, lane: Lane, run_id: str, desk: RunDesk) -> None:
+    async def _keep(self, lane: Lane, run_id: str, work: Work) -> None:
         ending: commands.FinishRun | commands.InterruptRun | None
         try:
             try:
-                ending = await self._to_the_end(lane, run_id, desk)
+                ending = await work.doing
             except asyncio.CancelledError:
-                ending = self._cut_short(lane, run_id)
+                ending = await self._cut_short(lane, run_id, work)
             except Exception as bug:
                 log.error("run %s failed", run_id, exc_info=bug)
                 lane.progress(run_id, events.ErrorRaised(code="INTERNAL_ERROR", message="The run failed inside the daemon"))
                 ending = self._finish(lane, run_id, events.Outcome.FAILED, "The run failed inside the daemon; its log says why")
-            desk.release()
+            work.desk.release()
             if ending is not None:
-                await lane.ask(ending)
+                await self._close(lane, run_id, work, ending)
         except errors.CoreError as refusal:
             log.error("run %s could not be closed", run_id, exc_info=refusal)
         finally:
             self._works.pop(run_id, None)
 
-    async def _to_the_end(self, lane: Lane, run_id: str, desk: RunDesk) -> commands.FinishRun:
-        session = lane.session
-        assert session is not None, "a run's session is loaded"
-        task = await task_of(self._services.journal, session, run_id)
+    async def _close(self, lane: Lane, run_id: str, work: Work, ending: commands.FinishRun | commands.InterruptRun) -> None:
+        """Until its end is stored a run is open. A disk that is full now may have room in a moment."""
+        while True:
+            try:
+                await lane.ask(ending)
+                return
+            except errors.JournalUnavailable:
+                if self._stopping.is_set():
+                    raise
+            if work.failure is not None:
+                # Its last words were lost together with its end: what it did is no longer all there to be read.
+                ending = commands.InterruptRun(session_id=lane.session_id, run_id=run_id, reason=work.failure)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(JOURNAL_RETRY):
+                    await self._stopping.wait()
+
+    async def _to_the_end(
+        self, lane: Lane, session: Session, run: Run, pending_approval: events.Approval | None, desk: RunDesk
+    ) -> commands.FinishRun:
+        task = await task_of(self._services.journal, session, run.id, pending_approval)
         result = await self._engine_result(session, task, desk)
         acceptance: list[events.CriterionResult] = []
-        if result.outcome is events.Outcome.SUCCESS and session.run is not None:
-            for criterion in session.run.acceptance:
+        if result.outcome is events.Outcome.SUCCESS:
+            for criterion in run.acceptance:
                 await desk.emit(events.PhaseChanged(phase="Checking acceptance", detail=criterion.id))
-                acceptance.append(await self._check(criterion, session.workspace, run_id))
-        return self._finish(lane, run_id, result.outcome, result.summary, tuple(acceptance))
+                acceptance.append(await self._check(criterion, session.workspace, run.id))
+        return self._finish(lane, run.id, result.outcome, result.summary, tuple(acceptance))
 
     async def _engine_result(self, session: Session, task: engine.Task, desk: RunDesk) -> engine.Result:
         working = asyncio.ensure_future(self._engines[session.engine].run(task, desk))
@@ -148,17 +187,22 @@ class Runs:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
             working.cancel()
-            _, unfinished = await asyncio.wait([working], timeout=ENGINE_STOP_GRACE)
-            if unfinished:
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + ENGINE_STOP_GRACE
+            while not working.done() and (left := deadline - loop.time()) > 0:
+                # To be told a second time does not shorten the cleaning up.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([working], timeout=left)
+            if not working.done():
                 log.error("the engine of run %s did not stop within %s s", task.run_id, ENGINE_STOP_GRACE)
             raise
 
-    def _cut_short(self, lane: Lane, run_id: str) -> commands.FinishRun | commands.InterruptRun | None:
-        failure = self._works[run_id].failure
-        if failure is not None:
-            return commands.InterruptRun(session_id=lane.session_id, run_id=run_id, reason=failure)
-        if not self._stopping:
+    async def _cut_short(self, lane: Lane, run_id: str, work: Work) -> commands.FinishRun | commands.InterruptRun | None:
+        if work.failure is not None:
+            return commands.InterruptRun(session_id=lane.session_id, run_id=run_id, reason=work.failure)
+        if not self._stopping.is_set():
             return self._finish(lane, run_id, events.Outcome.CANCELLED, "The run was cancelled")
+        await lane.flush()
         run = lane.session.run if lane.session else None
         if run is not None and run.pending and not run.cancel_requested:
             return None  # the question survives the stop, and so does the run

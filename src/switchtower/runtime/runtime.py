@@ -5,6 +5,7 @@ Implements the tower port. It knows no protocol and no transport.
 
 import asyncio
 import contextlib
+import logging
 import os
 import time
 from collections import OrderedDict
@@ -16,6 +17,8 @@ from switchtower.runtime.hub import Cursor
 from switchtower.runtime.lane import Attach, Lane, Services
 from switchtower.runtime.recovery import recover
 from switchtower.runtime.runs import CheckCriterion, Runs
+
+log = logging.getLogger(__name__)
 
 IDLE_LANES_KEPT = 1_000
 RECOVERY_PAGE = 10_000
@@ -64,7 +67,11 @@ class Runtime:
         """Takes up what was active when the last daemon ended, before anyone can ask."""
         active = await self._journal.cards(limit=RECOVERY_PAGE, states=states.ACTIVE)
         for card in active:
-            await recover(self._lane(card.session_id), self.runs, self._kill_processes)
+            try:
+                await recover(self._lane(card.session_id), self.runs, self._kill_processes)
+            except errors.CoreError as problem:
+                # One session that cannot be read must not keep the others from being served.
+                log.error("%s could not be recovered", card.session_id, exc_info=problem)
         self._housekeeping = asyncio.get_running_loop().create_task(self._keep_house())
 
     async def stop(self) -> None:
@@ -129,27 +136,40 @@ class Runtime:
 
     def _lane_is_idle(self, lane: Lane) -> None:
         """Keeps the lanes that were used last; the others are read from the journal again when somebody asks."""
-        if lane.session is None or lane.session.seq == 0:
+        if lane.feed.head == 0:
             # A forged id must not leave anything behind.
             if not lane.busy:
                 self._lanes.pop(lane.session_id, None)
             return
         self._idle[lane.session_id] = lane
         self._idle.move_to_end(lane.session_id)
-        if len(self._idle) > IDLE_LANES_KEPT:
-            session_id, oldest = self._idle.popitem(last=False)
-            if oldest.busy or oldest.feed.cursors or (oldest.session and oldest.session.run):
-                self._idle[session_id] = oldest  # in use after all: to the end of the line
-            else:
-                self._lanes.pop(session_id, None)
+        # Two for one: when half of them turn out to be in use, the others still go as fast as new ones come.
+        for _ in range(2):
+            if len(self._idle) > IDLE_LANES_KEPT:
+                session_id, oldest = self._idle.popitem(last=False)
+                if _is_in_use(oldest):
+                    self._idle[session_id] = oldest  # to the end of the line
+                else:
+                    self._lanes.pop(session_id, None)
 
     async def _keep_house(self) -> None:
-        """Prunes a session when a run of it has ended, and all of them now and then."""
+        """Prunes a session when a run of it has ended, and all of them now and then, however many runs end meanwhile."""
+        loop = asyncio.get_running_loop()
+        next_round = loop.time() + HOUSEKEEPING_INTERVAL
         while True:
+            session_id: str | None = None
+            if loop.time() < next_round:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(next_round):
+                        session_id = await self._ended.get()
+            if session_id is None:
+                next_round = loop.time() + HOUSEKEEPING_INTERVAL
             try:
-                async with asyncio.timeout(HOUSEKEEPING_INTERVAL):
-                    session_id = await self._ended.get()
-            except TimeoutError:
-                session_id = None
-            with contextlib.suppress(errors.JournalUnavailable):
                 await self._journal.prune(self._retention, self._clock(), session_id)
+            except Exception:
+                log.exception("housekeeping failed; it goes on with the next round")
+
+
+def _is_in_use(lane: Lane) -> bool:
+    """A session that is not loaded, because its last turn was lost, may have a run."""
+    return lane.busy or lane.feed.cursors > 0 or lane.session is None or lane.session.run is not None

@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from switchtower.core.ids import spell
 from switchtower.testing.push_client import PushClient, Response, start_payload
+from tests.conftest import Connect, StartDaemon
 
 NOBODY = spell("sess", 1, 1)
 
@@ -94,6 +95,7 @@ async def test_a_second_message_during_a_run_is_refused_and_changes_nothing(eith
     assert {event.run_id for event in events} == {run_id}
     # A refusal is not remembered: what is retryable may be sent again under the same id.
     assert (await either.request("send_user_message", message, session_id=session_id)).ok
+    await either.until("run_complete")
 
 
 @pytest.mark.requirement("push:error:NO_ACTIVE_RUN")
@@ -109,6 +111,7 @@ async def test_cancelling_needs_the_active_run(either: PushClient, workspace: Pa
     await either.until("approval_required")
     assert (await either.cancel(session_id, finished)).code == "NO_ACTIVE_RUN"
     assert (await either.cancel(session_id, active)).ok
+    await either.until("run_complete")
 
 
 @pytest.mark.requirement("push:error:APPROVAL_NOT_FOUND")
@@ -126,6 +129,7 @@ async def test_an_approval_that_was_never_pending_here_is_not_found(either: Push
     wrong_run = {**theirs, "runId": "run_other"}
     assert (await either.request("submit_approval", wrong_run, session_id=elsewhere)).code == "APPROVAL_NOT_FOUND"
     assert (await either.decide(asked)).ok, "the question was left as it was"
+    await either.until("run_complete")
 
 
 @pytest.mark.requirement("push:error:PROVIDER_NOT_CONFIGURED", "push:start:provider")
@@ -156,9 +160,9 @@ async def test_a_workspace_that_is_no_folder_is_refused(client: PushClient, root
 
 
 @pytest.mark.requirement("push:envelope:response-echoes")
-async def test_a_refused_start_leaves_no_session_behind(client: PushClient, workspace: Path) -> None:
-    newest = (await client.ask("list_sessions", {"limit": 1}))["sessions"]
+async def test_a_refused_start_leaves_no_session_behind(own_daemon: StartDaemon, connect: Connect, workspace: Path) -> None:
+    client = await connect(own_daemon())
     await client.request("start_session", start_payload(workspace, sandboxProvider="modal"))
     await client.request("start_session", start_payload("/no/such/folder"))
-    assert (await client.ask("list_sessions", {"limit": 1}))["sessions"] == newest
+    assert (await client.ask("list_sessions"))["sessions"] == []
     assert not client.events

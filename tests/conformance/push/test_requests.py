@@ -8,6 +8,7 @@ import pytest
 from msgspec import UNSET
 
 from switchtower.testing.push_client import PushClient, start_payload
+from tests.conftest import Connect, StartDaemon
 
 
 @pytest.mark.requirement("push:ping:answer")
@@ -66,10 +67,13 @@ async def test_start_session_takes_every_field_of_the_document(client: PushClien
 
 
 @pytest.mark.requirement("push:list:resumable-sessions")
-async def test_list_sessions_has_the_last_updated_first_with_state_time_and_repo(either: PushClient, workspace: Path) -> None:
-    older, newer = await either.start_session(workspace), await either.start_session(workspace)
-    await either.run(older.session_id, "say: I am the latest")
-    first, second = (await either.ask("list_sessions", {"limit": 2}))["sessions"]
+async def test_list_sessions_has_the_last_updated_first_with_state_time_and_repo(
+    own_daemon: StartDaemon, connect: Connect, transport: str, workspace: Path
+) -> None:
+    client = await connect(own_daemon(), transport)
+    older, newer = await client.start_session(workspace), await client.start_session(workspace)
+    await client.run(older.session_id, "say: I am the latest")
+    first, second = (await client.ask("list_sessions", {"limit": 200}))["sessions"]
     assert first == {
         "sessionId": older.session_id,
         "state": "completed",
@@ -178,6 +182,8 @@ async def test_unknown_fields_of_the_envelope_and_the_payload_are_ignored(
     session_id = (await client.start_session(workspace)).session_id
     unknown = {"x-new": {"deep": [1]}, "": None, "ok": False}
     assert (await client.request(type_, {**payload, **unknown}, session_id=session_id, **unknown)).ok
+    if type_ == "send_user_message":
+        await client.until("run_complete")
 
 
 @pytest.mark.requirement("push:envelope:unknown-fields-accepted")

@@ -1,11 +1,12 @@
 """`tower run`: one run in a new session, from the text to the exit code."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
+
+from switchtower.cli import arguments
 
 
 def _criteria(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -89,10 +90,7 @@ def run(
     """
     if as_json and as_jsonl:
         raise click.UsageError("`--json` and `--jsonl` exclude each other")
-    if text == "-":
-        text = sys.stdin.read()
-    if not text.strip():
-        raise click.UsageError("TEXT is empty")
+    text = arguments.message(text)
 
     from switchtower import config
     from switchtower.cli import headless as headless_run

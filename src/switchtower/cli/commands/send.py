@@ -4,7 +4,7 @@ import asyncio
 
 import click
 
-from switchtower.cli import console, output
+from switchtower.cli import arguments, console, output
 
 
 @click.command()
@@ -15,16 +15,14 @@ from switchtower.cli import console, output
 def send(session: str, text: str, wait: bool, token: str | None) -> int:
     """Send a message to a session, which starts a run, and print the run's id.
 
-    SESSION is an id, a unique beginning or end of one, or `last`. With --wait the answer is printed instead; approvals are
-    left to `tower approve`. Ctrl-C then stops waiting, and the run goes on.
+    SESSION is an id, a unique beginning or end of one, or `last`; TEXT may be `-` for stdin. With --wait the answer is printed
+    instead; approvals are left to `tower approve`. Ctrl-C then stops waiting, and the run goes on.
 
     \b
     Example:
       tower send last "read README.md" --wait
     """
-    if not text.strip():
-        raise click.UsageError("TEXT is empty")
-    return asyncio.run(_send(session, text, wait, token))
+    return asyncio.run(_send(session, arguments.message(text), wait, token))
 
 
 async def _send(meant: str, text: str, wait: bool, token: str | None) -> int:

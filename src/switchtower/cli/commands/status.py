@@ -44,23 +44,27 @@ async def _look(settings: "config.Settings") -> dict[str, Any]:
     from switchtower.client import discover, errors
     from switchtower.client.client import Client
 
+    socket = str(discover.socket_path(settings))
     endpoints = discover.read_endpoints(settings)
+    if endpoints is not None and endpoints.socket != socket:
+        endpoints = None  # the socket that was asked for is another daemon's
     try:
         async with await Client.connect(settings, start=False) as client:
+            version = client.runtime_version
             listed = await client.list_sessions(lookup.MOST_LISTED)
     except errors.DaemonUnreachable as problem:
-        return {"running": False, "socket": str(discover.socket_path(settings)), "problem": problem.message}
+        return {"running": False, "socket": socket, "problem": problem.message}
     return {
         "running": True,
         "pid": endpoints.pid if endpoints else None,
-        "version": endpoints.version if endpoints else None,
-        "socket": str(discover.socket_path(settings)),
+        "version": version,
+        "socket": socket,
         "http": endpoints.http if endpoints else None,
         "pi": endpoints.pi if endpoints else None,
         "startedAt": endpoints.started_at_ms if endpoints else None,
         "sessions": len(listed),
         "moreSessions": len(listed) == lookup.MOST_LISTED,
-        "running_sessions": sum(session.state == "running" for session in listed),
+        "runningSessions": sum(session.state == "running" for session in listed),
         "pendingApprovals": sum(session.state == "awaiting_approval" for session in listed),
     }
 
@@ -70,11 +74,14 @@ def _readable(found: dict[str, Any]) -> list[tuple[str, str]]:
 
     if not found["running"]:
         return [("daemon", "not running"), ("socket", found["socket"])]
-    rows = [("daemon", f"running, pid {found['pid']}, version {found['version']}"), ("socket", found["socket"])]
+    rows = [
+        ("daemon", f"running, version {found['version']}" + (f", pid {found['pid']}" if found["pid"] else "")),
+        ("socket", found["socket"]),
+    ]
     rows += [(name, found[name]) for name in ("http", "pi") if found[name]]
     if found["startedAt"]:
         rows.append(("uptime", age(time.time() - found["startedAt"] / 1000)))
     count = f"{found['sessions']} or more" if found["moreSessions"] else str(found["sessions"])
-    rows.append(("sessions", f"{count}, {found['running_sessions']} running"))
+    rows.append(("sessions", f"{count}, {found['runningSessions']} running"))
     rows.append(("pending approvals", str(found["pendingApprovals"])))
     return rows

@@ -38,10 +38,10 @@ class Value(Struct, frozen=True):
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
-_HINT = re.compile("key|token|secret|pass|pwd|credential|authorization")
+_HINT = re.compile("key|token|secret|pass|pwd|credential|authorization|bearer")
 
 _PASSWORDS = ("password", "passwd", "passphrase", "pwd", "secret")
-_TOKENS = ("token", "apikey", "accesskey", "authkey", "credential", "credentials", "authorization")
+_TOKENS = ("token", "apikey", "accesskey", "authkey", "credential", "credentials", "authorization", "bearer")
 
 _ABOUT_A_SECRET = re.compile(
     "alg|algorithm|arn|at|budget|class|count|counts|dir|embedding|enabled|endpoint|env|error|expiration|expires|expiry|"
@@ -54,7 +54,7 @@ _HARMLESS_KEYS = re.compile(
     "query|registry|row|shortcut|sort|state|storage|translation|unique"
 )
 
-_REFERENCE = re.compile(r"\$[{(A-Z_]|\$[A-Za-z_]+\Z|[{<]|%[(sd]|\*+\Z|\.{3}")
+_REFERENCE = re.compile(r"\$[{(A-Z_]|\$[A-Za-z_]+\Z|[\[{<]|%[(sd]|\*+\Z|\.{3}")
 _ELSEWHERE = re.compile(
     r"-----BEGIN|//|[a-z][a-z0-9+.]{0,15}://"  # these have rules of their own
     r"|(?:~|\.\.?)/|/[A-Za-z.][a-z0-9._-]{1,15}/|/[a-z._-]{1,20}\Z|[A-Za-z]:\\|[\w./-]+\.(?:crt|env|json|key|pem|pub|txt|ya?ml)\Z"
@@ -62,7 +62,7 @@ _ELSEWHERE = re.compile(
 _SENTENCE = re.compile(r"[A-Z][a-z]* ")
 _NOT_IN_TOKENS = re.compile(r"[\s()\[\]{}<>]")
 _NUMBER = re.compile(r"[0-9.,_]+")
-_IDENTIFIER = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
+_CALL_OR_INDEX = re.compile(r"[A-Za-z_][\w.]*(?:\(|\[[\w.:-]*)", re.ASCII)
 _WORDS = re.compile(r"[A-Za-z_.:?!-]+")
 _WORD_BREAK = re.compile(r"[_.:?!-]|(?<=[a-z])(?=[A-Z])")
 _LONGEST_WORD = 15
@@ -106,11 +106,11 @@ def is_secret(kind: Kind, value: Value) -> bool:
         return False
     if kind is Kind.PASSWORD and value.quoted:
         return not _SENTENCE.match(text)
-    if len(text) < _SHORTEST[kind] or _NOT_IN_TOKENS.search(text):
+    if len(text) < _SHORTEST[kind] or (kind is not Kind.PASSWORD and _NOT_IN_TOKENS.search(text)):
         return False
     if _NUMBER.fullmatch(text):
         return kind is Kind.PASSWORD or len(text) > _LONGEST_PLAIN_NUMBER
-    if value.followed_by in ("(", "[") and _IDENTIFIER.fullmatch(text):
+    if _CALL_OR_INDEX.fullmatch(text + value.followed_by.strip("])")):
         return False
     if _is_plain(text) and not (value.after_scheme and _MIXED_CASE.search(text)):
         return kind is Kind.PASSWORD and _is_bare_word(value)

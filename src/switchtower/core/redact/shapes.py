@@ -39,7 +39,7 @@ VALUE_LONGEST = 64
 """A value is judged by its first characters."""
 
 _ESCAPED = r"\\[^nrt\"'`\s\\]"
-_BARE = rf"(?:[^\s\"'`,;&|<>()\[\]{{}}\\]|{_ESCAPED})"
+_BARE = rf"(?:[^\s\"'`,;&|<>()\]{{}}\\]|{_ESCAPED})"
 _IN = {"": _BARE, '"': r"(?:[^\"\\\n]|\\[^\n])", "'": r"(?:[^'\\\n]|\\[^\n])", "`": r"(?:[^`\\\n]|\\[^\n])"}
 _IN_ESCAPED = rf"(?:[^\"'`\\\n]|{_ESCAPED})"
 

@@ -43,6 +43,8 @@ _PEM = _Start(("-----BEGIN ",), r"[A-Z0-9 ]{0,49}-----", r"[A-Z0-9 ]{0,49}-{0,4}
 
 TOKEN = re.compile("|".join(f"(?:{'|'.join(token.prefixes)}){token.needs}" for token in _TOKENS), re.ASCII)
 
+ANNOUNCED = re.compile(f"(?:{'|'.join(_ANNOUNCEMENTS.prefixes)}){_ANNOUNCEMENTS.needs}")
+
 SIGNS = "=:"
 """After these a secret may come, if a name stands before them."""
 

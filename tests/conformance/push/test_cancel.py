@@ -1,0 +1,94 @@
+"""Cancelling at each moment of a run: while it streams, while a tool works, while a question waits, while it is checked."""
+
+from pathlib import Path
+
+import pytest
+
+from switchtower.testing.push_client import Event, PushClient
+
+
+def living(marker: str) -> list[str]:
+    """Processes whose command line has this in it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker.encode() in (process / "cmdline").read_bytes():
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+def outcome(events: list[Event]) -> tuple[str, int]:
+    return events[-1].payload["outcome"], events[-1].payload["headless"]["exitCodeHint"]
+
+
+@pytest.mark.requirement("push:cancel:stops-run")
+async def test_cancel_while_streaming_ends_the_stream(either: PushClient, workspace: Path) -> None:
+    session_id = (await either.start_session(workspace)).session_id
+    run_id = await either.send(session_id, "count 1000000")
+    await either.until("assistant_token")
+    assert (await either.cancel(session_id, run_id, reason="enough of that")).ok
+    events = await either.until("run_complete")
+    assert outcome(events) == ("cancelled", 2)
+    assert [event.payload["detail"] for event in events if event.payload.get("phase") == "Cancelling run"] == ["enough of that"]
+    await either.ping()
+    assert not either.events, "nothing is said after the end"
+
+
+@pytest.mark.requirement("push:cancel:stops-run", "push:cancel:leaves-nothing")
+async def test_cancel_while_a_tool_works_kills_it_and_closes_its_call(either: PushClient, workspace: Path) -> None:
+    session_id = (await either.start_session(workspace)).session_id
+    marker = f"sleep 987{workspace.name.encode().hex()[-8:]}".replace("sleep 987", "")
+    run_id = await either.send(session_id, f"run: touch begun; sleep 600 & exec -a tower-{marker} sleep 600")
+    await either.decide((await either.until("approval_required"))[-1])
+    while (await either.event()).payload.get("phase") != "Executing tool":
+        pass
+    assert (await either.cancel(session_id, run_id)).ok
+    events = await either.until("run_complete")
+    assert outcome(events) == ("cancelled", 2)
+    (result,) = (event.payload for event in events if event.type == "tool_result")
+    assert (result["toolName"], result["isError"]) == ("sandbox_exec", True)
+    assert living(f"tower-{marker}") == []
+
+
+@pytest.mark.requirement("push:cancel:stops-run", "push:concurrency:first-approval-wins")
+async def test_cancel_while_a_question_waits_withdraws_it(either: PushClient, workspace: Path) -> None:
+    session_id = (await either.start_session(workspace)).session_id
+    run_id = await either.send(session_id, "write notes.txt: hello")
+    asked = (await either.until("approval_required"))[-1]
+    assert (await either.cancel(session_id, run_id)).ok
+    events = await either.until("run_complete")
+    assert outcome(events) == ("cancelled", 2)
+    withdrawn = [event.payload for event in events if event.type == "warning"]
+    assert [(one["code"], one["detail"]) for one in withdrawn] == [("APPROVAL_WITHDRAWN", asked.payload["approvalId"])]
+    assert (await either.decide(asked)).code == "APPROVAL_EXPIRED"
+    assert not (workspace / "notes.txt").exists()
+
+
+@pytest.mark.requirement("push:cancel:stops-run", "push:cancel:leaves-nothing")
+async def test_cancel_while_acceptance_is_checked_ends_the_check(client: PushClient, workspace: Path) -> None:
+    session_id = (await client.start_session(workspace)).session_id
+    marker = f"tower-check-{workspace.name}"
+    run_id = await client.send(
+        session_id, "say: done", acceptance=[{"id": "slow", "check": f"bash -c 'exec -a {marker} sleep 600'"}]
+    )
+    while (await client.event()).payload.get("phase") != "Checking acceptance":
+        pass
+    assert (await client.cancel(session_id, run_id)).ok
+    assert outcome(await client.until("run_complete")) == ("cancelled", 2)
+    assert living(marker) == []
+
+
+@pytest.mark.requirement("push:cancel:stops-run")
+async def test_a_repeated_cancel_is_accepted_and_told_once(client: PushClient, workspace: Path) -> None:
+    session_id = (await client.start_session(workspace)).session_id
+    run_id = await client.send(session_id, "run: true")
+    await client.until("approval_required")
+    frames = [client.frame("cancel_run", {"runId": run_id}, session_id=session_id) for _ in range(5)]
+    await client.say(*frames)
+    for frame in frames:
+        assert (await client.response(frame["requestId"])).code in (None, "NO_ACTIVE_RUN")
+    events = await client.until("run_complete")
+    assert [event.payload.get("phase") for event in events].count("Cancelling run") == 1
+    assert (await client.run(session_id, "say: ready for the next"))[-1].payload["outcome"] == "success"

@@ -1,0 +1,29 @@
+"""`kill -9` at any instant loses nothing that any client has seen, and every promise is kept by the next daemon."""
+
+from pathlib import Path
+
+import pytest
+from world import World
+
+HOMES = 10
+
+
+@pytest.mark.parametrize("number", range(HOMES))
+async def test_nothing_that_a_client_saw_is_lost(folder: Path, number: int, crash_rounds: int, crash_seed: int) -> None:
+    rounds = -(-crash_rounds // HOMES)
+    print(f"--crash-seed {crash_seed}, home {number}, {rounds} rounds")
+    world = World(folder, seed=crash_seed + number)
+    try:
+        for _ in range(rounds):
+            await world.live_and_die()
+        await world.start()
+        await world.check()
+        print(f"{len(world.logs)} sessions, {sum(map(len, world.logs.values()))} events, {dict(world.seen)}")
+        assert world.daemon is not None
+        assert await world.daemon.stop() == 0
+    finally:
+        if world.daemon is not None:
+            world.daemon.end()
+    if rounds >= 20:
+        for what in ("resent", "decided twice", "approval survived", "survivor approved", "last run interrupted"):
+            assert world.seen[what], f"no round came to this: {what}"

@@ -1,0 +1,57 @@
+"""Retention: a session is pruned when a run of it has ended, and all of them in rounds that nothing keeps from coming."""
+
+import asyncio
+
+import pytest
+from runtime_parts import SESSION, SUCCESS, MakeHouse, finish_at_once
+
+from switchtower.core import engine, errors, events, journal
+
+
+async def _say_a_hundred_words(task: engine.Task, desk: engine.Desk) -> engine.Result:
+    for number in range(100):
+        await desk.emit(events.TextDelta(f"{number} "))
+    await desk.emit(events.MessageCompleted(message_id="asst_1", text="all of it"))
+    return SUCCESS
+
+
+async def test_a_session_is_pruned_after_its_run(make_house: MakeHouse) -> None:
+    house = await make_house(_say_a_hundred_words, retention=journal.Retention(10, 0))
+    outlet = await house.with_session()
+    await house.send()
+    await outlet.next_of(events.RunCompleted)
+    await house.journal.until(lambda: house.journal.prunings == [SESSION])
+    async with asyncio.timeout(5):
+        while await house.journal.gap_after(SESSION, 0) is None:
+            await asyncio.sleep(0)
+    kept = [entry.kind for entry in await house.stored()]
+    assert kept.count("text.delta") < 10
+    assert [kind for kind in kept if kind != "text.delta"] == [kind for kind in outlet.kinds if kind != "text.delta"]
+
+
+async def test_the_round_over_all_sessions_comes_while_runs_keep_ending(
+    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("switchtower.runtime.runtime.HOUSEKEEPING_INTERVAL", 0.05)
+    house = await make_house(finish_at_once)
+    outlet = await house.with_session()
+    async with asyncio.timeout(5):
+        count = 0
+        while None not in house.journal.prunings:
+            count += 1
+            await house.send()
+            await outlet.next_of(events.RunCompleted, count)
+    assert SESSION in house.journal.prunings
+
+
+@pytest.mark.parametrize("problem", [errors.JournalUnavailable("full"), RuntimeError("a bug of the store")])
+async def test_a_failed_pruning_ends_neither_housekeeping_nor_the_stop(make_house: MakeHouse, problem: Exception) -> None:
+    house = await make_house(finish_at_once)
+    outlet = await house.with_session()
+    house.journal.failing_prunings = [problem]
+    for count in (1, 2):
+        await house.send()
+        await outlet.next_of(events.RunCompleted, count)
+        await house.journal.until(lambda count=count: len(house.journal.prunings) == count)
+    async with asyncio.timeout(5):
+        await house.runtime.stop()

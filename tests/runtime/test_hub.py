@@ -1,0 +1,175 @@
+"""Cursors: whenever one attaches and however slowly it reads, it sees each event once, in order, and slows nobody."""
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runtime_parts import SESSION, SUCCESS, House, MakeHouse, Outlet, work_until_cancelled
+
+from switchtower.core import engine, events, journal, tower
+
+WORDS = 300
+
+
+async def _say_words(task: engine.Task, desk: engine.Desk) -> engine.Result:
+    for number in range(WORDS):
+        await desk.emit(events.TextDelta(f"{number} "))
+        if number % 7 == 0:
+            await asyncio.sleep(0)
+    return SUCCESS
+
+
+class Moody(Outlet):
+    """Takes a random number of batches, then none for a random while, as a socket does whose client reads in spurts."""
+
+    def __init__(self, dice: random.Random) -> None:
+        super().__init__()
+        self._dice = dice
+        self._takes = 0
+        self.subscription: tower.Subscription | None = None
+        self.pauses = 0
+
+    def deliver(self, batch: tower.Batch) -> None:
+        super().deliver(batch)
+        self._takes -= 1
+        if self._takes <= 0:
+            self.ready = False
+            self.pauses += 1
+            self._after_turns(self._dice.randrange(20))
+
+    def _after_turns(self, turns: int) -> None:
+        asyncio.get_running_loop().call_soon(self._after_turns, turns - 1) if turns > 0 else self._resume()
+
+    def _resume(self) -> None:
+        self.ready = True
+        self._takes = self._dice.randrange(1, 6)
+        if self.subscription is not None:
+            self.subscription.wake()
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), page=st.sampled_from([1, 3, 50, 500]))
+def test_subscribers_that_attach_anywhere_and_pause_at_will_see_each_event_once_in_order(seed: int, page: int) -> None:
+    async def scenario() -> None:
+        dice = random.Random(seed)
+        house = House(_say_words)
+        await house.open()
+        whole = await house.with_session()
+        await house.send()
+        attached: list[tuple[int, Moody]] = []
+        while "run.completed" not in whole.kinds:
+            after_seq = dice.randint(0, whole.seqs[-1])
+            outlet = Moody(dice)
+            attachment = await house.attachment(outlet, after_seq=after_seq)
+            assert not attachment.gap
+            outlet.subscription = attachment.subscription
+            attachment.subscription.start()
+            attached.append((after_seq, outlet))
+            for _ in range(dice.randrange(10)):
+                await asyncio.sleep(0)
+        stored = await house.stored()
+        for after_seq, outlet in attached:
+            await outlet.until(lambda outlet=outlet: bool(outlet.seqs) and outlet.seqs[-1] == stored[-1].seq)
+            assert outlet.entries == stored[after_seq:]
+        await house.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("switchtower.runtime.hub.PAGE", page)
+        asyncio.run(scenario())
+
+
+async def test_a_subscriber_that_does_not_read_holds_back_nobody(make_house: MakeHouse) -> None:
+    house = await make_house(_say_words)
+    whole = await house.with_session()
+    stuck = Outlet()
+    stuck.ready = False
+    attachment = await house.attachment(stuck)
+    attachment.subscription.start()
+    await house.send()
+    await whole.next_of(events.RunCompleted)
+    assert stuck.entries == []
+
+    stuck.ready = True
+    attachment.subscription.wake()
+    await stuck.until(lambda: stuck.entries == whole.entries)
+
+
+async def test_a_subscriber_that_has_caught_up_by_paging_hears_the_next_event_live(make_house: MakeHouse) -> None:
+    house = await make_house(_say_words)
+    whole = await house.with_session()
+    await house.send()
+    await whole.next_of(events.RunCompleted)
+    late = await house.attached()
+    await late.until(lambda: late.seqs == whole.seqs)
+    batches = late.batches
+    house.engine.work = work_until_cancelled
+    await house.send()
+    await late.next_of(events.RunStarted, count=2)
+    assert late.batches == batches + 1
+
+
+async def test_closing_while_a_page_is_being_read_delivers_nothing_more(make_house: MakeHouse) -> None:
+    house = await make_house(_say_words)
+    whole = await house.with_session()
+    await house.send()
+    await whole.next_of(events.RunCompleted)
+
+    reading, go_on = asyncio.Event(), asyncio.Event()
+    read = house.journal.read
+
+    async def slow_read(session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
+        reading.set()
+        await go_on.wait()
+        return await read(session_id, after_seq, limit)
+
+    house.journal.read = slow_read  # type: ignore[method-assign]
+    late = Outlet()
+    attachment = await house.attachment(late)
+    attachment.subscription.start()
+    async with asyncio.timeout(5):
+        await reading.wait()
+    attachment.subscription.close()
+    go_on.set()
+    await house.attached(after_seq=whole.seqs[-1])
+    assert late.entries == []
+    assert late.behind == []
+    attachment.subscription.wake()
+    attachment.subscription.close()
+    await house.attached(after_seq=whole.seqs[-1])
+    assert late.entries == []
+
+
+async def test_a_subscriber_that_retention_has_overtaken_is_told_that_it_fell_behind(make_house: MakeHouse) -> None:
+    house = await make_house(_say_words, retention=journal.Retention(10, 0))
+    whole = await house.with_session()
+    slow = Outlet()
+    slow.ready = False
+    attachment = await house.attachment(slow, after_seq=1)
+    attachment.subscription.start()
+    await house.send()
+    await whole.next_of(events.RunCompleted)
+    await house.journal.until(lambda: SESSION in house.journal.prunings)
+    assert await house.journal.gap_after(SESSION, 1) is not None
+
+    slow.ready = True
+    attachment.subscription.wake()
+    await slow.until(lambda: bool(slow.behind))
+    assert slow.behind == [SESSION]
+    # Whatever came before it was told is the log without a hole.
+    assert slow.seqs == list(range(2, 2 + len(slow.seqs)))
+    assert len(slow.seqs) < WORDS
+
+    anew = await house.attachment(Outlet(), after_seq=1)
+    assert anew.gap
+    assert anew.subscription.cursor == whole.seqs[-1]
+    assert anew.earliest_seq == (await house.journal.gap_after(SESSION, 1) or 0) + 1
+
+
+async def test_a_cursor_beyond_the_head_is_a_gap_too(make_house: MakeHouse) -> None:
+    house = await make_house()
+    await house.with_session()
+    attachment = await house.attachment(Outlet(), after_seq=1_000)
+    assert attachment.gap
+    assert attachment.subscription.cursor == 1

@@ -1,0 +1,60 @@
+"""A hundred push clients decide on one approval at the same moment: exactly one of them wins, on every round."""
+
+import asyncio
+import json
+import random
+
+from runtime_parts import MakeHouse, ask_once
+
+from switchtower.core import events
+from switchtower.core.access import Access
+from switchtower.protocols.push.peer import PushPeer
+from switchtower.transports.pair import Inbox, pair
+
+CLIENTS = 100
+ROUNDS = 50
+
+
+def _request(number: int, type_: str, session_id: str | None, payload: dict[str, object]) -> bytes:
+    envelope = {"v": "push.runtime.v1", "kind": "request", "requestId": f"req_{number}", "type": type_, "payload": payload}
+    return json.dumps(envelope | ({"sessionId": session_id} if session_id else {})).encode()
+
+
+async def _answer(inbox: Inbox, number: int) -> dict[str, object]:
+    async with asyncio.timeout(5):
+        while True:
+            frame = json.loads(await inbox.next())
+            if frame["kind"] == "response" and frame["requestId"] == f"req_{number}":
+                return dict(frame)
+
+
+async def test_exactly_one_of_a_hundred_clients_decides(make_house: MakeHouse) -> None:
+    house = await make_house(ask_once)
+    dice = random.Random(1)
+    inboxes: list[Inbox] = []
+    for number in range(CLIENTS):
+        inbox = Inbox()
+        pair(PushPeer(house.runtime, Access(name=f"client {number}", via="cli", trusted=True), "test"), inbox)
+        inboxes.append(inbox)
+
+    for round_ in range(ROUNDS):
+        session_id = f"sess_{round_}"
+        outlet = await house.with_session(session_id)
+        run_id = await house.send(session_id=session_id)
+        approval_id = (await outlet.next_of(events.ApprovalRequested)).approval.id
+        decisions = [dice.choice(["approve", "deny"]) for _ in inboxes]
+        for inbox, decision in zip(dice.sample(inboxes, CLIENTS), decisions, strict=True):
+            payload = {"runId": run_id, "approvalId": approval_id, "decision": decision}
+            inbox.send(_request(round_, "submit_approval", session_id, payload))
+            if dice.random() < 0.3:
+                await asyncio.sleep(0)
+        answers = await asyncio.gather(*(_answer(inbox, round_) for inbox in inboxes))
+
+        winners = [answer for answer in answers if answer["ok"]]
+        refusals = [answer["error"]["code"] for answer in answers if not answer["ok"]]  # type: ignore[index]
+        assert len(winners) == 1
+        assert refusals == ["APPROVAL_EXPIRED"] * (CLIENTS - 1)
+        completed = await outlet.next_of(events.RunCompleted)
+        (decided,) = outlet.seen(events.ApprovalDecided)
+        approved = decided.verdict is events.Verdict.APPROVE
+        assert completed.outcome is (events.Outcome.SUCCESS if approved else events.Outcome.DENIED)
