@@ -12,7 +12,7 @@ from bench.setting import Setting
 
 BASELINE = "bare loop writing the same chunks to as many sockets"
 BASELINE_DURABLE = "bare loop that commits each batch, then writes it"
-CASES = ((1, 60_000), (20, 30_000), (200, 5_000))
+CASES = ((1, 40_000), (20, 20_000), (200, 5_000))
 
 
 def measure(setting: Setting) -> Iterator[Row]:

@@ -14,9 +14,9 @@ from bench.setting import Setting
 
 BASELINE = "bare SQLite, the same rows in the same commits"
 CASES = (
-    ("1 session", 1, "burst", 60_000),
+    ("1 session", 1, "burst", 40_000),
     ("50 sessions", 50, "burst", 2_000),
-    ("64 in flight", 64, "each", 150),
+    ("64 in flight", 64, "each", 120),
 )
 
 

@@ -109,12 +109,12 @@ class Frame(Struct):
     runId: str | None = None
     requestId: str = ""
     ok: bool = False
-    payload: Raw | None = None
+    payload: Raw = Raw(b"null")
     error: dict[str, Any] | None = None
 
     @property
     def content(self) -> dict[str, Any]:
-        return dict(msgspec.json.decode(self.payload)) if self.payload else {}
+        return dict(msgspec.json.decode(self.payload))
 
 
 decode = msgspec.json.Decoder(Frame).decode
@@ -142,6 +142,8 @@ class Client(asyncio.Protocol):
     def __init__(self, on_event: OnEvent | None = None) -> None:
         self.events: list[Frame] = []
         self.closed = asyncio.Event()
+        self.trouble: Exception | None = None
+        """What was wrong with something that came in, which ends the connection."""
         self._on_event = on_event
         self._rest = b""
         self._asked = 0
@@ -165,15 +167,22 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            frame = decode(line)
-            if frame.kind == "event":
-                self.events.append(frame)
-                if self._on_event is not None:
-                    self._on_event(line, frame)
-            elif not (answer := self._answers.pop(frame.requestId)).done():
-                answer.set_result(frame)
+        try:
+            for line in lines:
+                self._take(line)
+        except Exception as trouble:
+            self.trouble = self.trouble or trouble
+            self._transport.abort()
         self._changed.set()
+
+    def _take(self, line: bytes) -> None:
+        frame = decode(line)
+        if frame.kind == "event":
+            self.events.append(frame)
+            if self._on_event is not None:
+                self._on_event(line, frame)
+        elif not (answer := self._answers.pop(frame.requestId)).done():
+            answer.set_result(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for answer in self._answers.values():
@@ -258,6 +267,8 @@ class Client(asyncio.Protocol):
 
     def close(self) -> None:
         self._transport.close()
+        if self.trouble is not None:
+            raise self.trouble
 
 
 def processes_of(run_ids: set[str]) -> dict[str, list[int]]:

@@ -95,6 +95,7 @@ class World:
         async with asyncio.timeout(10):
             for client in self._clients:
                 await client.closed.wait()
+                client.close()
         self.daemon.end()
         self._clients.clear()
         self.daemon = None
@@ -210,9 +211,11 @@ class World:
         await client.attach(message.session_id, seen_seq)
         await client.decide(message.session_id, run.id, run.pending[0])
         self.decisions[run.pending[0]] = "approve"
+        if message.file is None:
+            return  # it never ends by itself
         ended = await client.event("run_complete", session_id=message.session_id, run_id=run.id)
         assert ended.content["outcome"] == "success"
-        assert message.effects() == (1 if message.file else 0)
+        assert message.effects() == 1
         self.seen["survivor approved"] += 1
 
     async def _act(self) -> None:
@@ -229,10 +232,8 @@ class World:
         if message.plan == "cancel":
             await client.event("assistant_token", run_id=run_id)
             await self._allow_too_late(client.ask("cancel_run", {"runId": run_id}, session_id))
-        while True:
-            frame = await client.event("approval_required", "run_complete", run_id=run_id)
-            if frame.type == "run_complete" or message.plan == "leave":
-                return
+        frame = await client.event("approval_required", "run_complete", run_id=run_id)
+        if frame.type == "approval_required" and message.plan != "leave":
             approval_id, decision = frame.content["approvalId"], "deny" if message.plan.startswith("deny") else "approve"
             comment = {"comment": "rather not"} if message.plan == "deny and go on" else {}
             await client.decide(session_id, run_id, approval_id, decision, **comment)

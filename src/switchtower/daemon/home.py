@@ -7,12 +7,17 @@ import contextlib
 import fcntl
 import os
 import secrets
+import time
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from switchtower import config
+
+
+LOCK_TRIES = 5
+LOCK_PAUSE = 0.02
 
 
 class AlreadyRunning(Exception):
@@ -45,12 +50,10 @@ class Home:
         for folder in (settings.run_dir, settings.data_dir, settings.log_path.parent):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock_fd = os.open(settings.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(lock_fd):
             holder = os.pread(lock_fd, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(lock_fd)
-            raise AlreadyRunning(settings.run_dir, holder) from None
+            raise AlreadyRunning(settings.run_dir, holder)
         os.ftruncate(lock_fd, 0)
         os.pwrite(lock_fd, str(os.getpid()).encode(), 0)
         self._lock_fd = lock_fd
@@ -76,6 +79,18 @@ class Home:
             path.unlink(missing_ok=True)
         os.close(self._lock_fd)
         self._lock_fd = None
+
+
+def _locked(lock_fd: int) -> bool:
+    """Takes the lock. A client that looks whether a daemon holds it has it for an instant too, so one refusal is not the last word."""
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE)
+        else:
+            return True
+    return False
 
 
 def _write_private(path: Path, content: bytes) -> None:

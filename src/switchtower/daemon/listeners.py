@@ -33,24 +33,26 @@ class Listeners:
         return self._http.url if self._http else None
 
     async def open(self) -> None:
+        """The socket comes last: whoever is greeted there talks to a daemon that has all it needs."""
         settings = self._settings
+        if address := config.address(settings.http):
+            self._http = await self._open_http(address)
         self._unix = await unix.listen(
             settings.socket,
             self._accept_socket,
             max_line_bytes=settings.max_line_bytes,
             output_limit_bytes=settings.output_limit_bytes,
         )
-        address = config.address(settings.http)
-        if address is None:
-            return
+
+    async def _open_http(self, address: config.Address) -> "HttpListener":
         try:
-            self._http = await self._serve(address)
+            return await self._serve(address)
         except errors.AddressInUse:
-            if settings.http != DEFAULT_HTTP:
+            if self._settings.http != DEFAULT_HTTP:
                 raise
             # Nobody asked for this very port; a second home on the same machine must not fail over it.
-            log.warning("%s is in use; taking a free port", settings.http)
-            self._http = await self._serve(config.Address(address.host, 0))
+            log.warning("%s is in use; taking a free port", self._settings.http)
+            return await self._serve(config.Address(address.host, 0))
 
     async def _serve(self, address: config.Address) -> "HttpListener":
         # The HTTP server is the heaviest import of the daemon; one without it does not pay for it.

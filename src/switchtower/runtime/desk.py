@@ -24,7 +24,6 @@ class RunDesk:
         self.mint = mint
         self._lane = lane
         self._run_id = run_id
-        self._redactor = redactor
         self._expires_at_ms = expires_at_ms
         self._text = redactor.stream()
         self._thinking = redactor.stream()
@@ -60,8 +59,6 @@ class RunDesk:
                 self._lane.progress(self._run_id, events.ThinkingDelta(thinking))
             if text := self._text.close():
                 self._lane.progress(self._run_id, events.TextDelta(text))
-            self._text = self._redactor.stream()
-            self._thinking = self._redactor.stream()
 
     async def flush(self) -> None:
         self.release()
