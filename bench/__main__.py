@@ -36,7 +36,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two short rounds a row: whether it works, not how fast")
+    parser.add_argument("--quick", action="store_true", help="one short round a row: whether it works, not how fast")
     parser.add_argument(
         "--only", action="append", choices=list(GROUPS), metavar="GROUP", help=f"{', '.join(GROUPS)}; may be repeated"
     )

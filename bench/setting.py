@@ -20,7 +20,7 @@ class Setting:
     def __init__(self, folder: Path, *, quick: bool) -> None:
         self.folder = folder
         """On a real disk, and the same one for us and for the baselines."""
-        self.rounds = 2 if quick else 5
+        self.rounds = 1 if quick else 5
         self.quick = quick
         self._numbers = itertools.count(1)
         self._started = time.monotonic()

@@ -14,6 +14,7 @@ PAUSE_US = 2_000
 
 def measure(setting: Setting) -> Iterator[Row]:
     target = setting.path("bare.db")
+    count = setting.amount(EVENTS)
     ours: dict[str, list[float]] = {"p50": [], "p99": []}
     bare: dict[str, list[float]] = {"p50": [], "p99": []}
     after_commit: list[float] = []
@@ -21,7 +22,7 @@ def measure(setting: Setting) -> Iterator[Row]:
 
         def round_of_ours() -> float:
             path = setting.path("report.json")
-            arrived_ns = setting.load("arrivals", socket=server.socket, order=f"paced {EVENTS} {PAUSE_US}", report_path=str(path))
+            arrived_ns = setting.load("arrivals", socket=server.socket, order=f"paced {count} {PAUSE_US}", report_path=str(path))
             report = commits.read(path)
             delays = [(arrived - emitted) / 1_000 for emitted, arrived in zip(report.emitted_ns, arrived_ns, strict=True)]
             on_disk = [commit.at_ns for commit in commits.streaming(report) if commit.deltas]
@@ -30,7 +31,7 @@ def measure(setting: Setting) -> Iterator[Row]:
             return ours["p50"][-1]
 
         def round_of_bare() -> float:
-            _note(bare, setting.bare("paced", target=str(target), count=EVENTS, pause_us=PAUSE_US))
+            _note(bare, setting.bare("paced", target=str(target), count=count, pause_us=PAUSE_US))
             return bare["p50"][-1]
 
         setting.alternate("emit to delivery, p50", round_of_ours, round_of_bare, unit=" µs")

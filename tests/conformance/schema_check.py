@@ -35,9 +35,8 @@ _BRANCHING = frozenset({"kind", "type", "ok", "code", "outcome", "state", "decis
 """Fields whose value decides what the rest may be."""
 
 
-def check(raw: bytes) -> None:
-    push_client.check_closed(raw)
-    frame = json.loads(raw)
+def check(frame: push_client.Frame) -> None:
+    push_client.check_closed(frame)
     shape = _shape(frame)
     if _validated[shape] < TIMES_A_SHAPE:
         _validated[shape] += 1

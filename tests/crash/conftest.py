@@ -6,14 +6,13 @@ The flags are known when this folder is named on the command line; the variables
 import os
 import random
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("tests.crash.story", "tests.crash.world")
 
 ROUNDS = 200
 

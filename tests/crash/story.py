@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from tower_process import Frame
+from tests.crash.tower_process import Frame
 
 _TOLD_LATER = ("assistant_token", "thinking_token")
 
@@ -37,7 +37,8 @@ def read(frames: list[Frame]) -> dict[str, Run]:
             assert frame.runId in runs, f"a token of a run that had not started: {frame}"
             assert runs[frame.runId].outcome is None, f"a token after the run's end: {frame}"
         elif frame.type == "status" and (content := frame.content)["phase"] == "Run started":
-            assert frame.runId is not None and frame.runId not in runs, f"a run starts once: {frame}"
+            assert frame.runId is not None
+            assert frame.runId not in runs, f"a run starts once: {frame}"
             assert all(run.outcome is not None for run in runs.values()), f"one active run per session: {frame}"
             runs[frame.runId] = Run(frame.runId, content["detail"])
         elif frame.runId is not None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from world import World
+from tests.crash.world import World
 
 HOMES = 10
 

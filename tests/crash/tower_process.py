@@ -272,9 +272,9 @@ class Client(asyncio.Protocol):
 
 
 def processes_of(run_ids: set[str]) -> dict[str, list[int]]:
-    """The living processes that carry one of these runs' marks, by run."""
+    """The living processes that carry one of these runs' marks, by run. Only Linux shows them."""
     found: dict[str, list[int]] = {}
-    for entry in Path("/proc").iterdir():
+    for entry in Path("/proc").glob("[0-9]*"):
         if entry.name.isdigit():
             try:
                 environ = (entry / "environ").read_bytes()

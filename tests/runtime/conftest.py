@@ -1,14 +1,9 @@
-"""A runtime over a real journal, with engines that each test scripts. The parts are in `runtime_parts.py`."""
+"""A runtime over a real journal, with engines that each test scripts. The parts are in `parts.py`."""
 
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from runtime_parts import House, MakeHouse
+from tests.runtime.parts import House, MakeHouse
 
 
 @pytest.fixture

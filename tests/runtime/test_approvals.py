@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from runtime_parts import SESSION, MakeHouse, ask_once, decide, question
+from tests.runtime.parts import SESSION, MakeHouse, ask_once, decide, question
 
 from switchtower.core import engine, errors, events
 

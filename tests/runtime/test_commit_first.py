@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from runtime_parts import SESSION, MakeHouse, Outlet, ask_once, cancel, decide, question, send, work_until_cancelled
+from tests.runtime.parts import SESSION, MakeHouse, Outlet, ask_once, cancel, decide, question, send, work_until_cancelled
 
 from switchtower.core import engine, errors, events, tower
 from switchtower.testing.sessions import start_session

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from runtime_parts import SESSION, MakeHouse, Outlet, ask_once, cancel, decide, finish_at_once, send, work_until_cancelled
+from tests.runtime.parts import SESSION, MakeHouse, Outlet, ask_once, cancel, decide, finish_at_once, send, work_until_cancelled
 
 from switchtower.core import engine, errors, events, tower
 from switchtower.testing.sessions import start_session
@@ -132,9 +132,7 @@ async def test_a_stop_does_not_wait_for_a_journal_that_is_gone(make_house: MakeH
         await house.runtime.stop()
 
 
-async def test_an_expiry_that_could_not_be_stored_is_tried_again(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_expiry_that_could_not_be_stored_is_tried_again(make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("switchtower.runtime.runs.JOURNAL_RETRY", 0.001)
     house = await make_house(ask_once, approval_timeout_ms=30)
     outlet = await house.with_session()

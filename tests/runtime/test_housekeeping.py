@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from runtime_parts import SESSION, SUCCESS, MakeHouse, finish_at_once
+from tests.runtime.parts import SESSION, SUCCESS, MakeHouse, finish_at_once
 
 from switchtower.core import engine, errors, events, journal
 

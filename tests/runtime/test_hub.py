@@ -6,7 +6,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runtime_parts import SESSION, SUCCESS, House, MakeHouse, Outlet, work_until_cancelled
+from tests.runtime.parts import SESSION, SUCCESS, House, MakeHouse, Outlet, work_until_cancelled
 
 from switchtower.core import engine, events, journal, tower
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from runtime_parts import MakeHouse, Outlet, ask_once, cancel, decide, send, work_until_cancelled
+from tests.runtime.parts import MakeHouse, Outlet, ask_once, cancel, decide, send, work_until_cancelled
 
 from switchtower.core import errors, events
 from switchtower.testing.sessions import start_session

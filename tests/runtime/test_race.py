@@ -4,7 +4,7 @@ import asyncio
 import json
 import random
 
-from runtime_parts import MakeHouse, ask_once
+from tests.runtime.parts import MakeHouse, ask_once
 
 from switchtower.core import events
 from switchtower.core.access import Access

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from runtime_parts import SESSION, MakeHouse, cancel, send, work_until_cancelled
+from tests.runtime.parts import SESSION, MakeHouse, cancel, send, work_until_cancelled
 
 from switchtower.core import errors, events
 

@@ -3,7 +3,18 @@
 import asyncio
 
 import pytest
-from runtime_parts import SESSION, SUCCESS, MakeHouse, ask_once, cancel, decide, finish_at_once, question, send, work_until_cancelled
+from tests.runtime.parts import (
+    SESSION,
+    SUCCESS,
+    MakeHouse,
+    ask_once,
+    cancel,
+    decide,
+    finish_at_once,
+    question,
+    send,
+    work_until_cancelled,
+)
 
 from switchtower.core import engine, errors, events
 

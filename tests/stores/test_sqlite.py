@@ -131,8 +131,10 @@ def test_migrations_are_numbered_without_holes() -> None:
 
 
 async def test_closing_stores_what_was_handed_over_before(store: SqliteJournal, path: Path) -> None:
-    appending = [asyncio.ensure_future(store.append(addition("sess_a", [delta(seq)]))) for seq in range(1, 51)]
-    await asyncio.sleep(0)
+    appending = []
+    for seq in range(1, 51):
+        appending.append(asyncio.ensure_future(store.append(addition("sess_a", [delta(seq)]))))
+        await asyncio.sleep(0)
     await store.close()
     async with asyncio.timeout(5):
         await asyncio.gather(*appending)
@@ -176,14 +178,17 @@ async def test_what_another_process_wrote_meanwhile_is_not_overwritten(store: Sq
     await other.open()
     await other.append(addition("sess_a", [delta(2, NOON + 2)]))
     await other.append(addition("sess_b", [delta(1, NOON + 2)]))
+    await other.append(addition("sess_c", [delta(1, NOON + 2)]))
     await other.close()
+    await store.append(addition("sess_d", [delta(1)]))
     for mine in (addition("sess_a", [delta(2)]), addition("sess_b", [delta(1)])):
         with pytest.raises(errors.Fenced):
             await store.append(mine)
     await store.append(addition("sess_a", [delta(3)]))
-    await store.append(addition("sess_c", [delta(1)]))
     assert await store.read("sess_a", 0, 10) == [delta(1), delta(2, NOON + 2), delta(3)]
     assert await store.read("sess_b", 0, 10) == [delta(1, NOON + 2)]
+    assert await store.read("sess_c", 0, 10) == [delta(1, NOON + 2)]
+    assert await store.read("sess_d", 0, 10) == [delta(1)]
 
 
 async def test_a_disk_that_fails_takes_the_whole_group_and_the_writer_lives_on(store: SqliteJournal, path: Path) -> None:

@@ -53,6 +53,14 @@ def test_an_oversized_line_is_counted_once_and_before_it_ends() -> None:
     assert splitter.oversized == 1
 
 
+def test_a_line_whose_pieces_are_each_within_the_limit_may_still_exceed_it() -> None:
+    splitter = LineSplitter(LIMIT)
+    assert splitter.feed(b"abcd") == []
+    assert splitter.feed(b"efg\n") == []
+    assert splitter.oversized == 1
+    assert splitter.feed(b"ok\n") == [b"ok"]
+
+
 def test_other_line_separators_stay_inside_a_frame() -> None:
     line = "a\u2028b\u2029c\x0bd\x0ce\x85f\rg".encode()
     assert LineSplitter(100).feed(line + b"\n") == [line]

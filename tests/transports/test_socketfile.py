@@ -1,4 +1,5 @@
 import asyncio
+import fcntl
 import os
 import socket
 import stat
@@ -140,17 +141,18 @@ def test_only_our_own_file_is_removed(folder: Path) -> None:
     socketfile.remove(path, identity)
 
 
-async def test_of_many_who_start_at_once_over_a_left_over_exactly_one_gets_the_socket(folder: Path) -> None:
+async def test_of_two_who_start_at_once_over_a_left_over_the_second_finds_the_first_alive(folder: Path) -> None:
     path = folder / "s.sock"
     leave_behind(path)
-
-    def start() -> socket.socket | None:
-        try:
-            return socketfile.bind(path)[0]
-        except errors.AddressInUse:
-            return None
-
-    winners = [sock for sock in await asyncio.gather(*(asyncio.to_thread(start) for _ in range(8))) if sock]
-    assert len(winners) == 1
-    with winners[0], socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(path))
+    with socket.socket(socket.AF_UNIX) as first:
+        lock = os.open(folder, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second = asyncio.create_task(asyncio.to_thread(socketfile.bind, path))
+        done, _ = await asyncio.wait({second}, timeout=0.1)
+        assert not done, "it waits for its turn to look"
+        path.unlink()
+        first.bind(str(path))
+        first.listen()
+        os.close(lock)
+        with pytest.raises(errors.AddressInUse):
+            await second

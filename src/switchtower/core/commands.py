@@ -29,6 +29,8 @@ class StartSession(Command, frozen=True, kw_only=True):
     attach_token_sha256: str
     model: str | None = None
     metadata: dict[str, object] = {}
+    id_is_fresh: bool = False
+    """The session's id was minted for this very command, so nobody need look whether it is taken."""
 
 
 class ResumeSession(Command, frozen=True, kw_only=True):

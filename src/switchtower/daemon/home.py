@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from switchtower import config
 
-
 LOCK_TRIES = 5
 LOCK_PAUSE = 0.02
 
@@ -82,7 +81,7 @@ class Home:
 
 
 def _locked(lock_fd: int) -> bool:
-    """Takes the lock. A client that looks whether a daemon holds it has it for an instant too, so one refusal is not the last word."""
+    """Takes the lock. A client that only looks who holds it has it for an instant too, so one refusal is not the last word."""
     for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

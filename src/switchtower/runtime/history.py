@@ -1,5 +1,7 @@
 """A run's task, read back from the journal: the conversation so far and what was still open. The same after a restart."""
 
+import asyncio
+
 from switchtower.core import codec, engine, events, journal
 from switchtower.core.session import Session
 
@@ -21,6 +23,7 @@ async def task_of(
         if not entries:
             break
         after_seq = entries[-1].seq
+        await asyncio.sleep(0)  # a long history is read a page a turn, so that others come in between
         for entry in entries:
             if entry.kind not in _TOLD_TO_ENGINES:
                 continue

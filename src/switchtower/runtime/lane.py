@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 WAITING_COMMANDS_LIMIT = 1_000
 UNCOMMITTED_EVENTS_LIMIT = 256
-SNAPSHOT_EVERY = 1_000
+SNAPSHOT_EVERY = 5_000
 LOAD_PAGE = 1_000
 
 T = TypeVar("T")
@@ -82,6 +82,11 @@ class Lane:
         self._room: asyncio.Future[None] | None = None
         self._receipts: dict[str, journal.Receipt] = {}
         self._snapshot_seq = 0
+
+    def begin(self) -> None:
+        """For a session that is only now to be started: there is nothing to load."""
+        if self.session is None and not self.busy:
+            self.session = Session(id=self.session_id)
 
     @property
     def busy(self) -> bool:

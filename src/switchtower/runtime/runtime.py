@@ -98,8 +98,11 @@ class Runtime:
     def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
         if self._stopping:
             done(errors.ShuttingDown())
-        else:
-            self._lane(command.session_id).submit(command, done)
+            return
+        lane = self._lane(command.session_id)
+        if isinstance(command, commands.StartSession) and command.id_is_fresh:
+            lane.begin()
+        lane.submit(command, done)
 
     def attach(
         self,

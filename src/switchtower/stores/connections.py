@@ -8,7 +8,6 @@ import sqlite3
 from pathlib import Path
 
 _CACHED_STATEMENTS = 256  # the multi-row inserts alone come in some seventy lengths
-_CHECKPOINT_PAGES = 2_000  # 8 MB: hot pages are rewritten many times in the log before they are copied once
 
 
 def for_writing(path: Path) -> sqlite3.Connection:
@@ -20,7 +19,6 @@ def for_writing(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     except BaseException:
         connection.close()
         raise

@@ -14,10 +14,11 @@ from switchtower.core import errors, journal
 from switchtower.stores.inserts import Insert
 from switchtower.stores.standings import Standing, Standings
 
-_SESSIONS = Insert("sessions", "sid", "session_id", "epoch", "state", "created_at_ms", "updated_at_ms", "card")
+_CARD_COLUMNS = ("sid", "session_id", "epoch", "state", "created_at_ms", "updated_at_ms", "card")
+_SESSIONS = Insert("sessions", *_CARD_COLUMNS)
 _CARDS = Insert(
     "sessions",
-    *("sid", "session_id", "epoch", "state", "created_at_ms", "updated_at_ms", "card"),
+    *_CARD_COLUMNS,
     conflict=" ON CONFLICT (sid) DO UPDATE SET epoch = excluded.epoch, state = excluded.state,"
     " updated_at_ms = excluded.updated_at_ms, card = excluded.card",
 )
@@ -61,13 +62,16 @@ class Group:
         sid, head = standing.sid, standing.head
         values = self._events
         before = len(values)
-        for entry in append.entries:
-            head += 1
-            if entry[0] != head:
-                del values[before:]
-                raise errors.Fenced(f"`{append.session_id}` goes on with seq {head}, not {entry[0]}")
-            values.append(sid)
-            values += entry
+        try:
+            for entry in append.entries:
+                head += 1
+                if entry[0] != head:
+                    raise errors.Fenced(f"`{append.session_id}` goes on with seq {head}, not {entry[0]}")
+                values.append(sid)
+                values += entry
+        except Exception:
+            del values[before:]
+            raise
 
         # From here on nothing can fail.
         standing.head = head

@@ -94,8 +94,7 @@ class Writer:
                 self._standings = Standings(connection)
                 self._tell(_settle, [self._started], [])
                 self._serve()
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            # Closing the file's last connection has checkpointed and removed the log.
         except Exception as problem:
             self._tell(_settle, [], [(self._started, troubles.told(problem))])
         self._tell(_settle, [self._stopped], [])

@@ -152,9 +152,10 @@ class JournalContract:
         assert stored.epoch == 5
         assert await seqs(store, "sess_a") == [1, 2, 3]
 
-    async def test_a_session_begins_with_seq_1(self, store: journal.Journal) -> None:
+    @pytest.mark.parametrize("first_card", [None, card("sess_a")], ids=["no card", "card"])
+    async def test_a_session_begins_with_seq_1(self, store: journal.Journal, first_card: journal.Card | None) -> None:
         append = addition("sess_a", [delta(2)])
-        append.card = card("sess_a")
+        append.card = first_card
         with pytest.raises(errors.Fenced):
             await store.append(append)
         assert await store.cards(limit=10) == []
@@ -242,6 +243,9 @@ class JournalContract:
         updated = card("sess_c", events.SessionState.RUNNING, NOON + 9)
         await store.append(journal.Append(session_id="sess_c", epoch=1, entries=[delta(2)], card=updated))
         assert await store.cards(limit=1) == [updated]
+        assert await store.cards(limit=10, states=(events.SessionState.RUNNING,)) == [updated]
+        idle = await store.cards(limit=10, states=(events.SessionState.IDLE,))
+        assert [listed.session_id for listed in idle] == ["sess_b", "sess_a"]
 
     async def test_cards_are_found_by_state_and_by_session(self, store: journal.Journal) -> None:
         states = [*events.SessionState, *events.SessionState]

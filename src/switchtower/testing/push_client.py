@@ -40,8 +40,8 @@ class Event(Struct, frozen=True):
     payload: dict[str, Any]
 
     @property
-    def frame(self) -> dict[str, Any]:
-        frame: dict[str, Any] = msgspec.json.decode(self.raw)
+    def frame(self) -> "Frame":
+        frame: Frame = msgspec.json.decode(self.raw)
         return frame
 
 
@@ -55,8 +55,8 @@ class Response(Struct, frozen=True):
     error: dict[str, Any] | None
 
     @property
-    def frame(self) -> dict[str, Any]:
-        frame: dict[str, Any] = msgspec.json.decode(self.raw)
+    def frame(self) -> "Frame":
+        frame: Frame = msgspec.json.decode(self.raw)
         return frame
 
     @property
@@ -78,28 +78,24 @@ class Started(Struct, frozen=True):
     attach_token: str
 
 
-Check = Callable[[bytes], None]
+Frame = dict[str, Any]
+Check = Callable[[Frame], None]
 """Raises when a frame is not what the protocol allows."""
 
 
-def check_closed(raw: bytes) -> None:
+def check_closed(frame: Frame) -> None:
     """By the wire types, which are closed: a missing, wrong or additional field is refused."""
-    kind = msgspec.json.decode(raw).get("kind")
-    if kind == "event":
-        event = _event_decoder.decode(raw)
+    if frame.get("kind") == "event":
+        event = msgspec.convert(frame, messages.EventEnvelope)
         msgspec.convert(event.payload, messages.EVENTS[event.type])
         assert event.v == messages.VERSION, "every message includes the version"
         assert event.runId is not UNSET or event.type not in messages.RUN_EVENTS, f"`{event.type}` without its run"
     else:
-        response = _response_decoder.decode(raw)
+        response = msgspec.convert(frame, messages.ResponseEnvelope)
         assert response.v == messages.VERSION, "every message includes the version"
         assert response.ok is (response.error is None) is (response.payload is not None), "a payload or an error, never both"
         if response.ok:
             msgspec.convert(response.payload, messages.ANSWERS[response.type])
-
-
-_event_decoder = msgspec.json.Decoder(messages.EventEnvelope)
-_response_decoder = msgspec.json.Decoder(messages.ResponseEnvelope)
 
 
 # Transports
@@ -198,29 +194,34 @@ class WebSocketWire:
 
     async def receive(self) -> bytes:
         while True:
-            opcode, size = (await self._take(1))[0] & 0x0F, (await self._take(1))[0]
-            if size == 126:
-                size = int.from_bytes(await self._take(2))
-            elif size == 127:
-                size = int.from_bytes(await self._take(8))
-            payload = await self._take(size)
+            opcode, payload = self._whole_message() or (None, b"")
             if opcode == _TEXT:
                 return payload
-            if opcode == _PING:
+            if opcode is None:
+                data = await self.reader.read(_READ)
+                if not data:
+                    raise EOFError("the daemon closed the connection")
+                self._buffer, self._position = self._buffer[self._position :] + data, 0
+            elif opcode == _PING:
                 self.writer.write(websocket_frame(payload, opcode=_PONG))
             elif opcode == _CLOSE:
                 self.close_code = int.from_bytes(payload[:2])
                 self.writer.write(websocket_frame(payload[:2], opcode=_CLOSE))
                 raise EOFError(f"the daemon closed the connection with {self.close_code}")
 
-    async def _take(self, size: int) -> bytes:
-        while len(self._buffer) - self._position < size:
-            data = await self.reader.read(_READ)
-            if not data:
-                raise EOFError("the daemon closed the connection")
-            self._buffer, self._position = self._buffer[self._position :] + data, 0
-        start, self._position = self._position, self._position + size
-        return self._buffer[start : self._position]
+    def _whole_message(self) -> tuple[int, bytes] | None:
+        """The next message, if all of it has arrived. A server's is neither masked nor, from this daemon, in fragments."""
+        buffer, start = self._buffer, self._position
+        if len(buffer) < start + 2:
+            return None
+        opcode, size, body = buffer[start] & 0x0F, buffer[start + 1], start + 2
+        if size >= 126:
+            body += 2 if size == 126 else 8
+            size = int.from_bytes(buffer[start + 2 : body])
+        if len(buffer) < body + size:
+            return None
+        self._position = body + size
+        return opcode, buffer[body : self._position]
 
     def abort(self) -> None:
         self.writer.transport.abort()
@@ -256,13 +257,15 @@ class PushClient:
 
     @classmethod
     async def over_socket(cls, socket: Path | str, *, check: Check = check_closed, patience: float = PATIENCE) -> "PushClient":
-        return cls(await SocketWire.open(socket), check=check, patience=patience)
+        async with asyncio.timeout(patience):
+            return cls(await SocketWire.open(socket), check=check, patience=patience)
 
     @classmethod
     async def over_websocket(
         cls, http: str, token: str | None, *, check: Check = check_closed, patience: float = PATIENCE
     ) -> "PushClient":
-        return cls(await WebSocketWire.open(http, token), check=check, patience=patience)
+        async with asyncio.timeout(patience):
+            return cls(await WebSocketWire.open(http, token), check=check, patience=patience)
 
     async def __aenter__(self) -> "PushClient":
         return self
@@ -275,7 +278,7 @@ class PushClient:
     def new_request_id(self) -> str:
         return f"req_{next(self._numbers)}"
 
-    def frame(self, type_: str, payload: object = None, *, session_id: str | None = None, **envelope: object) -> dict[str, Any]:
+    def frame(self, type_: str, payload: object = None, *, session_id: str | None = None, **envelope: object) -> Frame:
         """A request as it goes out. Further keywords replace fields of the envelope; UNSET leaves one out."""
         whole = {
             "v": messages.VERSION,
@@ -306,9 +309,10 @@ class PushClient:
 
     async def event(self) -> Event:
         """The next event of any session, in the order of arrival."""
-        async with asyncio.timeout(self._patience):
-            while not self.events:
-                await self._read()
+        if not self.events:
+            async with asyncio.timeout(self._patience):
+                while not self.events:
+                    await self._read()
         return self.events.popleft()
 
     async def until(self, type_: str) -> list[Event]:
@@ -327,32 +331,14 @@ class PushClient:
 
     async def _read(self) -> None:
         raw = await self.wire.receive()
-        self._check(raw)
         frame = msgspec.json.decode(raw)
+        self._check(frame)
         if frame["kind"] == "event":
-            self.events.append(
-                Event(
-                    raw,
-                    frame["sessionId"],
-                    frame.get("runId"),
-                    frame["seq"],
-                    frame["ts"],
-                    frame["type"],
-                    frame["payload"],
-                )
-            )
+            place = frame["sessionId"], frame.get("runId"), frame["seq"], frame["ts"]
+            self.events.append(Event(raw, *place, frame["type"], frame["payload"]))
         else:
-            self.responses.append(
-                Response(
-                    raw,
-                    frame["requestId"],
-                    frame["type"],
-                    frame.get("sessionId"),
-                    frame["ok"],
-                    frame["payload"],
-                    frame["error"],
-                )
-            )
+            subject = frame["requestId"], frame["type"], frame.get("sessionId")
+            self.responses.append(Response(raw, *subject, frame["ok"], frame["payload"], frame["error"]))
 
     # Requests
 

@@ -21,7 +21,8 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that end in this piece."""
-        if not self._unfinished and not self._discarding and 2 < len(data) <= self._limit and data.find(b"\n") == len(data) - 1:
+        size = len(data)
+        if data.find(b"\n") == size - 1 and not self._unfinished and not self._discarding and 2 < size <= self._limit:
             return [data[:-1]]  # one whole line in one read, as from a client that waits for each answer
 
         lines = data.split(b"\n")
@@ -31,8 +32,8 @@ class LineSplitter:
                 self._discarding = False
                 del lines[0]
             elif self._unfinished:
-                lines[0] = bytes(self._unfinished + lines[0])
-            if len(data) + len(self._unfinished) > self._limit or b"" in lines or b"\r" in lines:
+                lines[0] = b"".join((self._unfinished, lines[0]))
+            if size + len(self._unfinished) > self._limit or b"" in lines or b"\r" in lines:
                 lines = self._usable(lines)
             self._unfinished.clear()
 

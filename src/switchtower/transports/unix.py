@@ -124,9 +124,9 @@ class UnixConnection(asyncio.Protocol):
         self.writable = False
         self._listener = listener
         self._splitter = LineSplitter(listener.max_line_bytes)
-        self._oversized = 0
         self._transport: asyncio.Transport
-        self._receiver: Receiver | None = None
+        self._receiver: Receiver
+        self._accepted = False
         self._open = False
         self._sent = False
         self._timer: asyncio.TimerHandle | None = None
@@ -145,22 +145,22 @@ class UnixConnection(asyncio.Protocol):
         self._listener.connections.add(self)
         self._open = self.writable = True
         try:
-            receiver = self._listener.accept(self.origin)
-            receiver.connected(self)
+            self._receiver = self._listener.accept(self.origin)
+            self._receiver.connected(self)
         except BaseException:
             self.abort()
             raise
-        self._receiver = receiver
+        self._accepted = True
 
     def data_received(self, data: bytes) -> None:
-        assert self._receiver is not None
-        if frames := self._splitter.feed(data):
+        splitter = self._splitter
+        if frames := splitter.feed(data):
             self._receiver.received(frames)
-        if self._splitter.oversized != self._oversized:
+        if splitter.oversized:
             self._tell_oversized()
 
     def eof_received(self) -> bool:
-        if self._receiver is None or not self._open or _hung_up(self._transport):
+        if not self._open or _hung_up(self._transport):
             return False
         if frames := self._splitter.finish():
             self._receiver.received(frames)
@@ -171,7 +171,7 @@ class UnixConnection(asyncio.Protocol):
         self.writable = False
 
     def resume_writing(self) -> None:
-        if self._open and self._receiver is not None:
+        if self._open:
             self.writable = True
             self._receiver.writable_again()
 
@@ -180,7 +180,7 @@ class UnixConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._listener.lost(self)
-        if self._receiver is not None:
+        if self._accepted:
             self._receiver.disconnected()
 
     # What the receiver calls: a `Stream`.
@@ -209,9 +209,8 @@ class UnixConnection(asyncio.Protocol):
         self._transport.abort()
 
     def _tell_oversized(self) -> None:
-        assert self._receiver is not None
-        while self._oversized < self._splitter.oversized:
-            self._oversized += 1
+        while self._splitter.oversized:
+            self._splitter.oversized -= 1
             self._receiver.refused(f"a line of more than {self._listener.max_line_bytes} bytes was thrown away")
 
     def _wait_for_quiet(self) -> None:

@@ -118,7 +118,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         buffer: memoryview = self._wire.get_buffer(sizehint)
-        return buffer[:_MOST_PER_READ]
+        return buffer if len(buffer) <= _MOST_PER_READ else buffer[:_MOST_PER_READ]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard = True

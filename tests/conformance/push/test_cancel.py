@@ -1,5 +1,6 @@
 """Cancelling at each moment of a run: while it streams, while a tool works, while a question waits, while it is checked."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,16 +8,28 @@ import pytest
 from switchtower.testing.push_client import Event, PushClient
 
 
-def living(marker: str) -> list[str]:
-    """Processes whose command line has this in it."""
+def living(seconds: int) -> list[str]:
+    """The processes that sleep for exactly so long."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if marker.encode() in (process / "cmdline").read_bytes():
+            if (process / "cmdline").read_bytes() == f"sleep\0{seconds}\0".encode():
                 found.append(process.name)
         except OSError:
             continue
     return found
+
+
+async def begun(seconds: int, count: int = 1) -> None:
+    async with asyncio.timeout(10):
+        while len(living(seconds)) < count:
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def seconds(workspace: Path) -> int:
+    """A time to sleep that no other test sleeps for."""
+    return 10**9 + int.from_bytes(workspace.name[-4:].encode())
 
 
 def outcome(events: list[Event]) -> tuple[str, int]:
@@ -37,19 +50,17 @@ async def test_cancel_while_streaming_ends_the_stream(either: PushClient, worksp
 
 
 @pytest.mark.requirement("push:cancel:stops-run", "push:cancel:leaves-nothing")
-async def test_cancel_while_a_tool_works_kills_it_and_closes_its_call(either: PushClient, workspace: Path) -> None:
+async def test_cancel_while_a_tool_works_kills_it_and_closes_its_call(either: PushClient, workspace: Path, seconds: int) -> None:
     session_id = (await either.start_session(workspace)).session_id
-    marker = f"sleep 987{workspace.name.encode().hex()[-8:]}".replace("sleep 987", "")
-    run_id = await either.send(session_id, f"run: touch begun; sleep 600 & exec -a tower-{marker} sleep 600")
+    run_id = await either.send(session_id, f"run: sleep {seconds} & (setsid sleep {seconds} &) ; sleep {seconds}")
     await either.decide((await either.until("approval_required"))[-1])
-    while (await either.event()).payload.get("phase") != "Executing tool":
-        pass
+    await begun(seconds, count=3)
     assert (await either.cancel(session_id, run_id)).ok
     events = await either.until("run_complete")
     assert outcome(events) == ("cancelled", 2)
     (result,) = (event.payload for event in events if event.type == "tool_result")
     assert (result["toolName"], result["isError"]) == ("sandbox_exec", True)
-    assert living(f"tower-{marker}") == []
+    assert living(seconds) == []
 
 
 @pytest.mark.requirement("push:cancel:stops-run", "push:concurrency:first-approval-wins")
@@ -67,17 +78,13 @@ async def test_cancel_while_a_question_waits_withdraws_it(either: PushClient, wo
 
 
 @pytest.mark.requirement("push:cancel:stops-run", "push:cancel:leaves-nothing")
-async def test_cancel_while_acceptance_is_checked_ends_the_check(client: PushClient, workspace: Path) -> None:
+async def test_cancel_while_acceptance_is_checked_ends_the_check(client: PushClient, workspace: Path, seconds: int) -> None:
     session_id = (await client.start_session(workspace)).session_id
-    marker = f"tower-check-{workspace.name}"
-    run_id = await client.send(
-        session_id, "say: done", acceptance=[{"id": "slow", "check": f"bash -c 'exec -a {marker} sleep 600'"}]
-    )
-    while (await client.event()).payload.get("phase") != "Checking acceptance":
-        pass
+    run_id = await client.send(session_id, "say: done", acceptance=[{"id": "slow", "check": f"sleep {seconds}"}])
+    await begun(seconds)
     assert (await client.cancel(session_id, run_id)).ok
     assert outcome(await client.until("run_complete")) == ("cancelled", 2)
-    assert living(marker) == []
+    assert living(seconds) == []
 
 
 @pytest.mark.requirement("push:cancel:stops-run")

@@ -13,7 +13,15 @@ V = "push.runtime.v1"
 
 def envelope(event: Event, seq: int, type_: str, **payload: Any) -> dict[str, Any]:
     """The whole event as it should be; only its time is taken from what arrived."""
-    frame = {"v": V, "kind": "event", "sessionId": event.session_id, "seq": seq, "ts": event.ts, "type": type_, "payload": payload}
+    frame = {
+        "v": V,
+        "kind": "event",
+        "sessionId": event.session_id,
+        "seq": seq,
+        "ts": event.ts,
+        "type": type_,
+        "payload": payload,
+    }
     return frame if event.run_id is None else {**frame, "runId": event.run_id}
 
 
@@ -67,7 +75,9 @@ async def test_start_session_answers_with_an_id_and_emits_session_started(either
     assert event.session_id == session_id
 
 
-@pytest.mark.requirement("push:contract:streaming", "push:send:starts-run", "push:event:assistant_token", "push:event:run_complete")
+@pytest.mark.requirement(
+    "push:contract:streaming", "push:send:starts-run", "push:event:assistant_token", "push:event:run_complete"
+)
 async def test_a_message_streams_ordered_tokens_and_then_completes(either: PushClient, workspace: Path) -> None:
     session = await either.start_session(workspace)
     response = await either.request(

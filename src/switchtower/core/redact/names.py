@@ -40,7 +40,7 @@ _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 _HINT = re.compile("key|token|secret|pass|pwd|credential|authorization|bearer")
 
-_PASSWORDS = ("password", "passwd", "passphrase", "pwd", "secret")
+_PASSWORDS = ("password", "passwd", "passphrase", "pwd", "secret", "passwords", "secrets")
 _TOKENS = ("token", "apikey", "accesskey", "authkey", "credential", "credentials", "authorization", "bearer")
 
 _ABOUT_A_SECRET = re.compile(
@@ -67,7 +67,6 @@ _WORDS = re.compile(r"[A-Za-z_.:?!-]+")
 _WORD_BREAK = re.compile(r"[_.:?!-]|(?<=[a-z])(?=[A-Z])")
 _LONGEST_WORD = 15
 _MIXED_CASE = re.compile(r"[a-z][A-Z]")
-_SECRET_WORD = re.compile(r"key|token|secret|passw|pwd|credential", re.IGNORECASE)
 _IDENTITY = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-f]{7,64}|(?:[a-z]+_)?[0-9A-HJKMNP-TV-Z]{26}")
 _CODE_WORDS = re.compile(
     "boolean|default|getpass|hidden|ignore|inherit|invalid|missing|number|object|optional|plaintext|prompt|random|request|"
@@ -110,7 +109,7 @@ def is_secret(kind: Kind, value: Value) -> bool:
         return False
     if _NUMBER.fullmatch(text):
         return kind is Kind.PASSWORD or len(text) > _LONGEST_PLAIN_NUMBER
-    if _CALL_OR_INDEX.fullmatch(text + value.followed_by.strip("])")):
+    if _CALL_OR_INDEX.fullmatch(text + "(" if value.followed_by == "(" else text):
         return False
     if _is_plain(text) and not (value.after_scheme and _MIXED_CASE.search(text)):
         return kind is Kind.PASSWORD and _is_bare_word(value)
@@ -132,6 +131,6 @@ def _is_plain(text: str) -> bool:
 def _is_bare_word(value: Value) -> bool:
     """`password=swordfish`, or words chained as only a passphrase chains them; but not `password=password`."""
     text = value.text
-    if _SECRET_WORD.search(text) or _CODE_WORDS.fullmatch(text.lower()):
+    if kind_of(text) is not None or _CODE_WORDS.fullmatch(text.lower()):
         return False
     return text.count("-") > 1 or (value.assigned and text.isalpha() and len(text) > 5)

@@ -85,17 +85,24 @@ class Redactor:
                 changes[name] = after
         return msgspec.structs.replace(struct, **changes) if changes else struct
 
-    def _value(self, value: Any, depth: int) -> Any:
+    def _value(self, value: Any, depth: int, kind: names.Kind | None = None) -> Any:
+        """`kind` is what the key promises under which the value stands, alone or in a list."""
         match value:
             case str():
-                return self.text(value)
+                return MARK if kind is not None and _is_named_secret(kind, value) else self.text(value)
             case dict() | list() | tuple() if depth == 0:
                 return MARK  # too deep to look into
             case dict():
-                redacted = {self._value(key, depth - 1): self._named(key, held, depth - 1) for key, held in value.items()}
-                return value if len(redacted) == len(value) and all(map(_same, value.items(), redacted.items())) else redacted
+                redacted = {
+                    self._value(key, depth - 1): self._value(
+                        held, depth - 1, names.kind_of(key) if isinstance(key, str) else None
+                    )
+                    for key, held in value.items()
+                }
+                unchanged = len(redacted) == len(value) and all(map(_same, value.items(), redacted.items()))
+                return value if unchanged else redacted
             case list() | tuple():
-                items = [self._value(item, depth - 1) for item in value]
+                items = [self._value(item, depth - 1, kind) for item in value]
                 if all(after is before for after, before in zip(items, value, strict=True)):
                     return value
                 return items if isinstance(value, list) else tuple(items)
@@ -104,15 +111,12 @@ class Redactor:
             case _:
                 return value
 
-    def _named(self, key: Any, value: Any, depth: int) -> Any:
-        """A value, given the key that it stands under."""
-        if isinstance(value, str) and isinstance(key, str) and value != MARK and value:
-            kind = names.kind_of(key)
-            if kind is names.Kind.PASSWORD or kind is names.Kind.TOKEN:
-                return MARK
-            if kind is names.Kind.KEY and names.is_secret(kind, names.Value(value, quoted=True)):
-                return MARK
-        return self._value(value, depth)
+
+def _is_named_secret(kind: names.Kind, value: str) -> bool:
+    """Under a name that is certain, anything is a secret but nothing at all."""
+    if kind is names.Kind.KEY:
+        return names.is_secret(kind, names.Value(value, quoted=True))
+    return value not in ("", MARK)
 
 
 def _same(before: tuple[Any, Any], after: tuple[Any, Any]) -> bool:

@@ -1,8 +1,8 @@
 """Decides what is a secret. It takes suspicious text in any pieces and gives it back without its secrets.
 
-How the text was cut makes no difference, because every decision rests on the raw text around its place and on nothing
-else: a bounded look back, and a look ahead that is waited for. What is undecided is held, and that is never more than a
-few hundred characters; the rest of a secret that is already marked is dropped as it comes.
+How the text was cut makes no difference, because every decision rests on the text around its place and on nothing else:
+a bounded look back at what came out, and a look ahead that is waited for. What is undecided is held, and that is never
+more than a few hundred characters; the rest of a secret that is already marked is dropped as it comes.
 """
 
 import re
@@ -11,17 +11,19 @@ from switchtower.core.redact import names, shapes, starts
 
 
 class Scanner:
-    __slots__ = ("_done", "_floor", "_out", "_pem_left", "_position", "_rest", "_text")
+    __slots__ = ("_before", "_done", "_floor", "_out", "_pem_left", "_position", "_rest", "_text")
 
     def __init__(self, context: str) -> None:
         self._text = context
-        """Raw text: what was let go but may still be looked back at, then what is undecided."""
+        """What was let go but may still be looked back at, then what is undecided."""
         self._position = len(context)
         """Up to here in `_text`, everything is decided."""
         self._done = self._position
         """Up to here in `_text`, everything is let go; a name and its sign go before the value is decided."""
         self._floor = 0
-        """Where in `_text` the last secret ends: nobody looks back behind it, so what it was cannot matter later."""
+        """Where in `_text` the last secret ends. Looking back, one sees its mark and what came out before."""
+        self._before = ""
+        """The end of what came out before `_floor`."""
         self._rest: re.Pattern[str] | None = None
         """What is swallowed: the rest of a secret whose mark is already out."""
         self._pem_left = 0
@@ -45,7 +47,9 @@ class Scanner:
 
     def settled(self) -> str | None:
         """The context to go on from, when nothing is held or being swallowed."""
-        return self._text if self._position == len(self._text) and self._rest is None and not self._pem_left else None
+        if self._position < len(self._text) or self._rest is not None or self._pem_left:
+            return None
+        return self._looking_back(self._position)
 
     def _let_go(self, end: int) -> None:
         """Everything up to `end` is decided and harmless."""
@@ -57,11 +61,16 @@ class Scanner:
     def _hide(self, end: int, rest: re.Pattern[str] | None = None) -> None:
         """Everything not yet let go up to `end` is a secret, and so is all of `rest` that follows."""
         self._out.append(shapes.MARK)
+        self._before = self._looking_back(self._done) + shapes.MARK
         self._skip(end)
         self._rest = rest
 
     def _skip(self, end: int) -> None:
         self._done = self._position = self._floor = end
+
+    def _looking_back(self, start: int) -> str:
+        """What came out right before this place, as far back as any decision may look."""
+        return (self._before + self._text[max(self._floor, start - shapes.CONTEXT) : start])[-shapes.CONTEXT :]
 
     def _is_open(self, end: int) -> bool:
         """Whether a run that ends here may go on: the text ends here too, or in an escape or dot that depends on what follows."""
@@ -130,7 +139,7 @@ class Scanner:
         return True
 
     def _decide_sign(self, start: int, *, final: bool) -> bool:
-        behind = self._text[max(self._floor, start - shapes.CONTEXT) : start][::-1]
+        behind = self._looking_back(start)[::-1]
         if self._text[start] == ":" and shapes.USER_BEHIND.match(behind):
             return self._decide_url(start, final=final)
         named = shapes.NAME_BEHIND.match(behind)

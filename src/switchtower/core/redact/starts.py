@@ -79,4 +79,7 @@ _LEAVES = {
     prefix: f"(?:{start.needs}|{start.so_far}\\Z)" for start in (*_TOKENS, _ANNOUNCEMENTS, _PEM) for prefix in start.prefixes
 }
 
-ANY = "|".join([*SIGNS, pattern(_LEAVES, _at_start_of_word)])
+# A sign behind a sign belongs to the first; a rule of a thousand `=` has to cost next to nothing.
+_FIRST_SIGNS = [f"{sign}(?<![{SIGNS}]{sign})" for sign in SIGNS]
+
+ANY = "|".join([*_FIRST_SIGNS, pattern(_LEAVES, _at_start_of_word)])

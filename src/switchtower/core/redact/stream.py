@@ -13,7 +13,7 @@ from switchtower.core.redact.shapes import CONTEXT
 
 _TRIM_FROM = 6 * CONTEXT
 _SHORTEST_FIND = 8
-"""What is shorter than this and is no sign can only be a beginning that the end of the text cut short."""
+"""Within fewer characters nothing but a sign is decided: the search has only found what may become a secret."""
 
 
 class Rules:

@@ -166,6 +166,17 @@ def answer(request_id: str, type_: str, session_id: str | None, payload: Struct)
     )
 
 
+def pong(request_id: str, ts_ms: int) -> bytes:
+    """The same as `answer` for a ping without a session, from a template: pings come by the thousand."""
+    return _PONG % (request_id.encode(), ts_ms)
+
+
+_PONG = (
+    b'{"v":"push.runtime.v1","kind":"response","requestId":"%b","type":"ping","ok":true,'
+    b'"payload":{"pong":true,"ts":%d},"error":null}'
+)
+
+
 def refusal(request_id: str, type_: str, session_id: str | None, error: messages.ProtocolError) -> bytes:
     return _encode(
         messages.ResponseEnvelope(

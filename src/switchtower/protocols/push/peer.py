@@ -118,6 +118,8 @@ class PushPeer:
             return outbound.refusal(request.request_id, request.type, request.session_id, errors.INTERNAL)
 
     def _ping(self, request: inbound.Request) -> bytes:
+        if request.session_id is None:
+            return outbound.pong(request.request_id, self._tower.now_ms())
         return outbound.answer(request.request_id, "ping", request.session_id, messages.Pong(True, self._tower.now_ms()))
 
     def _hello(self, request: inbound.Request) -> bytes:

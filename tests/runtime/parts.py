@@ -11,6 +11,7 @@ from switchtower.testing.sessions import OWNER, start_session
 
 SESSION = "sess_1"
 PATIENCE = 5.0
+KEEP_ALL = journal.Retention(0, 0)
 
 Work = Callable[[engine.Task, engine.Desk], Awaitable[engine.Result]]
 SUCCESS = engine.Result(events.Outcome.SUCCESS, "done")
@@ -183,7 +184,7 @@ class House:
         *,
         approval_timeout_ms: int = 3_600_000,
         receipt_ttl_ms: int = 3_600_000,
-        retention: journal.Retention = journal.Retention(0, 0),
+        retention: journal.Retention = KEEP_ALL,
         clock: Callable[[], int] | None = None,
         check_criterion: Callable[..., Awaitable[events.CriterionResult]] | None = None,
     ) -> None:

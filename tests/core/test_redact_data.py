@@ -1,0 +1,170 @@
+"""Structured data and events: every string that may hold words is redacted, and nothing else is touched."""
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from switchtower.core import codec, events, redact
+from switchtower.core.redact.redactor import FREE_TEXT
+
+SECRET = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+REDACTOR = redact.Redactor()
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (SECRET, "[redacted]"),
+        ({"a": [1, {"b": f"x {SECRET}"}]}, {"a": [1, {"b": "x [redacted]"}]}),
+        (("ok", SECRET), ("ok", "[redacted]")),
+        ({"password": "x"}, {"password": "[redacted]"}),
+        ({"clientSecret": "plain"}, {"clientSecret": "[redacted]"}),
+        ({"api_key": "/looks/like/a/path"}, {"api_key": "[redacted]"}),
+        ({"key": "a1b2c3d4e5!"}, {"key": "[redacted]"}),
+        ({"env": {"DB_PASS": "x", "HOME": "/root"}}, {"env": {"DB_PASS": "[redacted]", "HOME": "/root"}}),
+        (
+            {"passwords": ["hunter2", "x"], "tokens": ["a", "b"]},
+            {"passwords": ["[redacted]", "[redacted]"], "tokens": ["a", "b"]},
+        ),
+        ({SECRET: 1}, {"[redacted]": 1}),
+        ({"command": "PGPASSWORD=swordfish psql"}, {"command": "PGPASSWORD=[redacted] psql"}),
+    ],
+)
+def test_secrets_in_data_are_hidden(value: Any, expected: Any) -> None:
+    assert REDACTOR.value(value) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        7,
+        1.5,
+        True,
+        "words",
+        {},
+        {"key": "Enter", "path": "README.md", "token_count": "12", "password": "", "secret": None, "max_tokens": 4096},
+        {"password": "[redacted]"},
+        [{"id": "550e8400-e29b-41d4-a716-446655440000"}, ("a", ["b"])],
+    ],
+)
+def test_data_without_secrets_comes_back_as_the_same_object(value: Any) -> None:
+    assert REDACTOR.value(value) is value
+
+
+def test_data_is_not_changed_in_place() -> None:
+    value = {"args": [SECRET]}
+    REDACTOR.value(value)
+    assert value == {"args": [SECRET]}
+
+
+def test_data_too_deep_to_look_into_is_hidden_whole() -> None:
+    deep: Any = SECRET
+    for _ in range(500):
+        deep = [deep]
+    redacted = repr(REDACTOR.value(deep))
+    assert "[redacted]" in redacted
+    assert SECRET not in redacted
+
+
+ACTOR = events.Actor(name="ada", via="cli")
+
+
+def approval(words: str) -> events.Approval:
+    return events.Approval("appr_1", "call_1", "shell", words, words, {"command": words}, 1, "f00d")
+
+
+def every_event(words: str) -> list[events.AnyEvent]:
+    """One event of each kind with these words wherever a person, a model or a program may put its own."""
+    call = events.ToolRequest("call_1", "shell", {"command": words, "more": [words]})
+    workspace = events.Workspace("/work", remote_url=words)
+    return [
+        events.SessionStarted("agent", "chat", "demo", "none", workspace, ACTOR, "00ff", metadata={"note": words}),
+        events.SessionResumed(ACTOR, events.SessionState.IDLE, "demo", "none", None, words, approval(words)),
+        events.RunStarted(words, ACTOR, acceptance=(events.Criterion("c1", words, description=words),)),
+        events.PhaseChanged(words, words),
+        events.MessageCompleted("msg_1", words, words, (call,)),
+        events.ToolCalled("call_1", "shell", {"command": words}),
+        events.ToolFinished("call_1", "shell", 3, words, is_error=True, error=events.ToolError("X", words, detail=words)),
+        events.ApprovalRequested(approval(words)),
+        events.ApprovalDecided("appr_1", events.Verdict.APPROVE, ACTOR, words),
+        events.ApprovalExpired("appr_1"),
+        events.ApprovalWithdrawn("appr_1", words),
+        events.WarningRaised("W", words, words),
+        events.ErrorRaised("E", words, detail=words),
+        events.RunCancelRequested(ACTOR, words),
+        events.RunCompleted(events.Outcome.SUCCESS, words, 0, (events.CriterionResult("c1", True, 0, words),)),
+    ]
+
+
+DELTAS = (events.TextDelta, events.ThinkingDelta)
+
+
+def test_the_examples_are_of_every_kind_but_the_deltas() -> None:
+    assert {type(event) for event in every_event("")} | set(DELTAS) == set(events.BY_KIND.values())
+
+
+@pytest.mark.parametrize("event", every_event(f"see {SECRET}."), ids=lambda event: event.kind)
+def test_an_event_is_redacted_in_all_its_words_and_in_nothing_else(event: events.AnyEvent) -> None:
+    redacted = REDACTOR.event(event)
+    assert type(redacted) is type(event)
+    assert codec.encode(redacted) == codec.encode(event).replace(SECRET.encode(), b"[redacted]")
+
+
+@pytest.mark.parametrize("event", every_event("see there"), ids=lambda event: event.kind)
+def test_an_event_without_secrets_comes_back_as_the_same_object(event: events.AnyEvent) -> None:
+    assert REDACTOR.event(event) is event
+
+
+@pytest.mark.parametrize("event_type", DELTAS)
+def test_a_delta_passes_untouched_because_its_stream_has_redacted_it(event_type: type[events.TextDelta]) -> None:
+    event = event_type(SECRET)
+    assert REDACTOR.event(event) is event
+
+
+NOT_FREE_TEXT = {
+    events.SessionStarted: {"engine", "mode", "provider", "sandbox", "by", "attach_token_sha256", "model"},
+    events.SessionResumed: {"by", "state", "provider", "sandbox", "active_run_id"},
+    events.RunStarted: {"by", "message_id"},
+    events.ThinkingDelta: {"text"},
+    events.TextDelta: {"text"},
+    events.MessageCompleted: {"message_id"},
+    events.ToolCalled: {"call_id", "tool"},
+    events.ToolFinished: {"call_id", "tool"},
+    events.ApprovalDecided: {"approval_id", "verdict", "by"},
+    events.ApprovalExpired: {"approval_id"},
+    events.ApprovalWithdrawn: {"approval_id"},
+    events.WarningRaised: {"code"},
+    events.ErrorRaised: {"code"},
+    events.RunCancelRequested: {"by"},
+    events.RunCompleted: {"outcome"},
+    events.Workspace: {"root", "branch", "default_branch"},
+    events.Criterion: {"id"},
+    events.CriterionResult: {"id"},
+    events.ToolError: {"type"},
+    events.Approval: {"id", "call_id", "kind", "fingerprint", "options"},
+    events.ToolRequest: {"call_id", "tool"},
+}
+
+
+@pytest.mark.parametrize("struct", FREE_TEXT, ids=lambda struct: struct.__name__)
+def test_every_field_that_can_hold_text_is_known_as_free_or_not(struct: type[msgspec.Struct]) -> None:
+    can_hold_text = {field.name for field in msgspec.structs.fields(struct) if not _leaves(field.type) <= {int, bool, type(None)}}
+    assert can_hold_text == set(FREE_TEXT[struct]) | NOT_FREE_TEXT.get(struct, set())
+
+
+def test_every_struct_within_free_text_has_its_row() -> None:
+    held = {
+        leaf
+        for struct, names in FREE_TEXT.items()
+        for field in msgspec.structs.fields(struct)
+        if field.name in names
+        for leaf in _leaves(field.type)
+    }
+    assert {leaf for leaf in held if isinstance(leaf, type) and issubclass(leaf, msgspec.Struct)} <= set(FREE_TEXT)
+
+
+def _leaves(annotation: Any) -> set[Any]:
+    arguments = [argument for argument in get_args(annotation) if argument is not ...]
+    return set().union(*map(_leaves, arguments)) if arguments else {annotation}

@@ -1,0 +1,65 @@
+"""The HTTP port: off when it is switched off, somewhere when nobody cares, and exactly there when somebody does."""
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.daemon.conftest import StartDaemon, endpoints_of
+
+from switchtower import config
+
+DEFAULT = config.Settings.http
+
+
+async def _get(url: str, path: str) -> bytes:
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def test_without_http_there_is_no_port(start: StartDaemon, home: Path) -> None:
+    daemon = await start(http="off")
+    assert endpoints_of(home)["http"] is None
+    if Path("/proc/net/tcp").exists():
+        sockets = {str(descriptor.readlink()) for descriptor in Path(f"/proc/{daemon.pid}/fd").iterdir()}
+        of_tcp = {f"socket:[{line.split()[9]}]" for line in Path("/proc/net/tcp").read_text().splitlines()[1:]}
+        assert not sockets & of_tcp
+
+
+async def test_a_used_default_port_is_replaced_by_a_free_one(start: StartDaemon, home: Path) -> None:
+    address = config.address(DEFAULT)
+    assert address is not None
+    with contextlib.ExitStack() as stack:
+        holder = stack.enter_context(socket.socket())
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):  # somebody else on this machine may hold it: it is in use all the same
+            holder.bind(address)
+            holder.listen()
+        daemon = await start(http=DEFAULT)
+        url = endpoints_of(home)["http"]
+        assert urlsplit(url).port not in (None, 0, address.port)
+        assert b"200 OK" in await _get(url, "/healthz")
+        assert f"{DEFAULT} is in use" in daemon.log()
+
+
+async def test_a_used_port_that_was_asked_for_is_refused_with_a_remedy(
+    home: Path, tower: Callable[..., "subprocess.CompletedProcess[str]"]
+) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        refused = await asyncio.to_thread(tower, "serve", "--http", f"127.0.0.1:{port}")
+    assert refused.returncode != 0
+    assert str(port) in refused.stderr
+    assert "hint:" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert list((home / "run").glob("*.sock")) == []
+    assert not (home / "run" / "endpoints.json").exists()
