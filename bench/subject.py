@@ -21,10 +21,10 @@ from switchtower.daemon import app
 from switchtower.stores.group import Group
 
 TEXT = "lorem "
-_EVENT_WIDTH = 6
+_EVENT_WIDTH = 7
 _SESSION_WIDTH = 7
 
-_Noted = tuple[int, list[int], list[int], int, int]
+_Noted = tuple[int, list[int], list[int], list[int], int, int]
 _commits: list[_Noted] = []
 _emitted_ns: list[int] = []
 
@@ -94,11 +94,12 @@ async def _paced(count: int, pause: float, desk: engine.Desk) -> None:
         await desk.flush()
 
 
-def _commit(at_ns: int, sids: list[int], seqs: list[int], deltas: int, sessions: int) -> Commit:
+def _commit(at_ns: int, sids: list[int], seqs: list[int], counts: list[int], deltas: int, sessions: int) -> Commit:
     stretches = []
-    for sid, places in groupby(range(len(sids)), key=sids.__getitem__):
-        first, *others = places
-        stretches.append(Stretch(sid, seqs[first], 1 + len(others)))
+    for sid, grouped in groupby(range(len(sids)), key=sids.__getitem__):
+        places = list(grouped)
+        first = places[0]
+        stretches.append(Stretch(sid, seqs[first] - counts[first] + 1, sum(counts[place] for place in places)))
     return Commit(at_ns, stretches, deltas, sessions)
 
 
@@ -113,7 +114,12 @@ def _note_commits() -> None:
                 time.monotonic_ns(),
                 values[::_EVENT_WIDTH],
                 values[1::_EVENT_WIDTH],
-                values[4::_EVENT_WIDTH].count(events.TextDelta.kind),
+                values[2::_EVENT_WIDTH],
+                sum(
+                    count
+                    for count, kind in zip(values[2::_EVENT_WIDTH], values[5::_EVENT_WIDTH], strict=True)
+                    if kind == events.TextDelta.kind
+                ),
                 len(group._sessions) // _SESSION_WIDTH,
             )
         )

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from switchtower.testing.push_client import PushClient
 from tests.conformance.daemons import Daemon
 from tests.conformance.schema_check import check
+
+from switchtower.testing.push_client import PushClient
 
 StartDaemon = Callable[..., Daemon]
 Connect = Callable[..., Awaitable[PushClient]]

@@ -13,7 +13,8 @@ import msgspec
 import uvloop
 
 from bench import wire
-from switchtower.stores import connections, migrations
+from bench.baselines import tables
+from switchtower.stores import connections
 
 OUTPUT_LIMIT = 1_048_576
 
@@ -52,7 +53,7 @@ class Broadcast:
         self._rows = wire.rows(batches) if journal else []
         if journal:
             self._connection = connections.for_writing(Path(journal))
-            migrations.migrate(self._connection)
+            tables.make(self._connection)
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from bench.baselines import tables
 from bench.commits import Commit, Plan
-from switchtower.stores import connections, migrations
+from switchtower.stores import connections, strips
 
 _EVENTS = "INSERT INTO events (sid, seq, ts_ms, run_id, kind, data) VALUES (?, ?, ?, ?, ?, ?)"
 _SESSIONS = (
@@ -26,10 +27,11 @@ def _rows(source: sqlite3.Connection, commit: Commit) -> tuple[_Rows, _Rows]:
     events: _Rows = []
     sessions: _Rows = []
     for stretch in commit.stretches:
-        events += source.execute(
-            "SELECT sid, seq, ts_ms, run_id, kind, data FROM events WHERE sid = ? AND seq >= ? AND seq < ?",
-            (stretch.sid, stretch.first_seq, stretch.first_seq + stretch.count),
+        stored = source.execute(
+            "SELECT seq, count, ts_ms, run_id, kind, data FROM events WHERE sid = ? AND seq >= ? ORDER BY seq",
+            (stretch.sid, stretch.first_seq),
         )
+        events += [(stretch.sid, *entry) for entry in strips.unpack(stored, stretch.first_seq - 1, stretch.count)]
         if commit.sessions and stretch.first_seq == 1:
             sessions += source.execute(
                 "SELECT sid, session_id, epoch, state, created_at_ms, updated_at_ms, card FROM sessions WHERE sid = ?",
@@ -43,7 +45,7 @@ def main(plan: Plan) -> list[int]:
     source = connections.for_reading(Path(plan.source))
     batches = [_rows(source, commit) for commit in plan.commits]
     target = connections.for_writing(Path(plan.target))
-    migrations.migrate(target)
+    tables.make(target)
     at_ns = []
     for events, sessions in batches:
         target.execute("BEGIN")

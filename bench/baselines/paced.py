@@ -6,12 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from switchtower.stores import connections, migrations
+from bench.baselines import tables
+from switchtower.stores import connections
 
 
 def main(target: str, count: int, pause_us: int) -> list[float]:
     connection = connections.for_writing(Path(target))
-    migrations.migrate(connection)
+    tables.make(connection)
     row = (int(time.time()), "run_01JCQ0000000000000000000000", "text.delta", b'{"text":"lorem "}')
     sid = time.time_ns()
     durations = []

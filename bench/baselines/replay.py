@@ -10,8 +10,9 @@ import msgspec
 import uvloop
 
 from bench import wire
+from bench.baselines import tables
 from switchtower.protocols.push import outbound
-from switchtower.stores import connections, migrations
+from switchtower.stores import connections
 
 PAGE = 500
 OUTPUT_LIMIT = 1_048_576
@@ -49,7 +50,7 @@ class Replayer(asyncio.Protocol):
 def _store(journal: Path, events: int) -> None:
     """The frames where the journal keeps its events, so that what is read has the same shape."""
     connection = connections.for_writing(journal)
-    migrations.migrate(connection)
+    tables.make(connection)
     stored = wire.entries(events - 3)
     frames = outbound.frames(wire.SESSION_ID, stored)
     rows = [(1, *entry[:4], frame) for entry, frame in zip(stored, frames, strict=True)]

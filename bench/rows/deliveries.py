@@ -1,7 +1,8 @@
 """Deliveries: one engine streams, and every subscriber is sent every event. All of it: engine, commit, encoding, sockets.
 
-The bare loop has its bytes ready and waits for no disk. So there is a second comparison, for reading: the same loop, which
-commits each batch before it writes it, as no daemon that keeps our first promise can avoid.
+The bare loop has its bytes ready and waits for no disk, and writes each event as it comes. Two more comparisons, for reading:
+a loop that writes whole batches, cut as ours were; and one that commits each such batch before it writes it, as no daemon that
+keeps our first promise can avoid.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from bench import commits
 from bench.row import Row, compare
 from bench.setting import Setting
 
-BASELINE = "bare loop writing the same chunks to as many sockets"
+BASELINE = "bare loop writing each event to as many sockets"
+BASELINE_BATCHED = "bare loop writing the same bytes in batches as large as ours"
 BASELINE_DURABLE = "bare loop that commits each batch, then writes it"
 CASES = ((1, 40_000), (20, 20_000), (200, 5_000))
 
@@ -24,6 +26,7 @@ def _case(setting: Setting, subscribers: int, deltas: int) -> Iterator[Row]:
     name = f"deliveries to {subscribers} socket{'s' * (subscribers > 1)}"
     batches: list[int] = []
     cpu: dict[str, list[float]] = {"ours": [], "bare": []}
+    batched: list[float] = []
     durable: list[float] = []
     arguments = {"subscribers": subscribers, "order": f"stream {deltas}", "deltas": deltas}
     with setting.subject() as server:
@@ -42,6 +45,8 @@ def _case(setting: Setting, subscribers: int, deltas: int) -> Iterator[Row]:
             # The last chunk also has the end of the run, for which the load waits.
             chunks = [*batches[:-1], batches[-1] + 1]
             with setting.baseline("broadcast", batches=chunks) as loop:
+                batched.append(float(setting.load("fanout", socket=loop.socket, **arguments)["deliveries_per_second"]))
+            with setting.baseline("broadcast", batches=[1] * sum(chunks)) as loop:
                 before = loop.cpu_seconds()
                 found = setting.load("fanout", socket=loop.socket, **arguments)
                 cpu["bare"].append((loop.cpu_seconds() - before) / (subscribers * deltas) * 1e6)
@@ -55,4 +60,5 @@ def _case(setting: Setting, subscribers: int, deltas: int) -> Iterator[Row]:
         "server_cpu_us_per_delivery": {side: round(sorted(spent)[len(spent) // 2], 2) for side, spent in cpu.items()},
     }
     yield compare("deliveries", name, "/s", *figures, BASELINE, at_least=0.5, detail=detail)
+    yield compare("deliveries", f"{name}, against ready batches", "/s", figures[0], batched, BASELINE_BATCHED)
     yield compare("deliveries", f"{name}, against commit + write", "/s", figures[0], durable, BASELINE_DURABLE)

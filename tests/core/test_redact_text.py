@@ -65,6 +65,7 @@ HIDDEN = [
     ("PGPASSWORD=swordfish psql", "PGPASSWORD=[redacted] psql"),
     ("password: 123456", "password: [redacted]"),
     ("passwd: P@ss!w0rd#1", "passwd: [redacted]"),
+    ("passwd: $Ecret99", "passwd: [redacted]"),
     ("passphrase: correct-donkey-battery-staple", "passphrase: [redacted]"),
     ('password = "let me in"', 'password = "[redacted]"'),
     ("password: str = 'hunter2'", "password: str = '[redacted]'"),
@@ -101,6 +102,7 @@ HIDDEN = [
     ("xcorrect horse battery stapler", "x[redacted]r"),
     ('{"a": "say \\"friend\\" & enter"}', '{"a": "[redacted]"}'),
     ("?q=say%20%22friend%22%20%26%20enter", "?q=[redacted]"),
+    ("?q=correct%20horse%20battery%20staple", "?q=[redacted]"),
 ]
 
 STAYS = [
@@ -145,6 +147,10 @@ STAYS = [
     'secret = os.environ["APP_SECRET1"]',
     "key = sha256(data)",
     "token = tokens_v2[0]",
+    "first_pass: Callable[[int, str], None]",
+    'key = "Europe/London"',
+    'secret_from: "$.inputs.x1"',
+    "secret: arn:aws:secretsmanager:eu-west-1:123456789012:x",
     "sorted(items, key=lambda item: item.size)",
     "for key, value in pairs: print(key, value)",
     "Token::new(key)",

@@ -22,8 +22,7 @@ async def test_nothing_that_a_client_saw_is_lost(folder: Path, number: int, cras
         assert world.daemon is not None
         assert await world.daemon.stop() == 0
     finally:
-        if world.daemon is not None:
-            world.daemon.end()
+        world.clean_up()
     if rounds >= 20:
         for what in ("resent", "decided twice", "approval survived", "survivor approved", "last run interrupted"):
             assert world.seen[what], f"no round came to this: {what}"

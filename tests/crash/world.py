@@ -4,7 +4,11 @@ A round is one life: everything remembered is checked, clients go to work, and t
 """
 
 import asyncio
+import contextlib
+import itertools
+import os
 import random
+import signal
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +56,10 @@ class World:
         self.messages: dict[str, Message] = {}
         self.decisions: dict[str, str] = {}
         """Acknowledged ones, by approval."""
+        self.asked: set[str] = set()
+        """Approvals that any client has seen."""
+        self.attempted: set[str] = set()
+        """Approvals that any client has tried to decide, with or without an answer."""
         self.stories: dict[str, dict[str, story.Run]] = {}
 
         self.daemon: Daemon | None = None
@@ -109,12 +117,23 @@ class World:
     def _saw(self, line: bytes, frame: Frame) -> None:
         known = self.logs.setdefault(frame.sessionId, {}).setdefault(frame.seq, line)
         assert known == line, f"the same seq was told twice, and differently:\n{known!r}\n{line!r}"
+        if frame.type == "approval_required":
+            self.asked.add(frame.content["approvalId"])
         kind, count = self._kill_at
         self._frames[frame.type] += 1
         if self.daemon is not None and count and (self._frames[kind] if kind else self._frames.total()) >= count:
             self.seen[f"killed at {kind or 'an event'}"] += 1
             self._kill_at = (None, 0)
             self.daemon.kill()
+
+    def clean_up(self) -> None:
+        """Also when a test has failed, nothing is left of it."""
+        if self.daemon is not None:
+            self.daemon.end()
+        run_ids = {message.run_id for message in self.messages.values() if message.run_id is not None}
+        for pid in itertools.chain.from_iterable(processes_of(run_ids).values()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     # What is always true after a start
 
@@ -130,6 +149,9 @@ class World:
         for approval_id, decision in self.decisions.items():
             closed = [run.closed[approval_id] for run in runs.values() if approval_id in run.closed]
             assert closed == [decision], "an acknowledged decision is in the log exactly once"
+        pending = {approval_id for run in runs.values() for approval_id in run.pending}
+        assert self.asked - self.attempted <= pending, "what nobody has decided still waits"
+        self.asked |= pending
         self._free = [session_id for session_id, runs in self.stories.items() if all(run.outcome for run in runs.values())]
 
     async def _replay_all(self) -> None:
@@ -207,10 +229,8 @@ class World:
     async def approve_survivor(self, client: Client, message: Message, run: story.Run) -> None:
         """A question that outlived a crash: a yes lets its run go on to its end, and its action happens once."""
         assert message.effects() == 0
-        seen_seq = max(self.logs[message.session_id])
-        await client.attach(message.session_id, seen_seq)
-        await client.decide(message.session_id, run.id, run.pending[0])
-        self.decisions[run.pending[0]] = "approve"
+        await client.attach(message.session_id, max(self.logs[message.session_id]))
+        await self._decide(client, message.session_id, run.id, run.pending[0], "approve")
         if message.file is None:
             return  # it never ends by itself
         ended = await client.event("run_complete", session_id=message.session_id, run_id=run.id)
@@ -240,9 +260,15 @@ class World:
         if frame.type == "approval_required" and message.plan != "leave":
             approval_id, decision = frame.content["approvalId"], "deny" if message.plan.startswith("deny") else "approve"
             comment = {"comment": "rather not"} if message.plan == "deny and go on" else {}
-            await client.decide(session_id, run_id, approval_id, decision, **comment)
-            self.decisions[approval_id] = decision
+            await self._decide(client, session_id, run_id, approval_id, decision, **comment)
             await client.event("run_complete", run_id=run_id)
+
+    async def _decide(
+        self, client: Client, session_id: str, run_id: str, approval_id: str, decision: str, **comment: str
+    ) -> None:
+        self.attempted.add(approval_id)
+        await client.decide(session_id, run_id, approval_id, decision, **comment)
+        self.decisions[approval_id] = decision
 
     async def _session(self, client: Client) -> str:
         if self._free and self.dice.random() < 0.5:

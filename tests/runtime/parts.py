@@ -120,6 +120,10 @@ class SteeredJournal(Changing):
         self.inner = inner or MemoryJournal()
         self.gate = asyncio.Event()
         self.gate.set()
+        self.confirmation = asyncio.Event()
+        self.confirmation.set()
+        """While it is not set, what is stored can be read already, but its writer does not know yet."""
+        self.turns_to_confirm: Callable[[], int] = lambda: 0
         self.appends: list[journal.Append] = []
         """What was handed in, stored or not."""
         self.stored = 0
@@ -140,6 +144,9 @@ class SteeredJournal(Changing):
         await self.inner.append(append)
         self.stored += 1
         self.changed()
+        await self.confirmation.wait()
+        for _ in range(self.turns_to_confirm()):
+            await asyncio.sleep(0)
 
     async def read(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
         if self.failing_reads:

@@ -6,7 +6,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.runtime.parts import SESSION, SUCCESS, House, MakeHouse, Outlet, work_until_cancelled
+from tests.runtime.parts import SESSION, SUCCESS, House, MakeHouse, Outlet, cancel, send, work_until_cancelled
 
 from switchtower.core import engine, events, journal, tower
 
@@ -55,6 +55,7 @@ def test_subscribers_that_attach_anywhere_and_pause_at_will_see_each_event_once_
     async def scenario() -> None:
         dice = random.Random(seed)
         house = House(_say_words)
+        house.journal.turns_to_confirm = lambda: dice.randrange(4)
         await house.open()
         whole = await house.with_session()
         await house.send()
@@ -78,6 +79,26 @@ def test_subscribers_that_attach_anywhere_and_pause_at_will_see_each_event_once_
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("switchtower.runtime.hub.PAGE", page)
         asyncio.run(scenario())
+
+
+async def test_what_was_read_from_the_journal_before_it_was_published_is_not_told_again(make_house: MakeHouse) -> None:
+    house = await make_house(work_until_cancelled)
+    whole = await house.with_session()
+    early = Outlet()
+    attachment = await house.attachment(early)
+    house.journal.confirmation.clear()
+    sent = house.asking(send())
+    await house.journal.until(lambda: house.journal.stored == 2)
+    attachment.subscription.start()
+    await early.next_of(events.RunStarted)
+    assert "run.started" not in whole.kinds
+    house.journal.confirmation.set()
+    async with asyncio.timeout(5):
+        await sent
+    await house.ask(cancel())
+    for outlet in (early, whole):
+        await outlet.next_of(events.RunCompleted)
+        assert outlet.entries == await house.stored()
 
 
 async def test_a_subscriber_that_does_not_read_holds_back_nobody(make_house: MakeHouse) -> None:

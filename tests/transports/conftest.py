@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import uvloop
 
 from switchtower.transports import http, upgrade
 from switchtower.transports.pair import Inbox
+from switchtower.transports.stream import Stream
 
 TEXT, BINARY, CONTINUATION, CLOSE, PING, PONG = 1, 2, 0, 8, 9, 10
 
@@ -78,6 +79,11 @@ class RawWebSocket:
         if self.status != 101:
             self.body = await self.reader.read()
 
+    async def leave(self) -> None:
+        self.writer.transport.abort()
+        with suppress(OSError):
+            await self.writer.wait_closed()
+
     def frame(self, opcode: int, payload: bytes = b"", *, fin: bool = True, masked: bool = True, reserved: int = 0) -> bytes:
         mask = os.urandom(4) if masked else b"\0\0\0\0"
         bit = 0x80 if masked else 0
@@ -122,7 +128,7 @@ async def dial() -> AsyncIterator[Dial]:
 
         async def connect(port: int, path: str = "/", **headers: str) -> RawWebSocket:
             client = RawWebSocket(*await asyncio.open_connection("127.0.0.1", port))
-            stack.callback(client.writer.transport.abort)
+            stack.push_async_callback(client.leave)
             await client.handshake(port, path, {name.replace("_", "-"): value for name, value in headers.items()})
             return client
 
@@ -149,6 +155,7 @@ class WebServer:
     def __init__(self) -> None:
         self.inboxes: list[Counting] = []
         self.requests: list[upgrade.Upgrade] = []
+        self.build: type[Counting] = Counting
 
     def accept(self, request: upgrade.Upgrade) -> Counting | upgrade.Refusal:
         self.requests.append(request)
@@ -156,8 +163,15 @@ class WebServer:
             return upgrade.Refusal(404, "no such door")
         if request.origin.token == "wrong":
             return upgrade.Refusal(401, "a token is needed")
-        self.inboxes.append(Counting())
+        self.inboxes.append(self.build())
         return self.inboxes[-1]
+
+    def start_failing(self) -> None:
+        class Failing(Counting):
+            def connected(self, stream: Stream) -> None:
+                raise RuntimeError("a bug of ours")
+
+        self.build = Failing
 
 
 Serve = Callable[..., Awaitable[WebServer]]

@@ -215,6 +215,7 @@ async def test_a_receiver_that_fails_loses_only_its_own_connection(start: Start,
     writer.write(b"boom\n")
     assert await reader.read() == b""
     assert "a bug of ours" in caplog.text
+    writer.close()
     _, writer = await connect(server)
     writer.write(b"still there\n")
     assert await (await server.inbox(1)).next() == b"still there"

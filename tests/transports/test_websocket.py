@@ -1,6 +1,7 @@
 import asyncio
 import json
 import socket
+import tracemalloc
 from typing import Any
 
 import picows
@@ -89,6 +90,14 @@ async def test_an_acceptor_that_fails_tells_no_detail(serve: Serve, dial: Dial, 
     client = await dial(server.listener.port, "/ws")
     assert (client.status, client.body) == (500, b"internal error\n")
     assert "AttributeError" in caplog.text
+
+
+async def test_a_receiver_that_cannot_start_closes_with_1011(serve: Serve, dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
+    server = await serve()
+    server.start_failing()
+    client = await dial(server.listener.port, "/ws")
+    assert await client.closed_with() == (1011, "")
+    assert "a bug of ours" in caplog.text
 
 
 @pytest.mark.parametrize("size", [1, 125, 126, 65_535, 65_536, LIMIT])
@@ -230,6 +239,24 @@ async def test_the_daemons_close_code_reaches_the_client_and_its_answer_ends_the
     assert not inbox.frames
 
 
+async def test_a_client_that_answers_a_goodbye_with_a_flood_costs_no_memory(serve: Serve, dial: Dial) -> None:
+    server = await serve()
+    client = await dial(server.listener.port, "/ws")
+    server.inboxes[0].stream.close()
+    await client.closed_with()
+    too_big = client.frame(TEXT, b"x" * 10_000_000)[:14]
+    tracemalloc.start()
+    try:
+        client.writer.write(too_big)
+        for _ in range(100):
+            client.writer.write(b"x" * 100_000)
+            await client.writer.drain()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2_000_000
+
+
 @pytest.mark.parametrize(("said", "answered"), [(b"", 1000), ((4002).to_bytes(2) + b"bye", 4002)])
 async def test_a_clients_goodbye_is_answered_after_what_it_said_before(
     serve: Serve, dial: Dial, said: bytes, answered: int
@@ -238,9 +265,9 @@ async def test_a_clients_goodbye_is_answered_after_what_it_said_before(
     client = await dial(server.listener.port, "/ws")
     inbox = server.inboxes[0]
     inbox.received = lambda frames: inbox.send(*frames)
-    client.writer.write(client.frame(TEXT, b"echo") + client.frame(CLOSE, said))
+    client.writer.write(client.frame(TEXT, b"echo") + client.frame(CLOSE, said) + client.frame(TEXT, b"too late"))
     assert await client.receive() == (TEXT, b"echo")
-    assert await client.closed_with() == (answered, "")
+    assert await client.receive() == (CLOSE, answered.to_bytes(2))
     assert await client.reader.read() == b""
     await inbox.until(lambda: inbox.closed)
 

@@ -38,7 +38,7 @@ class RunDesk:
             safe = self._text.feed(event.text)
             if not safe:
                 return
-            crowded = self._lane.progress(self._run_id, events.TextDelta(safe))
+            crowded = self._lane.progress(self._run_id, event if safe is event.text else events.TextDelta(safe))
         elif isinstance(event, events.ThinkingDelta):
             self._held = True
             safe = self._thinking.feed(event.text)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from switchtower.core import errors, journal
+from switchtower.stores import strips
 from switchtower.stores.inserts import Insert
 from switchtower.stores.standings import Standing, Standings
 
@@ -22,7 +23,7 @@ _CARDS = Insert(
     conflict=" ON CONFLICT (sid) DO UPDATE SET epoch = excluded.epoch, state = excluded.state,"
     " updated_at_ms = excluded.updated_at_ms, card = excluded.card",
 )
-_EVENTS = Insert("events", "sid", "seq", "ts_ms", "run_id", "kind", "data")
+_EVENTS = Insert("events", "sid", *strips.COLUMNS)
 _SNAPSHOTS = Insert(
     "snapshots", "sid", "seq", "data", conflict=" ON CONFLICT (sid) DO UPDATE SET seq = excluded.seq, data = excluded.data"
 )
@@ -60,17 +61,15 @@ class Group:
         receipts = _receipt_values(append) if append.receipts else ()
 
         sid, head = standing.sid, standing.head
-        values = self._events
-        before = len(values)
+        for entry in append.entries:
+            head += 1
+            if entry[0] != head:
+                raise errors.Fenced(f"`{append.session_id}` goes on with seq {head}, not {entry[0]}")
+        before = len(self._events)
         try:
-            for entry in append.entries:
-                head += 1
-                if entry[0] != head:
-                    raise errors.Fenced(f"`{append.session_id}` goes on with seq {head}, not {entry[0]}")
-                values.append(sid)
-                values += entry
+            strips.pack(sid, append.entries, self._events)
         except Exception:
-            del values[before:]
+            del self._events[before:]
             raise
 
         # From here on nothing can fail.

@@ -3,6 +3,9 @@
 `executemany` gives the interpreter lock away once a row, and beside a busy event loop each time costs a wait to get it
 back. One statement for many rows gives it away once. Every length has its own SQL text, so that SQLite's compiled
 statements are found again.
+
+A row that breaks a constraint ends the whole transaction (`OR ROLLBACK`): SQLite then need not keep a copy of every page
+that the statement touches, in case it had to be undone alone.
 """
 
 from collections.abc import Iterator
@@ -15,7 +18,7 @@ _EXACT = 64
 class Insert:
     def __init__(self, into: str, *columns: str, conflict: str = "") -> None:
         self.width = len(columns)
-        self._head = f"INSERT INTO {into} ({', '.join(columns)}) VALUES "  # noqa: S608 - the names are written in this room
+        self._head = f"INSERT OR ROLLBACK INTO {into} ({', '.join(columns)}) VALUES "  # noqa: S608 - the names are written in this room
         self._row = f"({', '.join('?' * len(columns))})"
         self._conflict = conflict
         self._sql: dict[int, str] = {}

@@ -4,14 +4,13 @@ Runs in the writer thread, a bounded stretch of one session at a time, each in i
 from `pruned_through`: below it nothing that is prunable is left, so it is both where to go on and what a cursor has missed.
 """
 
-import json
 import sqlite3
 from collections.abc import Generator, Iterator
 
-from switchtower.core import events, journal
+from switchtower.core import journal
+from switchtower.stores import strips
 
 _STRETCH = 1_000
-_PRUNABLE = json.dumps([kind for kind, event_type in events.BY_KIND.items() if event_type.prunable])
 
 
 def prune(
@@ -59,28 +58,57 @@ def _sweep(connection: sqlite3.Connection, sid: int, retention: journal.Retentio
     old_before_ms = now_ms - retention.keep_ms if retention.keep_ms else 0
     pruned = 0
     while after < last:
-        upto = min(after + _STRETCH, last)
-        (kept,) = connection.execute(
-            "SELECT min(seq) FROM events WHERE sid = ? AND seq > ? AND seq <= ? AND ts_ms >= ?"
-            " AND kind IN (SELECT value FROM json_each(?))",
-            (sid, max(after, beyond_count), upto, old_before_ms, _PRUNABLE),
-        ).fetchone()
-        if kept is not None:
-            upto = last = kept - 1
-        newest, count = connection.execute(
-            "SELECT max(seq), count(*) FROM events WHERE sid = ? AND seq > ? AND seq <= ?"
-            " AND kind IN (SELECT value FROM json_each(?))",
-            (sid, after, upto, _PRUNABLE),
-        ).fetchone()
-        if count:
-            connection.execute("BEGIN")
-            connection.execute(
-                "DELETE FROM events WHERE sid = ? AND seq > ? AND seq <= ? AND kind IN (SELECT value FROM json_each(?))",
-                (sid, after, upto, _PRUNABLE),
-            )
-            connection.execute("UPDATE sessions SET pruned_through = ? WHERE sid = ?", (newest, sid))
-            connection.execute("COMMIT")
-            pruned += count
-        after = upto
+        rows = connection.execute(
+            "SELECT seq, count, ts_ms, kind FROM events WHERE sid = ? AND seq > ? ORDER BY seq LIMIT ?", (sid, after, _STRETCH)
+        ).fetchall()
+        stretch = _Stretch()
+        # The first row of which retention keeps something ends the sweep.
+        swept = all(stretch.take(row, last, beyond_count, old_before_ms) for row in rows)
+        pruned += stretch.commit(connection, sid)
+        after = rows[-1][0] if rows and swept else last
         yield
     return pruned
+
+
+class _Stretch:
+    """What goes in one transaction: whole rows, and the first entries of the row in which retention's line falls."""
+
+    def __init__(self) -> None:
+        self._whole: list[int] = []
+        self._beheaded: tuple[int, int] | None = None
+        self._through = 0
+        self._count = 0
+
+    def take(self, row: tuple[int, int, int, str], last: int, beyond_count: int, old_before_ms: int) -> bool:
+        """Marks what may go of a row. False: something prunable of it stays, or the row is beyond `last`."""
+        seq, count, ts_ms, kind = row
+        first = seq - count + 1
+        if first > last:
+            return False
+        if kind not in strips.PACKED:
+            return True
+        through = min(seq, last if ts_ms < old_before_ms else min(last, beyond_count))
+        if through >= first:
+            self._count += through - first + 1
+            self._through = through
+            if through == seq:
+                self._whole.append(seq)
+            else:
+                self._beheaded = seq, through - first + 1
+        return through == seq
+
+    def commit(self, connection: sqlite3.Connection, sid: int) -> int:
+        if not self._count:
+            return 0
+        connection.execute("BEGIN")
+        connection.executemany("DELETE FROM events WHERE sid = ? AND seq = ?", [(sid, seq) for seq in self._whole])
+        if self._beheaded is not None:
+            seq, entries = self._beheaded
+            (data,) = connection.execute("SELECT data FROM events WHERE sid = ? AND seq = ?", (sid, seq)).fetchone()
+            connection.execute(
+                "UPDATE events SET count = count - ?, data = ? WHERE sid = ? AND seq = ?",
+                (entries, strips.behead(data, entries), sid, seq),
+            )
+        connection.execute("UPDATE sessions SET pruned_through = ? WHERE sid = ?", (self._through, sid))
+        connection.execute("COMMIT")
+        return self._count

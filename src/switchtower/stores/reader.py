@@ -3,22 +3,19 @@
 The connection cannot write, and sees only what has been committed.
 """
 
+import contextlib
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from switchtower.core import events, journal
-from switchtower.stores import connections, troubles
+from switchtower.stores import connections, strips, troubles
 
 _decode_card = msgspec.json.Decoder(journal.Card).decode
 _decode_outcome = msgspec.json.Decoder(dict[str, Any]).decode
-
-# What `Entry._make` does, without leaving C for each row.
-_entry = cast(Callable[[Iterable[Any]], journal.Entry], partial(tuple.__new__, journal.Entry))
 
 
 class Reader:
@@ -42,12 +39,17 @@ class Reader:
         return None
 
     def read(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
-        rows = self._rows(
-            "SELECT seq, ts_ms, run_id, kind, data FROM events"
-            " WHERE sid = (SELECT sid FROM sessions WHERE session_id = ?) AND seq > ? ORDER BY seq LIMIT ?",
-            *(session_id, after_seq, limit),
-        )
-        return list(map(_entry, rows))
+        try:
+            with contextlib.closing(
+                self._connection.execute(
+                    "SELECT seq, count, ts_ms, run_id, kind, data FROM events"
+                    " WHERE sid = (SELECT sid FROM sessions WHERE session_id = ?) AND seq > ? ORDER BY seq LIMIT ?",
+                    (session_id, after_seq, limit),
+                )
+            ) as rows:
+                return strips.unpack(rows, after_seq, limit)
+        except sqlite3.Error as problem:
+            raise troubles.told(problem) from problem
 
     def gap_after(self, session_id: str, after_seq: int) -> int | None:
         for (pruned_through,) in self._rows(

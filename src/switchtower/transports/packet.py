@@ -1,6 +1,7 @@
 """Frames on their way out, in the spelling of each transport. Each spelling is made once and shared by all who are sent it."""
 
 from collections.abc import Sequence
+from struct import Struct
 
 _TEXT_FRAME = 0x81  # RFC 6455: FIN with opcode 1; what a server sends is not masked, so it is the same for every client
 
@@ -30,9 +31,14 @@ class Packet:
         return self._websocket
 
 
+_SHORT = [bytes((_TEXT_FRAME, length)) for length in range(126)]
+_MEDIUM = Struct(">BBH")
+_LONG = Struct(">BBQ")
+
+
 def _header(length: int) -> bytes:
     if length < 126:
-        return bytes((_TEXT_FRAME, length))
+        return _SHORT[length]
     if length < 65_536:
-        return bytes((_TEXT_FRAME, 126)) + length.to_bytes(2, "big")
-    return bytes((_TEXT_FRAME, 127)) + length.to_bytes(8, "big")
+        return _MEDIUM.pack(_TEXT_FRAME, 126, length)
+    return _LONG.pack(_TEXT_FRAME, 127, length)

@@ -1,10 +1,7 @@
 """WebSockets for uvicorn: built by its HTTP protocol at an upgrade, parsed by picows. Knows messages, not what they say.
 
-picows reads frames off the wire; this room puts fragments together, answers pings, says goodbye and counts. What is sent
-goes past picows: a `Packet` is framed already, once for all its readers, and costs one write. No extension is
-negotiated, so nothing is compressed.
-
-`WSProtocol` is not among the names that picows exports; everything that depends on its shape is in `_wire`.
+What is sent goes past picows: a `Packet` is framed already, once for all its readers, and costs one write. No extension
+is negotiated, so nothing is compressed.
 """
 
 import asyncio
@@ -13,10 +10,9 @@ from collections.abc import Callable, Collection
 from typing import Any, cast
 
 from msgspec import Struct
-from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSProtocolError, WSTransport
-from picows.picows import WSProtocol  # type: ignore[attr-defined]
+from picows import WSCloseCode, WSTransport
 
-from switchtower.transports import upgrade
+from switchtower.transports import upgrade, wire
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Origin, Receiver
 
@@ -64,11 +60,12 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._door = door
         self._connections = connections
         self._receiver: Receiver | None = None
-        self._messages = _Messages(door.max_message_bytes)
+        self._messages = wire.Messages(door.max_message_bytes)
         self._wire: Any = None
         self._ws: WSTransport
         self._open = False
-        self._failed = False
+        self._deaf = False
+        self._patience = door.max_message_bytes
         self._reading = True
         self._heard = False
         self._pinged = False
@@ -94,9 +91,9 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             return
         self.origin = request.origin
         self.transport.set_write_buffer_limits(high=self._door.output_limit_bytes)
-        self._wire = _wire(self.transport, self._messages, self._door.max_message_bytes)
+        key = request.headers["sec-websocket-key"]
+        self._wire = wire.open_wire(self.transport, self._messages, key, self._door.max_message_bytes)
         self._ws = self._wire.transport
-        _feed(self._wire, request.headers["sec-websocket-key"])
         self._open = self.writable = True
         self._after(self._door.ping_seconds, self._check_life)
         try:
@@ -122,7 +119,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard = True
-        if self._failed:
+        if self._deaf:
             return  # the bytes are not taken, so the next read overwrites them
         self._wire.buffer_updated(nbytes)
         messages = self._messages
@@ -130,7 +127,9 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         if frames:
             messages.whole = []
         if not self._open or self._receiver is None:
-            pass  # we have said goodbye; what else arrives is not for us
+            # We have said goodbye and look only for the answer, though not through more than a message could hold.
+            self._patience -= nbytes
+            self._deaf = self._patience < 0
         elif self._ws.is_close_frame_sent:
             self._fail()
         elif frames:
@@ -200,7 +199,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
     def _fail(self) -> None:
         """The client broke the rules and was told so. Closing now, with its bytes unread, would reset the connection under it."""
         self._open = self.writable = False
-        self._failed = True
+        self._deaf = True
         self.transport.resume_reading()
         self.transport.write_eof()
         self._after(_GOODBYE_SECONDS, self.transport.abort)
@@ -224,100 +223,6 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(seconds, call)
-
-
-class _Messages(WSListener):
-    """Whole messages from frames. What it raises, picows sends as a close frame."""
-
-    def __init__(self, limit: int) -> None:
-        self.whole: list[bytes] = []
-        self.goodbye: int | None = None
-        """The code that the client closed with."""
-        self.writable = True
-        self._limit = limit
-        self._fragments: bytearray | None = None
-
-    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        kind = frame.msg_type
-        if frame.rsv1 or frame.rsv2 or frame.rsv3:
-            raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "no extension was negotiated")
-        if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
-            if self._fragments is not None:
-                raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "a message began before the last one ended")
-            if not frame.fin:
-                self._fragments = bytearray(frame.get_payload_as_memoryview())
-            elif frame.payload_size:
-                self.whole.append(frame.get_payload_as_bytes())
-        elif kind is WSMsgType.CONTINUATION:
-            self._continue(frame)
-        elif kind is WSMsgType.PING:
-            # RFC 6455, 5.5.3: not every ping needs its own pong. One who does not read gets none, or pongs would pile up.
-            if self.writable:
-                transport.send_pong(frame.get_payload_as_bytes())
-        elif kind is WSMsgType.CLOSE:
-            self.goodbye = int.from_bytes(frame.get_payload_as_bytes()[:2]) if frame.payload_size else 1000
-
-    def _continue(self, frame: WSFrame) -> None:
-        if self._fragments is None:
-            raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "nothing to continue")
-        if len(self._fragments) + frame.payload_size > self._limit:
-            self._fragments = None
-            raise WSProtocolError(WSCloseCode.MESSAGE_TOO_BIG, f"a message may have {self._limit} bytes")
-        self._fragments += frame.get_payload_as_memoryview()
-        if frame.fin:
-            if self._fragments:
-                self.whole.append(bytes(self._fragments))
-            self._fragments = None
-
-
-_SILENT = logging.Logger("picows", logging.CRITICAL + 1)
-"""picows would log each connection, and each client's mistake as an error of ours."""
-
-
-class _Handle:
-    """The transport as picows sees it: it may write, but when and how to close is not for picows to say."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self.write = transport.write
-        self.writelines = transport.writelines
-        self.get_write_buffer_size = transport.get_write_buffer_size
-        self.get_extra_info = transport.get_extra_info
-
-    def close(self) -> None: ...
-
-    def abort(self) -> None: ...
-
-
-def _wire(transport: asyncio.Transport, messages: _Messages, limit: int) -> Any:
-    wire = WSProtocol(
-        host_port=None,
-        ws_path=None,
-        is_client_side=False,
-        ws_listener_factory=lambda request: messages,
-        logger=_SILENT,
-        disconnect_on_exception=True,
-        websocket_handshake_timeout=None,
-        enable_auto_ping=False,
-        auto_ping_idle_timeout=0,
-        auto_ping_reply_timeout=0,
-        auto_ping_strategy=1,
-        enable_auto_pong=False,
-        max_frame_size=limit,
-        extra_headers=None,
-        read_buffer_init_size=4096,
-    )
-    wire.connection_made(_Handle(transport))
-    return wire
-
-
-def _feed(wire: Any, key: str) -> None:
-    """Shows picows a handshake in the one spelling that it takes (some browsers say `keep-alive, Upgrade`), without the token."""
-    head = (
-        "GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
-    ).encode("ascii")
-    wire.get_buffer(len(head))[: len(head)] = head
-    wire.buffer_updated(len(head))
 
 
 def _address(transport: asyncio.Transport) -> str:

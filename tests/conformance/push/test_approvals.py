@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-
-from switchtower.testing.push_client import Event, PushClient
 from tests.conformance.daemons import Daemon
 from tests.conftest import Connect, StartDaemon
+
+from switchtower.testing.push_client import Event, PushClient
 
 
 async def ask(client: PushClient, session_id: str, text: str = "write notes.txt: hello\nsay: and on we go") -> Event:

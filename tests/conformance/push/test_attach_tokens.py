@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-
-from switchtower.testing.push_client import PushClient, Refused, UpgradeRefused, WebSocketWire
 from tests.conformance.daemons import Daemon
 from tests.conftest import Connect, StartDaemon
+
+from switchtower.testing.push_client import PushClient, Refused, UpgradeRefused, WebSocketWire
 
 WRONG = "att_" + "0" * 40
 

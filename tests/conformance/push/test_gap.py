@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.conftest import Connect, StartDaemon
 
 from switchtower.testing.push_client import Event, PushClient
-from tests.conftest import Connect, StartDaemon
 
 KEPT = 20
 
@@ -88,7 +88,8 @@ async def test_every_cursor_is_either_served_whole_or_told_of_the_gap(forgetful:
         await forgetful.ping()
         assert not forgetful.events
     assert told == sorted(told, reverse=True), "first those with a gap, then those without"
-    assert told[0] and not told[-1]
+    assert told[0]
+    assert not told[-1]
     assert head - told.index(False) >= KEPT
 
 

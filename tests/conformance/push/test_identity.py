@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-
-from switchtower.testing.push_client import PushClient
 from tests.conformance.daemons import Daemon
 from tests.conftest import Connect, StartDaemon
+
+from switchtower.testing.push_client import PushClient
 
 
 def runs_started(client: PushClient) -> int:

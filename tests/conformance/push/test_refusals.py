@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
+from tests.conftest import Connect, StartDaemon
 
 from switchtower.core.ids import spell
 from switchtower.testing.push_client import PushClient, Response, start_payload
-from tests.conftest import Connect, StartDaemon
 
 NOBODY = spell("sess", 1, 1)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
+from tests.conftest import Connect, StartDaemon
 
 from switchtower.testing.push_client import PushClient, start_payload
-from tests.conftest import Connect, StartDaemon
 
 
 @pytest.mark.requirement("push:ping:answer")

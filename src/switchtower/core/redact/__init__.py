@@ -1,7 +1,7 @@
 """Takes secrets out of text before it reaches the journal, a log or a wire. Pure: no I/O, no time, no state but what is fed.
 
-`names` judges `name = value`, `shapes` knows what secrets look like, `literals` knows the daemon's own values, `stream`
-is the one scanner, and `redactor` is the door that everybody else uses.
+`redactor` is the door that everybody else uses. Behind it, `stream` lets ordinary text pass and gives the rest to `scanner`,
+which decides; `starts` and `shapes` hold its patterns, `names` judges `name = value`, `literals` knows the daemon's own values.
 """
 
 from switchtower.core.redact.redactor import Redactor as Redactor

@@ -54,18 +54,19 @@ _HARMLESS_KEYS = re.compile(
     "query|registry|row|shortcut|sort|state|storage|translation|unique"
 )
 
-_REFERENCE = re.compile(r"\$[{(A-Z_]|\$[A-Za-z_]+\Z|[\[{<]|%[(sd]|\*+\Z|\.{3}")
+_REFERENCE = re.compile(r"\$[{(\[.]|\$[A-Z_][A-Z0-9_]*(?:/|\Z)|\$[A-Za-z_]+\Z|[\[{<]|%[(sd]|\*+\Z|\.{3}")
 _ELSEWHERE = re.compile(
-    r"-----BEGIN|//|[a-z][a-z0-9+.]{0,15}://"  # these have rules of their own
+    r"-----BEGIN|arn:|//|[a-z][a-z0-9+.]{0,15}://"  # what has a rule of its own, or is public
     r"|(?:~|\.\.?)/|/[A-Za-z.][a-z0-9._-]{1,15}/|/[a-z._-]{1,20}\Z|[A-Za-z]:\\|[\w./-]+\.(?:crt|env|json|key|pem|pub|txt|ya?ml)\Z"
 )
 _SENTENCE = re.compile(r"[A-Z][a-z]* ")
 _NOT_IN_TOKENS = re.compile(r"[\s()\[\]{}<>]")
 _NUMBER = re.compile(r"[0-9.,_]+")
-_CALL_OR_INDEX = re.compile(r"[A-Za-z_][\w.]*(?:\(|\[[\w.:-]*)", re.ASCII)
+_CALL_OR_INDEX = re.compile(r"[A-Za-z_][\w.]*(?:\(|\[[\w.:\[-]*)", re.ASCII)
 _WORDS = re.compile(r"[A-Za-z_.:?!-]+")
 _WORD_BREAK = re.compile(r"[_.:?!-]|(?<=[a-z])(?=[A-Z])")
 _LONGEST_WORD = 15
+_DIGIT = re.compile(r"[0-9]")
 _MIXED_CASE = re.compile(r"[a-z][A-Z]")
 _IDENTITY = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-f]{7,64}|(?:[a-z]+_)?[0-9A-HJKMNP-TV-Z]{26}")
 _CODE_WORDS = re.compile(
@@ -114,7 +115,7 @@ def is_secret(kind: Kind, value: Value) -> bool:
     if _is_plain(text) and not (value.after_scheme and _MIXED_CASE.search(text)):
         return kind is Kind.PASSWORD and _is_bare_word(value)
     if kind is Kind.KEY:
-        return not _IDENTITY.fullmatch(text)
+        return (text.isalpha() or _DIGIT.search(text) is not None) and not _IDENTITY.fullmatch(text)
     return True
 
 

@@ -1,4 +1,4 @@
-"""What stands around a secret and how it goes on, each pattern bounded or a plain run. Nothing here decides; `stream` does."""
+"""What stands around a secret and how it goes on, each pattern bounded or a plain run. Nothing here decides; `scanner` does."""
 
 import re
 from typing import NamedTuple

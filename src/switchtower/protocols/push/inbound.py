@@ -65,9 +65,8 @@ def parse(frame: bytes) -> Request:
     if envelope.v != messages.VERSION:
         raise _refuse_version(envelope.requestId, envelope.type, envelope.v)
     if envelope.kind != "request":
-        raise Refused(
-            envelope.requestId, envelope.type, errors.make("INVALID_REQUEST", f"`kind` must be `request`, not `{envelope.kind}`")
-        )
+        message = f"`kind` must be `request`, not `{envelope.kind[:100]}`"
+        raise Refused(envelope.requestId, envelope.type, errors.make("INVALID_REQUEST", message))
     decode_payload = _payload_decoders.get(envelope.type)
     if decode_payload is None:
         message = f"Unknown request type `{envelope.type[:100]}`"

@@ -12,10 +12,12 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_by_update ON sessions (updated_at_ms);
 CREATE INDEX sessions_by_state ON sessions (state, updated_at_ms);
 
--- Clustered by session, so that a replay reads neighbouring pages.
+-- Clustered by session, so that a replay reads neighbouring pages. A row may hold several neighbouring entries: `seq` is the
+-- last one's, `count` says how many, `data` has a line for each.
 CREATE TABLE events (
     sid    INTEGER NOT NULL,
     seq    INTEGER NOT NULL,
+    count  INTEGER NOT NULL,
     ts_ms  INTEGER NOT NULL,
     run_id TEXT,
     kind   TEXT    NOT NULL,

@@ -1,0 +1,73 @@
+"""Streamed text in few rows: neighbouring pieces of one message that were committed together share one.
+
+A strip is such a row: its `seq` is its last entry's, its `data` the entries' JSON, a line each (compact JSON has no line
+feed of its own). Everything else is a row by itself. A commit then costs a row and not a hundred, and so does reading it back.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Any, cast
+
+from switchtower.core import events, journal
+
+PACKED = frozenset(kind for kind, event_type in events.BY_KIND.items() if event_type.prunable)
+"""Only what retention may remove: it comes in quantities, and nobody looks a single one up."""
+
+_MOST_ENTRIES = 512
+_MOST_BYTES = 65_536
+
+COLUMNS = ("seq", "count", "ts_ms", "run_id", "kind", "data")
+Row = tuple[int, int, int, str | None, str, bytes]
+
+
+def pack(sid: int, entries: Sequence[journal.Entry], values: list[Any]) -> None:
+    """Appends the entries' rows to a flat list of values, each as (sid, *COLUMNS)."""
+    strip: list[bytes] = []
+    size = 0
+    last_seq, strip_ts_ms, strip_run_id, strip_kind = 0, 0, None, ""
+    for seq, ts_ms, run_id, kind, data in entries:
+        if strip:
+            if kind == strip_kind and ts_ms == strip_ts_ms and run_id == strip_run_id and size < _MOST_BYTES:
+                strip.append(data)
+                size += len(data)
+                last_seq = seq
+                if len(strip) < _MOST_ENTRIES:
+                    continue
+            values += (sid, last_seq, len(strip), strip_ts_ms, strip_run_id, strip_kind, b"\n".join(strip))
+            strip.clear()
+            if last_seq == seq:
+                continue
+        if kind in PACKED:
+            strip.append(data)
+            size = len(data)
+            last_seq, strip_ts_ms, strip_run_id, strip_kind = seq, ts_ms, run_id, kind
+        else:
+            values += (sid, seq, 1, ts_ms, run_id, kind, data)
+    if strip:
+        values += (sid, last_seq, len(strip), strip_ts_ms, strip_run_id, strip_kind, b"\n".join(strip))
+
+
+def unpack(rows: Iterable[Row], after_seq: int, limit: int) -> list[journal.Entry]:
+    """The entries of these rows beyond a cursor, as many as wanted. Takes no more rows than it needs."""
+    entries: list[Any] = []
+    for last_seq, count, ts_ms, run_id, kind, data in rows:
+        if count == 1:
+            entries.append(journal.Entry(last_seq, ts_ms, run_id, kind, data))
+        else:
+            first_seq = last_seq - count + 1
+            pieces = data.split(b"\n")
+            if after_seq >= first_seq:
+                del pieces[: after_seq - first_seq + 1]
+                first_seq = after_seq + 1
+            # What `Entry._make` does, without leaving C for each entry.
+            places = zip(range(first_seq, last_seq + 1), repeat(ts_ms), repeat(run_id), repeat(kind), pieces)
+            entries += map(tuple.__new__, repeat(journal.Entry), places)
+        if len(entries) >= limit:
+            del entries[limit:]
+            break
+    return cast(list[journal.Entry], entries)
+
+
+def behead(data: bytes, entries: int) -> bytes:
+    """A strip's data without its first entries."""
+    return data.split(b"\n", entries)[entries]

@@ -1,0 +1,316 @@
+"""Whatever a client sends, it gets push's own answer, and the next request on the same connection works."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.daemons import Daemon
+from tests.conftest import Connect
+
+from switchtower.testing.push_client import PushClient, Response, SocketWire, WebSocketWire, start_payload, websocket_frame
+
+MIB = 1_048_576
+
+
+def request(type: Any = "ping", **changes: Any) -> dict[str, Any]:
+    return {"v": "push.runtime.v1", "kind": "request", "requestId": "req_h", "type": type, "payload": {}, **changes}
+
+
+def encoded(type: Any = "ping", **changes: Any) -> bytes:
+    return json.dumps(request(type, **changes), ensure_ascii=False).encode()
+
+
+async def answer(client: PushClient, frame: bytes) -> Response:
+    """What this frame is answered with; and the connection goes on."""
+    await client.say(frame)
+    response = await client.response()
+    await client.ping()
+    assert not client.responses, "one frame, one answer"
+    return response
+
+
+NOT_ENVELOPES = {
+    "no JSON": b"hello",
+    "half an object": b'{"v":"push.runtime.v1"',
+    "two objects": encoded() + encoded(),
+    "something behind": encoded() + b"]",
+    "an array": b"[]",
+    "an array of fields": b'["push.runtime.v1","request","req_1","ping",{}]',
+    "a string": b'"ping"',
+    "a number": b"42",
+    "a huge number": b"9" * 100_000,
+    "a tiny fraction": b"0." + b"0" * 100_000 + b"1",
+    "null": b"null",
+    "true": b"true",
+    "NaN": b"NaN",
+    "an empty object": b"{}",
+    "a byte order mark": b"\xef\xbb\xbf" + encoded(),
+    "a NUL before it": b"\0" + encoded(),
+    "a NUL alone": b"\0",
+    "single quotes": encoded().replace(b'"', b"'"),
+    "UTF-16": encoded().decode().encode("utf-16"),
+    "Latin-1": encoded(extra="ü").decode().encode("latin-1"),
+    "a stray continuation byte": encoded(extra="X").replace(b"X", b"\x80"),
+    "a cut character": encoded(extra="X").replace(b"X", b"\xf0\x9f\x98"),
+    "an overlong slash": encoded(extra="X").replace(b"X", b"\xc0\xaf"),
+    "an encoded surrogate": encoded(extra="X").replace(b"X", b"\xed\xa0\x80"),
+    "an unpaired surrogate escape": encoded(extra="X").replace(b"X", b"\\ud800"),
+    "a bad key": encoded(X=1).replace(b"X", b"\xff"),
+    "an open nest": b"[" * 100_000,
+    "a closed nest": b"[" * 100_000 + b"]" * 100_000,
+    "a nest of objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    "a nested payload": encoded(payload="X").replace(b'"X"', b"[" * 100_000 + b"]" * 100_000),
+    "a nested unknown field": encoded(extra="X").replace(b'"X"', b"[" * 100_000 + b"]" * 100_000),
+    "a raw control character": encoded(extra="X").replace(b"X", b"\x01"),
+    "escapes that do not exist": encoded(extra="X").replace(b"X", b"\\x41"),
+}
+
+
+@pytest.mark.requirement("push:transport:framing", "push:error:INVALID_REQUEST")
+@pytest.mark.parametrize("frame", NOT_ENVELOPES.values(), ids=NOT_ENVELOPES.keys())
+async def test_what_is_no_envelope_is_an_invalid_request(either: PushClient, frame: bytes) -> None:
+    response = await answer(either, frame)
+    assert response.frame == {
+        "v": "push.runtime.v1",
+        "kind": "response",
+        "requestId": "req_unknown",
+        "type": "unknown",
+        "ok": False,
+        "payload": None,
+        "error": {"code": "INVALID_REQUEST", "message": response.frame["error"]["message"], "retryable": False},
+    }
+
+
+WRONG = {"a number": 7, "a fraction": 0.5, "true": True, "an array": [], "an object": {}, "null": None}
+
+TYPES: dict[str, dict[str, Any]] = {
+    "hello": {"clientName": "a", "clientVersion": "b", "capabilities": ["c"]},
+    "start_session": start_payload("/tmp", metadata={}),
+    "list_sessions": {"limit": 5},
+    "attach_session": {"sessionId": "sess_1", "lastSeenSeq": 0, "attachToken": "att_1"},
+    "resume_session": {"sessionId": "sess_1", "lastSeenSeq": 0, "attachToken": "att_1"},
+    "send_user_message": {"sessionId": "sess_1", "clientMessageId": "msg_1", "text": "x", "acceptanceCriteria": []},
+    "submit_approval": {"sessionId": "sess_1", "runId": "run_1", "approvalId": "appr_1", "decision": "deny", "comment": "c"},
+    "cancel_run": {"sessionId": "sess_1", "runId": "run_1", "reason": "r"},
+}
+OPTIONAL = {"attachToken", "comment", "reason", "sessionId"} | {"runId of cancel_run"}
+
+
+def wrong_fields() -> list[Any]:
+    """Each field of each payload with each value that is not of its type."""
+    cases = []
+    for type_, payload in TYPES.items():
+        for field, right in payload.items():
+            for name, wrong in {**WRONG, "a string": "x"}.items():
+                fits = type(wrong) is type(right) and not (isinstance(right, str) and "_" in right)
+                nullable = wrong is None and (field in OPTIONAL or f"{field} of {type_}" in OPTIONAL)
+                free_text = isinstance(wrong, str) and field in ("comment", "reason", "text", "provider")
+                if not (fits or nullable or free_text):
+                    cases.append(pytest.param(type_, {**payload, field: wrong}, id=f"{type_}.{field} is {name}"))
+    return cases
+
+
+@pytest.mark.requirement("push:error:INVALID_REQUEST")
+async def test_a_field_of_the_wrong_type_is_an_invalid_request(either: PushClient) -> None:
+    cases = wrong_fields()
+    assert len(cases) > 150
+    for case in cases:
+        type_, payload = case.values
+        response = await either.request(type_, payload)
+        assert (response.code, response.type) == ("INVALID_REQUEST", type_), case.id
+        assert "sessionId" not in response.frame or response.session_id
+
+
+@pytest.mark.requirement("push:error:INVALID_REQUEST", "push:envelope:request-fields")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"v": value} for value in (1, None)),
+        *({"kind": value} for value in (1, "event", "response", "")),
+        *({"requestId": value} for value in (1, None, "")),
+        *({"type": value} for value in (5, None)),
+        *({"payload": value} for value in (None, [], "x", 1)),
+        *({"sessionId": value} for value in (1, "", "x", [])),
+    ],
+    ids=str,
+)
+async def test_an_envelope_with_a_wrong_field_is_an_invalid_request(either: PushClient, changes: dict[str, Any]) -> None:
+    response = await answer(either, encoded(**changes))
+    assert response.code == "INVALID_REQUEST"
+    assert response.request_id == ("req_unknown" if "requestId" in changes else "req_h"), "answered as far as it can be read"
+
+
+@pytest.mark.requirement("push:error:INVALID_REQUEST", "push:envelope:request-fields")
+@pytest.mark.parametrize("field", ["v", "kind", "requestId", "type", "payload"])
+async def test_an_envelope_without_a_field_is_an_invalid_request(either: PushClient, field: str) -> None:
+    frame = request()
+    del frame[field]
+    response = await answer(either, json.dumps(frame).encode())
+    assert response.code == "INVALID_REQUEST"
+    assert response.request_id == ("req_unknown" if field == "requestId" else "req_h")
+
+
+@pytest.mark.requirement("push:ids:pattern", "push:error:INVALID_REQUEST")
+@pytest.mark.parametrize(
+    "forged",
+    [
+        *("", "sess", "sess_", "SESS_1", "run_1", " sess_1", "sess_1 ", "sess_a b", "sess_a\n", "sess_\0"),
+        *("sess_a/b", "sess_../../etc/passwd", "sess_a\\b", "sess_%2e", "sess_'; DROP TABLE sessions; --"),
+        *("sess_ü", "sess_\U0001f600", "sess_" + "x" * 10_000),
+    ],
+)
+async def test_forged_ids_are_refused_wherever_they_stand(client: PushClient, forged: str) -> None:
+    for place in ("envelope", "payload"):
+        payload = {"lastSeenSeq": 0} | ({"sessionId": forged} if place == "payload" else {})
+        envelope = {"sessionId": forged} if place == "envelope" else {}
+        assert (await client.request("attach_session", payload, **envelope)).code == "INVALID_REQUEST"
+    swapped = {
+        "clientMessageId": forged.replace("sess", "msg"),
+        "approvalId": forged.replace("sess", "appr"),
+        "runId": forged.replace("sess", "run").replace("run_1", "sess_1"),
+        "attachToken": forged.replace("sess", "att"),
+    }
+    for type_, payload in TYPES.items():
+        for field in swapped.keys() & payload.keys():
+            changed = {**payload, field: swapped[field]}
+            assert (await client.request(type_, changed)).code == "INVALID_REQUEST", (type_, field)
+    response = await answer(client, encoded(requestId=forged.replace("sess", "req")))
+    assert (response.code, response.request_id) == ("INVALID_REQUEST", "req_unknown")
+
+
+@pytest.mark.requirement("push:envelope:session-required", "push:error:INVALID_REQUEST")
+async def test_a_session_that_is_missing_or_named_twice_differently_is_an_invalid_request(
+    client: PushClient, workspace: Path
+) -> None:
+    session_id = (await client.start_session(workspace)).session_id
+    for type_ in ("attach_session", "resume_session", "send_user_message", "submit_approval", "cancel_run"):
+        nameless = {field: value for field, value in TYPES[type_].items() if field != "sessionId"}
+        assert (await client.request(type_, nameless)).code == "INVALID_REQUEST"
+        assert (await client.request(type_, {**nameless, "sessionId": None}, sessionId=None)).code == "INVALID_REQUEST"
+        conflicting = {**nameless, "sessionId": session_id}
+        assert (await client.request(type_, conflicting, session_id="sess_other")).code == "INVALID_REQUEST"
+        assert (await client.request(type_, {**nameless, "sessionId": "sess_other"}, session_id=session_id)).code == (
+            "INVALID_REQUEST"
+        )
+
+
+@pytest.mark.requirement("push:transport:framing")
+async def test_of_a_repeated_key_the_last_counts(client: PushClient) -> None:
+    doubled = encoded()[:-1] + b',"requestId":"req_last"}'
+    assert (await answer(client, doubled)).request_id == "req_last"
+    contradicting = encoded()[:-1] + b',"kind":"event"}'
+    assert (await answer(client, contradicting)).code == "INVALID_REQUEST"
+
+
+@pytest.mark.requirement("push:transport:framing")
+async def test_white_space_around_a_frame_is_no_matter(either: PushClient) -> None:
+    for frame in (b"  " + encoded() + b"\t ", encoded() + b"\r", json.dumps(request(), indent=None).encode()):
+        assert (await answer(either, frame)).ok
+
+
+@pytest.mark.requirement("push:transport:line-limit", "push:error:INVALID_REQUEST")
+@pytest.mark.parametrize("pieces", [1, 40])
+async def test_an_oversized_line_is_answered_and_the_socket_survives(client: PushClient, pieces: int) -> None:
+    line = encoded(extra="x" * (MIB + 1)) + b"\n"
+    size = -(-len(line) // pieces)
+    for start in range(0, len(line), size):
+        client.wire.send_bytes(line[start : start + size])
+        await client.wire.drain()
+    response = await client.response()
+    assert (response.code, response.request_id) == ("INVALID_REQUEST", "req_unknown")
+    await client.ping()
+    assert not client.responses
+
+
+@pytest.mark.requirement("push:transport:line-limit")
+async def test_a_line_of_exactly_the_limit_is_taken(either: PushClient) -> None:
+    frame = encoded(extra="")
+    frame = frame[:-2] + b"x" * (MIB - len(frame)) + frame[-2:]
+    assert len(frame) == MIB
+    assert (await answer(either, frame)).ok
+    if isinstance(either.wire, SocketWire):
+        assert (await answer(either, frame[:-2] + b'x"}')).code == "INVALID_REQUEST"
+
+
+@pytest.mark.requirement("push:transport:line-limit")
+@pytest.mark.parametrize("spread", [False, True], ids=["one frame", "fragments"])
+async def test_an_oversized_message_closes_a_websocket_with_1009(pushd: Daemon, connect: Connect, spread: bool) -> None:
+    client = await connect(pushd, "websocket")
+    if spread:
+        fragment = bytearray(websocket_frame(b"x" * (MIB // 2)))
+        fragment[0] &= 0x7F
+        following = bytes((fragment[0] & 0xF0,)) + bytes(fragment[1:])
+        client.wire.send_bytes(bytes(fragment) + following + following)
+    else:
+        client.wire.send(b"x" * (MIB + 1))
+    await client.closed()
+    assert isinstance(client.wire, WebSocketWire)
+    assert client.wire.close_code == 1009
+    assert (await (await connect(pushd, "websocket")).ping()) > 0
+
+
+def line(frame: bytes) -> bytes:
+    return frame + b"\n"
+
+
+SPELL: dict[str, Callable[[bytes], bytes]] = {"socket": line, "websocket": websocket_frame}
+
+
+@pytest.mark.requirement("push:transport:utf8-split", "push:transport:framing")
+async def test_a_frame_in_single_bytes_is_whole_again(either: PushClient, workspace: Path, transport: str) -> None:
+    session_id = (await either.start_session(workspace)).session_id
+    text = "say: grüße 😀 漢字"
+    frame = encoded("send_user_message", payload={"clientMessageId": "msg_1", "text": text}, sessionId=session_id)
+    for byte in SPELL[transport](frame):
+        either.wire.send_bytes(bytes((byte,)))
+        await either.wire.drain()
+    assert (await either.response("req_h")).ok
+    events = await either.until("run_complete")
+    assert "".join(event.payload["text"] for event in events if event.type == "assistant_token") == "grüße 😀 漢字"
+
+
+@pytest.mark.requirement("push:transport:utf8-split")
+async def test_a_character_split_at_every_place_is_whole_again(
+    either: PushClient, workspace: Path, transport: str, pushd: Daemon, connect: Connect
+) -> None:
+    session_id = (await either.start_session(workspace)).session_id
+    bystander = await connect(pushd)
+    for cut in (1, 2, 3):
+        payload = {"clientMessageId": f"msg_{cut}", "text": "say: 😀"}
+        frame = encoded("send_user_message", payload=payload, sessionId=session_id)
+        spelled = SPELL[transport](frame)
+        head = len(spelled) - len(frame) if transport == "websocket" else 0
+        place = head + frame.index("😀".encode()) + cut
+        either.wire.send_bytes(spelled[:place])
+        await either.wire.drain()
+        await bystander.ping()  # by now the daemon has read the first part
+        either.wire.send_bytes(spelled[place:])
+        assert (await either.response("req_h")).ok
+        events = await either.until("run_complete")
+        assert "".join(event.payload["text"] for event in events if event.type == "assistant_token") == "😀"
+
+
+@pytest.mark.requirement("push:transport:framing")
+async def test_many_frames_in_one_write_are_each_answered_in_order(either: PushClient, transport: str) -> None:
+    frames = [encoded(requestId=f"req_{number}") for number in range(300)]
+    either.wire.send_bytes(b"".join(SPELL[transport](frame) for frame in frames))
+    assert [(await either.response()).request_id for _ in frames] == [f"req_{number}" for number in range(300)]
+
+
+@pytest.mark.requirement("push:transport:framing")
+async def test_empty_lines_are_skipped(client: PushClient) -> None:
+    client.wire.send_bytes(b"\n\r\n\n" + line(encoded()) + b"\n\n")
+    assert (await client.response()).ok
+    await client.ping()
+    assert not client.responses
+
+
+@pytest.mark.requirement("push:error:INVALID_REQUEST")
+async def test_error_messages_stay_short_whatever_was_sent(client: PushClient) -> None:
+    long = "y" * 500_000
+    for frame in (encoded(long), encoded(v=long), encoded(kind=long), encoded("attach_session", payload={"lastSeenSeq": long})):
+        response = await answer(client, frame)
+        assert response.error is not None
+        assert len(response.error["message"]) < 1_000

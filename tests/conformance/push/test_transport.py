@@ -1,0 +1,62 @@
+"""Where the daemon listens and who can reach it; and what a client of our own does with what it does not know."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from tests.conformance.daemons import Daemon
+from tests.conftest import Connect, StartDaemon
+
+from switchtower import config
+from switchtower.client import frames
+from switchtower.testing.push_client import PushClient
+
+
+def permissions(path: str | Path) -> int:
+    return stat.S_IMODE(os.lstat(path).st_mode)
+
+
+@pytest.mark.requirement("push:transport:unix-socket", "push:security:socket-owner-only")
+def test_the_socket_is_a_socket_of_its_owner_only(pushd: Daemon) -> None:
+    path = Path(pushd.socket)
+    assert stat.S_ISSOCK(path.lstat().st_mode)
+    assert permissions(path) == 0o600
+    assert permissions(path.parent) == 0o700
+    assert path.lstat().st_uid == os.geteuid()
+
+
+@pytest.mark.requirement("push:security:socket-owner-only")
+def test_what_tells_of_the_daemon_is_its_owners_only(pushd: Daemon) -> None:
+    for name in ("run/endpoints.json", "run/pushd.pid", "data/owner.token", "data/journal.db", "logs/tower.log"):
+        assert permissions(pushd.home / name) & 0o077 == 0, name
+
+
+@pytest.mark.requirement("push:transport:unix-socket")
+def test_the_socket_is_where_the_document_recommends_unless_told_otherwise() -> None:
+    assert config.load(environ={"HOME": "/home/u"}).socket == Path("/home/u/.push/run/pushd.sock")
+    assert config.load(environ={"HOME": "/home/u"}).pid_path == Path("/home/u/.push/run/pushd.pid")
+
+
+@pytest.mark.requirement("push:transport:environment")
+async def test_clients_and_daemon_heed_pushd_socket(own_daemon: StartDaemon, connect: Connect, workspace: Path) -> None:
+    assert config.load(environ={"HOME": "/home/u", "PUSHD_SOCKET": "/run/other.sock"}).socket == Path("/run/other.sock")
+    daemon = own_daemon(socket=workspace / "s" / "other.sock")
+    assert daemon.socket == str(workspace / "s" / "other.sock")
+    assert await (await connect(daemon)).ping()
+    assert (daemon.home / "run" / "pushd.pid").read_text() == str(daemon.pid)
+
+
+@pytest.mark.requirement("push:transport:websocket", "push:security:websocket-token")
+async def test_websockets_are_served_on_loopback(pushd: Daemon) -> None:
+    assert pushd.http.startswith("http://127.0.0.1:")
+    client = await PushClient.over_websocket(pushd.http, pushd.token)
+    async with client:
+        assert (await client.hello())["runtimeName"] == "pushd"
+
+
+@pytest.mark.requirement("push:version:unknown-events-ignored")
+def test_our_client_passes_over_events_of_unknown_types() -> None:
+    line = b'{"v":"push.runtime.v1","kind":"event","sessionId":"sess_1","seq":7,"ts":1,"type":"from_the_future","payload":{"a":1},"x":2}'
+    event = frames.event(frames.decode(line), line)
+    assert (event.seq, event.type, event.payload) == (7, "from_the_future", None)

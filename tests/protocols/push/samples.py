@@ -1,0 +1,179 @@
+"""Every core event as push sends it: samples, and the golden files made from them.
+
+`python -m tests.protocols.push.samples` writes the golden files anew; what changed is then for a person to read.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from switchtower.core import codec, events, journal
+from switchtower.protocols.push import outbound
+
+GOLDEN = Path(__file__).parent / "golden"
+SESSION, RUN = "sess_01JCQGOLDEN", "run_01JCQGOLDEN"
+OWNER = events.Actor(name="owner", via="cli", client="push 0.1.0")
+APPROVAL = events.Approval(
+    id="appr_1",
+    call_id="call_1",
+    kind="exec",
+    title="Run a command",
+    summary="make test",
+    details={"command": "make test", "cwd": "/work"},
+    expires_at_ms=1_760_000_300_000,
+    fingerprint="f" * 64,
+)
+
+SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
+    "session.started": [
+        (
+            None,
+            events.SessionStarted(
+                engine="agent",
+                mode=mode,
+                provider="demo",
+                sandbox=sandbox,
+                workspace=events.Workspace(root="/work", branch="main"),
+                by=OWNER,
+                attach_token_sha256="0" * 64,
+                metadata={"source": "cli"},
+            ),
+        )
+        for mode, sandbox in (("interactive", "local"), ("headless", "modal"), ("another protocol's", "another's"))
+    ],
+    "session.resumed": [
+        (None, events.SessionResumed(by=OWNER, state=events.SessionState.IDLE, provider="demo", sandbox="local")),
+        (
+            None,
+            events.SessionResumed(
+                by=OWNER,
+                state=events.SessionState.AWAITING_APPROVAL,
+                provider="demo",
+                sandbox="local",
+                active_run_id=RUN,
+                last_assistant_text="I will run `make test`.",
+                pending_approval=APPROVAL,
+            ),
+        ),
+    ],
+    "run.started": [
+        (RUN, events.RunStarted(text="hello", by=OWNER, message_id="msg_1")),
+        (RUN, events.RunStarted(text="long " * 200, by=OWNER)),
+    ],
+    "run.phase": [
+        (RUN, events.PhaseChanged(phase="Thinking")),
+        (RUN, events.PhaseChanged(phase="Executing tool", detail="read_file")),
+    ],
+    "thinking.delta": [(RUN, events.ThinkingDelta(text="Hm, "))],
+    "text.delta": [(RUN, events.TextDelta(text=text)) for text in ("Hello ", 'grüße 😀 "quoted" \\ \n\t\0', "")],
+    "message.completed": [
+        (
+            RUN,
+            events.MessageCompleted(
+                message_id="asst_1",
+                text="Hello",
+                thinking="Hm",
+                calls=(events.ToolRequest(call_id="call_1", tool="run", args={"command": "make"}),),
+            ),
+        )
+    ],
+    "tool.called": [
+        (RUN, events.ToolCalled(call_id="call_1", tool=tool, args={"path": "README.md"}))
+        for tool in (*outbound.TOOL_NAMES, "a_tool_of_tomorrow")
+    ],
+    "tool.finished": [
+        (RUN, events.ToolFinished(call_id="call_1", tool="read_file", duration_ms=12, text="# Title\n")),
+        (
+            RUN,
+            events.ToolFinished(
+                call_id="call_1",
+                tool="run",
+                duration_ms=1_500,
+                text="[exit code 2]",
+                is_error=True,
+                error=events.ToolError(type="EXEC_NON_ZERO_EXIT", message="exit code 2", retryable=True, detail="make: ***"),
+            ),
+        ),
+        (
+            RUN,
+            events.ToolFinished(
+                call_id="call_1",
+                tool="run",
+                duration_ms=0,
+                text="",
+                is_error=True,
+                error=events.ToolError(type="A_TYPE_OF_TOMORROW", message="unheard of"),
+            ),
+        ),
+    ],
+    "approval.requested": [(RUN, events.ApprovalRequested(approval=APPROVAL))],
+    "approval.decided": [
+        (RUN, events.ApprovalDecided(approval_id="appr_1", verdict=verdict, by=events.Actor(name="owner", via=via), comment="c"))
+        for verdict, via in (
+            (events.Verdict.APPROVE, "cli"),
+            (events.Verdict.DENY_STOP, "app"),
+            (events.Verdict.DENY_CONTINUE, "app"),
+        )
+    ],
+    "approval.expired": [(RUN, events.ApprovalExpired(approval_id="appr_1"))],
+    "approval.withdrawn": [(RUN, events.ApprovalWithdrawn(approval_id="appr_1", reason="the run ended: cancelled"))],
+    "warning": [
+        (None, events.WarningRaised(code="LOW_DISK", message="Little space is left")),
+        (RUN, events.WarningRaised(code="LOW_DISK", message="Little space is left", detail="12 MB")),
+    ],
+    "error": [
+        (RUN, events.ErrorRaised(code="MODEL_ERROR", message="The model failed")),
+        (None, events.ErrorRaised(code="RUN_INTERRUPTED", message="Stopped", retryable=True, detail="SIGTERM")),
+    ],
+    "run.cancel_requested": [
+        (RUN, events.RunCancelRequested(by=OWNER)),
+        (RUN, events.RunCancelRequested(by=OWNER, reason="user_cancelled")),
+    ],
+    "run.completed": [
+        (RUN, events.RunCompleted(outcome=outcome, summary=f"It was {outcome}", exit_code_hint=hint))
+        for hint, outcome in enumerate(events.Outcome)
+    ]
+    + [
+        (
+            RUN,
+            events.RunCompleted(
+                outcome=events.Outcome.FAILED,
+                summary="Acceptance criteria failed",
+                exit_code_hint=4,
+                acceptance=(
+                    events.CriterionResult(id="build", passed=True, exit_code=0, output=""),
+                    events.CriterionResult(id="tests", passed=False, exit_code=2, output="1 failed\n"),
+                ),
+            ),
+        )
+    ],
+}
+
+
+def entry(run_id: str | None, event: events.AnyEvent, seq: int = 42) -> journal.Entry:
+    return journal.Entry(seq, 1_760_000_000_000 + seq, run_id, event.kind, codec.encode(event))
+
+
+def frames_of(kind: str) -> list[bytes]:
+    entries = [entry(run_id, event, seq) for seq, (run_id, event) in enumerate(SAMPLES[kind], start=1)]
+    return outbound.frames(SESSION, entries)
+
+
+def golden(kind: str) -> bytes:
+    """The stored form of each sample and the frame that it becomes."""
+    cases: list[dict[str, Any]] = [
+        {"event": msgspec.json.decode(codec.encode(event)), "frame": msgspec.json.decode(frame)}
+        for (_, event), frame in zip(SAMPLES[kind], frames_of(kind), strict=True)
+    ]
+    return msgspec.json.format(msgspec.json.encode(cases), indent=2) + b"\n"
+
+
+def write() -> None:
+    GOLDEN.mkdir(exist_ok=True)
+    for kind in SAMPLES:
+        (GOLDEN / f"{kind}.json").write_bytes(golden(kind))
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,104 @@
+"""Each core event as push sends it, against its golden file; and the short ways out against the long ones."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.conformance import schema_check
+from tests.protocols.push import samples
+
+from switchtower.core import codec, events
+from switchtower.core.session import Session
+from switchtower.protocols.push import messages, outbound
+from switchtower.testing.sessions import Table
+
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def test_every_core_event_has_samples_and_a_golden_file() -> None:
+    assert samples.SAMPLES.keys() == events.BY_KIND.keys()
+    for kind, cases in samples.SAMPLES.items():
+        assert {event.kind for _, event in cases} == {kind}
+    assert {path.stem for path in samples.GOLDEN.iterdir()} == set(events.BY_KIND)
+
+
+@pytest.mark.parametrize("kind", sorted(events.BY_KIND))
+def test_an_event_is_sent_as_its_golden_file_has_it(kind: str) -> None:
+    committed = (samples.GOLDEN / f"{kind}.json").read_bytes()
+    assert samples.golden(kind) == committed, "if this is meant: `python -m tests.protocols.push.samples`"
+    # The order of fields counts too: a frame is compared byte for byte.
+    assert samples.frames_of(kind) == [msgspec.json.encode(case["frame"]) for case in json.loads(committed)]
+
+
+@pytest.mark.requirement("push:envelope:closed-when-sent")
+@pytest.mark.parametrize("kind", sorted(events.BY_KIND))
+def test_an_event_as_it_is_sent_is_valid(kind: str) -> None:
+    for frame in samples.frames_of(kind):
+        schema_check.ANY_MESSAGE.validate(json.loads(frame))
+
+
+@pytest.mark.requirement("push:event:catalogue")
+def test_core_events_become_every_event_of_the_catalogue_and_no_other() -> None:
+    types = {json.loads(frame)["type"] for kind in samples.SAMPLES for frame in samples.frames_of(kind)}
+    assert types == messages.EVENTS.keys()
+
+
+@pytest.mark.requirement("push:event:seq-monotonic")
+def test_each_entry_is_exactly_one_frame_with_its_own_number() -> None:
+    everything = [case for cases in samples.SAMPLES.values() for case in cases]
+    entries = [samples.entry(run_id, event, seq) for seq, (run_id, event) in enumerate(everything, start=1)]
+    frames = [json.loads(frame) for frame in outbound.frames(samples.SESSION, entries)]
+    assert [frame["seq"] for frame in frames] == [entry.seq for entry in entries]
+    assert [frame["ts"] for frame in frames] == [entry.ts_ms for entry in entries]
+
+
+@given(kind=st.sampled_from(sorted(outbound.SENT_AS_STORED)), text=ANY_TEXT, seq=st.integers(1, 2**53))
+def test_what_is_sent_as_stored_is_what_decoding_and_encoding_would_send(kind: str, text: str, seq: int) -> None:
+    event = msgspec.convert({"text": text}, events.BY_KIND[kind])
+    entry = samples.entry(samples.RUN, event, seq)
+    (quick,) = outbound.frames(samples.SESSION, [entry])
+    slow = outbound.event_frame(samples.SESSION, samples.RUN, entry.seq, entry.ts_ms, codec.decode(kind, entry.data))
+    assert quick == slow
+    assert b"\n" not in quick
+    assert json.loads(quick)["payload"] == {"text": text}
+
+
+@given(number=st.integers(0, 2**63), ts=st.integers(0, 2**53))
+def test_a_pong_from_the_template_is_what_the_encoder_would_send(number: int, ts: int) -> None:
+    request_id = f"req_{number}"
+    assert outbound.pong(request_id, ts) == outbound.answer(request_id, "ping", None, messages.Pong(True, ts))
+
+
+def snapshot_of(session: Session, last_seen_seq: int, earliest_seq: int) -> list[dict[str, object]]:
+    frames = [json.loads(frame) for frame in outbound.gap_frames(session, last_seen_seq, earliest_seq, ts_ms=5)]
+    for frame in frames:
+        schema_check.ANY_MESSAGE.validate(frame)
+    return frames
+
+
+@pytest.mark.requirement("push:replay:gap-warning")
+def test_a_gap_is_told_under_the_last_two_numbers_before_what_follows() -> None:
+    table = Table()
+    run_id = table.send("hello")
+    table.tell(run_id, events.TextDelta(text="so far"))
+    approval_id = table.ask(run_id)
+    warning, snapshot = snapshot_of(table.session, last_seen_seq=0, earliest_seq=3)
+    assert (warning["seq"], snapshot["seq"]) == (table.session.seq - 1, table.session.seq)
+    assert warning["payload"] == {
+        "code": "EVENT_GAP",
+        "message": "Replay gap detected; snapshot sent.",
+        "detail": "Requested lastSeenSeq=0 but earliest retained seq is 3",
+    }
+    payload = snapshot["payload"]
+    assert isinstance(payload, dict)
+    assert (payload["state"], payload["activeRunId"], payload["lastAssistantText"]) == ("awaiting_approval", run_id, "so far")
+    assert payload["pendingApproval"]["approvalId"] == approval_id
+
+
+@pytest.mark.requirement("push:replay:gap-warning")
+def test_a_session_of_one_event_lends_its_number_to_the_warning_alone() -> None:
+    (warning,) = snapshot_of(Table().session, last_seen_seq=9, earliest_seq=1)
+    assert (warning["type"], warning["seq"]) == ("warning", 1)
+    assert warning["payload"]["detail"] == "Requested lastSeenSeq=9 but the last seq is 1"  # type: ignore[index]

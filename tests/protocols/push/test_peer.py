@@ -1,0 +1,151 @@
+"""One push client at a tower that fails: our own bugs stay ours, and the client hears that something went wrong, no more."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from switchtower.core import commands, errors, journal, tower
+from switchtower.core.access import Access
+from switchtower.core.session import Session
+from switchtower.protocols.push.peer import UNANSWERED_LIMIT, PushPeer
+from switchtower.testing.push_client import check_closed, start_payload
+from switchtower.transports.pair import Inbox, pair
+
+SECRET = "/home/owner/.ssh/id_ed25519 is not where I expected it"
+REQUESTS: dict[str, dict[str, Any]] = {
+    "start_session": start_payload("/tmp"),
+    "list_sessions": {},
+    "attach_session": {"sessionId": "sess_1", "lastSeenSeq": 0},
+    "resume_session": {"sessionId": "sess_1", "lastSeenSeq": 0},
+    "send_user_message": {"sessionId": "sess_1", "clientMessageId": "msg_1", "text": "x"},
+    "submit_approval": {"sessionId": "sess_1", "runId": "run_1", "approvalId": "appr_1", "decision": "approve"},
+    "cancel_run": {"sessionId": "sess_1"},
+    "ping": {},
+}
+
+
+class FailingTower:
+    """Implements `tower.Tower`. Each method fails as it is told to."""
+
+    def __init__(self, failure: Exception) -> None:
+        self._failure = failure
+
+    def now_ms(self) -> int:
+        raise self._failure
+
+    def mint(self, prefix: str) -> str:
+        return f"{prefix}_1"
+
+    def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
+        raise self._failure
+
+    def attach(
+        self,
+        session_id: str,
+        after_seq: int,
+        outlet: tower.Outlet,
+        *,
+        admit: Callable[[Session], None],
+        done: Callable[[tower.Attachment | errors.CoreError], None],
+    ) -> None:
+        raise self._failure
+
+    def subscribe(self, session_id: str, after_seq: int, outlet: tower.Outlet) -> tower.Subscription:
+        raise self._failure
+
+    def check_workspace(self, command: commands.StartSession) -> None:
+        raise self._failure
+
+    async def cards(self, limit: int) -> list[journal.Card]:
+        raise self._failure
+
+
+class PatientTower(FailingTower):
+    """Keeps every command and answers when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(AssertionError("not asked for here"))
+        self.waiting: list[tower.Done] = []
+
+    def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
+        self.waiting.append(done)
+
+
+def connected(tower_: tower.Tower) -> Inbox:
+    client = Inbox()
+    pair(PushPeer(tower_, Access(name="owner", via="cli", trusted=True), "0"), client)
+    return client
+
+
+def frame(type_: str, request_id: str = "req_1") -> bytes:
+    envelope = {"v": "push.runtime.v1", "kind": "request", "requestId": request_id, "type": type_, "payload": REQUESTS[type_]}
+    return json.dumps(envelope).encode()
+
+
+async def answer(client: Inbox) -> dict[str, Any]:
+    async with asyncio.timeout(5):
+        response: dict[str, Any] = json.loads(await client.next())
+    check_closed(response)
+    return response
+
+
+@pytest.mark.requirement("push:error:INTERNAL_ERROR")
+@pytest.mark.parametrize("type_", sorted(REQUESTS))
+async def test_a_bug_of_ours_is_an_internal_error_without_detail_and_a_traceback_in_the_log(
+    type_: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = connected(FailingTower(RuntimeError(SECRET)))
+    with caplog.at_level(logging.ERROR):
+        client.send(frame(type_))
+        response = await answer(client)
+    error = {"code": "INTERNAL_ERROR", "message": response["error"]["message"], "retryable": False}
+    assert response["error"] == error
+    assert SECRET not in json.dumps(response)
+    assert SECRET in caplog.text
+    assert not client.closed, "the connection goes on"
+
+
+@pytest.mark.requirement("push:error:INTERNAL_ERROR")
+@pytest.mark.parametrize("refusal", [errors.JournalUnavailable(), errors.Overloaded(), errors.ShuttingDown(), errors.Fenced()])
+@pytest.mark.parametrize("type_", sorted(REQUESTS))
+async def test_trouble_that_passes_is_an_internal_error_that_may_be_tried_again(type_: str, refusal: errors.CoreError) -> None:
+    client = connected(FailingTower(refusal))
+    client.send(frame(type_))
+    error = (await answer(client))["error"]
+    assert (error["code"], error["retryable"], error["message"]) == ("INTERNAL_ERROR", True, refusal.message)
+
+
+@pytest.mark.requirement("push:transport:backpressure")
+async def test_with_too_much_unanswered_the_client_is_not_read_until_half_is_answered() -> None:
+    patient = PatientTower()
+    client = connected(patient)
+    for number in range(UNANSWERED_LIMIT + 5):
+        client.send(frame("cancel_run", f"req_{number}"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert len(patient.waiting) == UNANSWERED_LIMIT
+
+    while patient.waiting:
+        patient.waiting.pop(0)(errors.NoActiveRun())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    answered = {(await answer(client))["requestId"] for _ in range(UNANSWERED_LIMIT + 5)}
+    assert answered == {f"req_{number}" for number in range(UNANSWERED_LIMIT + 5)}
+
+
+async def test_an_answer_for_a_client_that_has_gone_is_dropped() -> None:
+    patient = PatientTower()
+    client = connected(patient)
+    client.send(frame("cancel_run"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    (done,) = patient.waiting
+    client.stream.abort()
+    async with asyncio.timeout(5):
+        await client.until(lambda: client.closed)
+    done(errors.NoActiveRun())
+    assert not client.frames
