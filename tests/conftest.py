@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from tests.conformance.daemons import Daemon
 from tests.conformance.schema_check import check
@@ -18,6 +19,10 @@ StartDaemon = Callable[..., Daemon]
 Connect = Callable[..., Awaitable[PushClient]]
 
 TRANSPORTS = ("socket", "websocket")
+
+# How long an example takes depends on who else uses the machine: no test is about that.
+hypothesis.settings.register_profile("switchtower", deadline=None)
+hypothesis.settings.load_profile("switchtower")
 
 
 @pytest.fixture(scope="session")

@@ -241,7 +241,10 @@ async def test_files_that_a_killed_daemon_left_are_not_in_the_way(life: StartDae
     for name in ("pushd.pid", "tower.lock"):
         left[name].write_text(str(os.getpid()))
     left["endpoints.json"].write_text("{")
+    (run / ".endpoints.json.new").write_text("{")
     daemon, client = await life()
     assert msgspec.json.decode(left["endpoints.json"].read_bytes())["pid"] == daemon.pid
     assert left["pushd.pid"].read_text() == str(daemon.pid)
     assert (await client.attach(session_id))["state"] == "idle"
+    assert await daemon.stop() == 0
+    assert [path.name for path in run.iterdir()] == ["tower.lock"]

@@ -128,7 +128,8 @@ class SteeredJournal(Changing):
         """What was handed in, stored or not."""
         self.stored = 0
         self.gone = False
-        self.failing: list[Exception] = []
+        self.failing: list[Exception | None] = []
+        """What becomes of the next appends: `None` goes well."""
         self.failing_reads: list[Exception] = []
         self.prunings: list[str | None] = []
         self.failing_prunings: list[Exception] = []
@@ -139,8 +140,8 @@ class SteeredJournal(Changing):
         await self.gate.wait()
         if self.gone:
             raise errors.JournalUnavailable("nothing is stored any more")
-        if self.failing:
-            raise self.failing.pop(0)
+        if self.failing and (failure := self.failing.pop(0)) is not None:
+            raise failure
         await self.inner.append(append)
         self.stored += 1
         self.changed()

@@ -80,6 +80,34 @@ async def test_a_run_whose_words_were_lost_ends_as_failed(make_house: MakeHouse)
     assert outlet.entries == await house.stored()
 
 
+async def test_a_run_whose_last_words_were_lost_with_its_end_is_not_called_a_success(
+    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("switchtower.runtime.runs.JOURNAL_RETRY", 0.001)
+
+    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        house.journal.gate.clear()
+        appends = len(house.journal.appends)
+        await desk.emit(events.PhaseChanged("first words"))
+        await house.journal.until(lambda: len(house.journal.appends) > appends)
+        await desk.emit(events.PhaseChanged("last words"))
+        return engine.Result(events.Outcome.SUCCESS, "done")
+
+    house = await make_house(work)
+    outlet = await house.with_session()
+    await house.send()
+    await house.engine.until(lambda: bool(house.engine.tasks))
+    lane = house.runtime._lanes[SESSION]
+    async with asyncio.timeout(5):
+        while len(lane._waiting) < 2:  # the last words, and the end
+            await asyncio.sleep(0)
+    house.journal.failing = [None, errors.JournalUnavailable(FULL)]
+    house.journal.gate.set()
+    completed = await outlet.next_of(events.RunCompleted)
+    assert completed.outcome is events.Outcome.FAILED
+    assert [phase.phase for phase in outlet.seen(events.PhaseChanged)] == ["first words"]
+
+
 async def test_a_tool_does_not_act_when_its_announcement_was_lost(make_house: MakeHouse) -> None:
     announce = asyncio.Event()
     acted = False

@@ -94,7 +94,8 @@ def _locked(lock_fd: int) -> bool:
 
 def _write_private(path: Path, content: bytes) -> None:
     """Whole or not at all, and for the owner's eyes only from the first byte."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # Only the holder of the lock writes, so one name will do; what a killed daemon left of it is written over.
+    temporary = path.with_name(f".{path.name}.new")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(content)

@@ -20,7 +20,7 @@ from switchtower.runtime.hub import Cursor, Feed
 log = logging.getLogger(__name__)
 
 WAITING_COMMANDS_LIMIT = 1_000
-UNCOMMITTED_EVENTS_LIMIT = 256
+UNCOMMITTED_EVENTS_LIMIT = 512
 SNAPSHOT_EVERY = 5_000
 LOAD_PAGE = 1_000
 

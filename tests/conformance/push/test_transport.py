@@ -1,4 +1,4 @@
-"""Where the daemon listens and who can reach it; and what a client of our own does with what it does not know."""
+"""Where the daemon listens and who can reach it."""
 
 import os
 import stat
@@ -9,7 +9,6 @@ from tests.conformance.daemons import Daemon
 from tests.conftest import Connect, StartDaemon
 
 from switchtower import config
-from switchtower.client import frames
 from switchtower.testing.push_client import PushClient
 
 
@@ -53,10 +52,3 @@ async def test_websockets_are_served_on_loopback(pushd: Daemon) -> None:
     client = await PushClient.over_websocket(pushd.http, pushd.token)
     async with client:
         assert (await client.hello())["runtimeName"] == "pushd"
-
-
-@pytest.mark.requirement("push:version:unknown-events-ignored")
-def test_our_client_passes_over_events_of_unknown_types() -> None:
-    line = b'{"v":"push.runtime.v1","kind":"event","sessionId":"sess_1","seq":7,"ts":1,"type":"from_the_future","payload":{"a":1},"x":2}'
-    event = frames.event(frames.decode(line), line)
-    assert (event.seq, event.type, event.payload) == (7, "from_the_future", None)

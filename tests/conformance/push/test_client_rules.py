@@ -1,0 +1,86 @@
+"""What the document asks of clients, shown with our client library at a daemon that says exactly what a test writes."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance import samples
+
+from switchtower import config
+from switchtower.client.session import Session
+
+CAPABILITIES: list[str] = []
+HELLO = {"runtimeName": "pushd", "runtimeVersion": "9", "protocolVersion": "push.runtime.v1", "capabilities": CAPABILITIES}
+
+
+@asynccontextmanager
+async def scripted(*events: dict[str, Any], gap: bool = False) -> AsyncIterator[config.Settings]:
+    """A daemon that greets, attaches and sends these events."""
+    answers = {
+        "hello": HELLO,
+        "attach_session": {
+            "sessionId": "sess_01",
+            "state": "running",
+            "replay": {"fromSeq": 1, "toSeq": 9, "completed": True, "gap": gap},
+        },
+    }
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            request = json.loads(line)
+            response = samples.response_frame(request["type"], answers[request["type"]], requestId=request["requestId"])
+            following = events if request["type"] == "attach_session" else ()
+            writer.write(b"".join(json.dumps(frame).encode() + b"\n" for frame in (response, *following)))
+            await writer.drain()
+        writer.close()
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        settings = config.Settings(home=Path(home))
+        settings.run_dir.mkdir(parents=True)
+        server = await asyncio.start_unix_server(serve, settings.socket)
+        try:
+            yield settings
+        finally:
+            server.close()
+
+
+def token(seq: int) -> dict[str, Any]:
+    return samples.event_frame("assistant_token", {"text": str(seq)}, seq=seq)
+
+
+async def seen(settings: config.Settings, count: int, last_seen_seq: int = 0) -> list[tuple[int, str]]:
+    session = Session(settings, "sess_01", last_seen_seq=last_seen_seq)
+    found: list[tuple[int, str]] = []
+    async with asyncio.timeout(5):
+        async for event in session.events():
+            found.append((event.seq, event.type))
+            if len(found) == count:
+                break
+    return found
+
+
+@pytest.mark.requirement("push:event:clients-dedupe")
+async def test_our_client_takes_each_number_once() -> None:
+    async with scripted(*map(token, [1, 1, 2, 1, 2, 3, 3, 4])) as settings:
+        assert await seen(settings, 4) == [(number, "assistant_token") for number in (1, 2, 3, 4)]
+
+
+@pytest.mark.requirement("push:version:unknown-events-ignored")
+async def test_our_client_passes_over_events_of_unknown_types() -> None:
+    unknown = samples.event_frame("from_the_future", {"a": 1}, seq=2, unknown=True)
+    async with scripted(token(1), unknown, token(3)) as settings:
+        assert await seen(settings, 2) == [(1, "assistant_token"), (3, "assistant_token")]
+
+
+@pytest.mark.requirement("push:replay:snapshot-is-baseline")
+async def test_our_client_takes_a_snapshot_for_a_fresh_baseline_even_a_lower_one() -> None:
+    warning = samples.event_frame("warning", samples.EVENTS["warning"], seq=4)
+    snapshot = samples.event_frame("session_snapshot", samples.EVENTS["session_snapshot"], seq=5)
+    async with scripted(warning, snapshot, token(6), gap=True) as settings:
+        expected = [(4, "warning"), (5, "session_snapshot"), (6, "assistant_token")]
+        assert await seen(settings, 3, last_seen_seq=1_000) == expected
