@@ -1,5 +1,6 @@
 """A daemon's home: one daemon a home, private files, and a trace of where it listens only while it does."""
 
+import asyncio
 import socket
 import stat
 import subprocess
@@ -7,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.crash.tower_process import DidNotStart
+from tests.crash.tower_process import Daemon, DidNotStart
 from tests.daemon.conftest import Connect, StartDaemon, endpoints_of
 
 
@@ -35,6 +36,16 @@ async def test_a_second_daemon_on_the_same_home_is_refused_and_harms_nothing(
 
     assert endpoints_of(home) == told
     assert (await (await connect(first)).ask("ping", {}))["pong"]
+
+
+async def test_of_daemons_that_start_at_once_exactly_one_gets_the_home(start: StartDaemon, connect: Connect, home: Path) -> None:
+    outcomes = await asyncio.gather(*(start() for _ in range(4)), return_exceptions=True)
+    (winner,) = [outcome for outcome in outcomes if isinstance(outcome, Daemon)]
+    refusals = [outcome for outcome in outcomes if isinstance(outcome, DidNotStart)]
+    assert len(refusals) == 3
+    assert all("already running" in refusal.args[0] for refusal in refusals)
+    assert endpoints_of(home)["pid"] == winner.pid
+    assert (await (await connect(winner)).ask("ping", {}))["pong"]
 
 
 async def test_the_endpoints_are_told_while_it_runs_and_to_the_owner_alone(start: StartDaemon, home: Path) -> None:
