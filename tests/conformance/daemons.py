@@ -53,7 +53,7 @@ class Daemon:
             self._endpoints = json.loads((self.home / "run" / "endpoints.json").read_bytes())
         except FileNotFoundError:
             return False
-        return self._endpoints["pid"] == pid  # not what a killed one left behind
+        return self.pid == pid  # not what a killed one left behind
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:

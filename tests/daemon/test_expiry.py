@@ -40,7 +40,7 @@ async def test_an_undecided_approval_expires(start: StartDaemon, connect: Connec
 async def test_an_approval_that_runs_out_while_no_daemon_runs_expires_at_the_next_start(
     start: StartDaemon, connect: Connect, workspace: Path, how: str
 ) -> None:
-    daemon = await start(approval_timeout=1)
+    daemon = await start(approval_timeout=1.5)
     client = await connect(daemon)
     session_id = await client.start_session(workspace)
     await client.send(session_id, "write notes.txt: hello")
@@ -55,14 +55,3 @@ async def test_an_approval_that_runs_out_while_no_daemon_runs_expires_at_the_nex
     again = await connect(await start(approval_timeout=3_600))
     await again.attach(session_id)
     await _check_expired(again, session_id, asked, workspace)
-
-
-async def test_a_decision_in_time_leaves_nothing_to_expire(start: StartDaemon, connect: Connect, workspace: Path) -> None:
-    client = await connect(await start(approval_timeout=0.5))
-    session_id = await client.start_session(workspace)
-    run_id = await client.send(session_id, "run: sleep 0.7")
-    asked = (await client.event("approval_required")).content
-    await client.decide(session_id, run_id, asked["approvalId"])
-    ended = await client.event("run_complete")
-    assert ended.content["outcome"] == "success"
-    assert "warning" not in _after_the_question(client)

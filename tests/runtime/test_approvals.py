@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.runtime.parts import SESSION, MakeHouse, ask_once, decide, question
+from tests.runtime.parts import MakeHouse, ask_once, decide, question
 
 from switchtower.core import engine, errors, events
 
@@ -18,6 +18,17 @@ async def test_an_undecided_approval_expires_and_that_is_nobody_s_denial(make_ho
     assert outlet.seen(events.ApprovalDecided) == []
     with pytest.raises(errors.ApprovalClosed):
         await house.ask(decide(outlet.seen(events.ApprovalRequested)[0].approval.id))
+
+
+async def test_a_decision_leaves_nothing_to_expire(make_house: MakeHouse) -> None:
+    house = await make_house(ask_once)
+    outlet = await house.with_session()
+    await house.send()
+    approval = (await outlet.next_of(events.ApprovalRequested)).approval
+    assert list(house.runtime.runs._timers) == [approval.id]
+    await house.ask(decide(approval.id))
+    await outlet.next_of(events.RunCompleted)
+    assert house.runtime.runs._timers == {}
 
 
 async def test_an_approval_that_ran_out_while_the_daemon_was_down_expires_at_the_start(make_house: MakeHouse) -> None:
@@ -120,4 +131,3 @@ async def test_two_questions_of_one_run_get_each_their_own_answer(make_house: Ma
     await house.ask(decide(one, events.Verdict.APPROVE))
     completed = await outlet.next_of(events.RunCompleted)
     assert completed.summary == "approve deny_continue"
-    assert SESSION in (card.session_id for card in await house.runtime.cards(1))

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from tests.runtime.parts import SESSION, MakeHouse, cancel, send, work_until_cancelled
 
@@ -56,8 +57,6 @@ async def test_a_receipt_is_forgotten_after_its_time(make_house: MakeHouse) -> N
 
 
 async def test_an_outcome_without_an_event_is_remembered_too(make_house: MakeHouse) -> None:
-    import msgspec
-
     house = await make_house(work_until_cancelled)
     await house.with_session()
     run_id = await house.send()

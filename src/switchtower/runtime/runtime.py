@@ -40,8 +40,8 @@ class Runtime:
         retention: journal.Retention,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
+        self.now_ms = clock
         self._journal = journal_
-        self._clock = clock
         self._check_start = check_start
         self._kill_processes = kill_processes
         self._retention = retention
@@ -69,9 +69,9 @@ class Runtime:
         for card in active:
             try:
                 await recover(self._lane(card.session_id), self.runs, self._kill_processes)
-            except errors.CoreError as problem:
+            except Exception:
                 # One session that cannot be read must not keep the others from being served.
-                log.error("%s could not be recovered", card.session_id, exc_info=problem)
+                log.exception("%s could not be recovered", card.session_id)
         self._housekeeping = asyncio.get_running_loop().create_task(self._keep_house())
 
     async def stop(self) -> None:
@@ -89,11 +89,8 @@ class Runtime:
 
     # The tower port
 
-    def now_ms(self) -> int:
-        return self._clock()
-
     def mint(self, prefix: str) -> str:
-        return ids.spell(prefix, self._clock(), int.from_bytes(os.urandom(10), "big"))
+        return ids.spell(prefix, self.now_ms(), int.from_bytes(os.urandom(10), "big"))
 
     def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
         if self._stopping:
@@ -168,7 +165,7 @@ class Runtime:
             if session_id is None:
                 next_round = loop.time() + HOUSEKEEPING_INTERVAL
             try:
-                await self._journal.prune(self._retention, self._clock(), session_id)
+                await self._journal.prune(self._retention, self.now_ms(), session_id)
             except Exception:
                 log.exception("housekeeping failed; it goes on with the next round")
 

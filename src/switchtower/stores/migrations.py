@@ -5,7 +5,7 @@ A migration that shipped is never edited; a change is the next file.
 
 import re
 import sqlite3
-from importlib import resources
+from pathlib import Path
 
 from switchtower.core import errors
 
@@ -13,7 +13,7 @@ from switchtower.core import errors
 def known() -> dict[int, str]:
     """The scripts by schema version."""
     scripts: dict[int, str] = {}
-    for file in resources.files(__package__).joinpath("sql").iterdir():
+    for file in (Path(__file__).parent / "sql").iterdir():
         if numbered := re.fullmatch(r"(\d{4})_\w+\.sql", file.name):
             scripts[int(numbered[1])] = file.read_text(encoding="utf-8")
     return dict(sorted(scripts.items()))

@@ -12,6 +12,7 @@ from tests.conftest import Connect
 from switchtower.testing.push_client import PushClient, Response, SocketWire, WebSocketWire, start_payload, websocket_frame
 
 MIB = 1_048_576
+EMPTY: list[Any] = []
 
 
 def request(type: Any = "ping", **changes: Any) -> dict[str, Any]:
@@ -57,6 +58,10 @@ NOT_ENVELOPES = {
     "an overlong slash": encoded(extra="X").replace(b"X", b"\xc0\xaf"),
     "an encoded surrogate": encoded(extra="X").replace(b"X", b"\xed\xa0\x80"),
     "an unpaired surrogate escape": encoded(extra="X").replace(b"X", b"\\ud800"),
+    "an unpaired surrogate in a text": encoded(
+        "send_user_message", payload={"clientMessageId": "msg_1", "text": "X"}, sessionId="sess_1"
+    ).replace(b"X", b"\\udfff"),
+    "a surrogate pair the wrong way round": encoded(extra="X").replace(b"X", b"\\udc00\\ud800"),
     "a bad key": encoded(X=1).replace(b"X", b"\xff"),
     "an open nest": b"[" * 100_000,
     "a closed nest": b"[" * 100_000 + b"]" * 100_000,
@@ -131,8 +136,8 @@ async def test_a_field_of_the_wrong_type_is_an_invalid_request(either: PushClien
         *({"kind": value} for value in (1, "event", "response", "")),
         *({"requestId": value} for value in (1, None, "")),
         *({"type": value} for value in (5, None)),
-        *({"payload": value} for value in (None, [], "x", 1)),
-        *({"sessionId": value} for value in (1, "", "x", [])),
+        *({"payload": value} for value in (None, EMPTY, "x", 1)),
+        *({"sessionId": value} for value in (1, "", "x", EMPTY)),
     ],
     ids=str,
 )
@@ -194,6 +199,15 @@ async def test_a_session_that_is_missing_or_named_twice_differently_is_an_invali
         assert (await client.request(type_, {**nameless, "sessionId": "sess_other"}, session_id=session_id)).code == (
             "INVALID_REQUEST"
         )
+
+
+@pytest.mark.requirement("push:error:INVALID_REQUEST")
+@pytest.mark.parametrize("depth", [100, 500, 900, 1_100, 50_000])
+async def test_nested_metadata_is_taken_or_refused_and_never_a_bug(client: PushClient, workspace: Path, depth: int) -> None:
+    nested = b'{"a":' * depth + b"1" + b"}" * depth
+    frame = encoded("start_session", payload=start_payload(workspace, metadata="X")).replace(b'"X"', nested)
+    response = await answer(client, frame)
+    assert response.code == (None if depth < 950 else "INVALID_REQUEST")
 
 
 @pytest.mark.requirement("push:transport:framing")

@@ -48,7 +48,7 @@ async def test_another_version_is_refused(either: PushClient, version: str) -> N
     ],
 )
 async def test_the_version_is_judged_before_what_a_later_one_may_have_changed(
-    client: PushClient, changed: dict[str, object]
+    client: PushClient, changed: dict[str, Any]
 ) -> None:
     response = await client.request("ping", **{"v": "push.runtime.v2", **changed})
     assert response.code == "UNSUPPORTED_PROTOCOL_VERSION"

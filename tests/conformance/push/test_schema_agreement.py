@@ -9,6 +9,7 @@ from tests.conformance import samples, schema_check
 from switchtower.testing.push_client import PushClient
 
 LEAVE_OUT = object()
+EMPTY: list[Any] = []
 
 
 def changed(type_: str, path: str, value: Any) -> dict[str, Any]:
@@ -50,13 +51,13 @@ INVALID = [
     *(("start_session", "payload.mode", value) for value in ("", "batch", None)),
     *(("start_session", "payload.sandboxProvider", value) for value in ("", "docker", None)),
     *(("start_session", "payload.provider", value) for value in ("", None)),
-    *(("start_session", "payload.repo", value) for value in (None, [], "/srv")),
+    *(("start_session", "payload.repo", value) for value in (None, EMPTY, "/srv")),
     ("start_session", "payload.repo.rootPath", ""),
-    *(("start_session", "payload.metadata", value) for value in (None, [], "x")),
+    *(("start_session", "payload.metadata", value) for value in (None, EMPTY, "x")),
     *(("hello", f"payload.{field}", LEAVE_OUT) for field in ("clientName", "clientVersion")),
     *(("hello", "payload.capabilities", value) for value in (None, "x", [1], [None])),
     *(("ping", "requestId", value) for value in ("", "req_", "x", "req_a b", "req_" + "x" * 253, None, 5, LEAVE_OUT)),
-    *(("ping", "payload", value) for value in (None, [], "x", LEAVE_OUT)),
+    *(("ping", "payload", value) for value in (None, EMPTY, "x", LEAVE_OUT)),
     *(("ping", "kind", value) for value in ("", "event", "response", None, LEAVE_OUT)),
     *(("ping", "v", value) for value in ("push.runtime.v2", "", None, LEAVE_OUT)),
     *(("ping", "type", value) for value in ("", "pong", None, LEAVE_OUT)),

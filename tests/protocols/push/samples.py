@@ -131,10 +131,10 @@ SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
         (RUN, events.RunCancelRequested(by=OWNER, reason="user_cancelled")),
     ],
     "run.completed": [
-        (RUN, events.RunCompleted(outcome=outcome, summary=f"It was {outcome}", exit_code_hint=hint))
-        for hint, outcome in enumerate(events.Outcome)
-    ]
-    + [
+        *(
+            (RUN, events.RunCompleted(outcome=outcome, summary=f"It was {outcome}", exit_code_hint=hint))
+            for hint, outcome in enumerate(events.Outcome)
+        ),
         (
             RUN,
             events.RunCompleted(
@@ -146,7 +146,7 @@ SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
                     events.CriterionResult(id="tests", passed=False, exit_code=2, output="1 failed\n"),
                 ),
             ),
-        )
+        ),
     ],
 }
 

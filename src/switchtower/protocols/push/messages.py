@@ -158,7 +158,6 @@ class SendUserMessage(Struct, frozen=True):
     text: NonEmpty
     sessionId: SessionId | None = None
     acceptanceCriteria: Annotated[list[AcceptanceCriterion], Meta(max_length=100)] = []
-    attachToken: AttachToken | None = None
 
 
 class SubmitApproval(Struct, frozen=True):
