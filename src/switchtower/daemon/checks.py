@@ -19,8 +19,15 @@ def check_start(command: commands.StartSession) -> None:
     root = Path(command.workspace.root)
     if not root.is_absolute():
         raise errors.SandboxUnavailable(f"the workspace `{root}` is not an absolute path")
-    if not root.is_dir():
+    if not _is_folder(root):
         raise errors.SandboxUnavailable(f"the workspace `{root}` is not a folder", hint="create it, or name another")
+
+
+def _is_folder(root: Path) -> bool:
+    try:
+        return root.is_dir()
+    except OSError:
+        return False  # a name too long for any file, or in a folder that may not be looked into
 
 
 async def check_criterion(criterion: events.Criterion, workspace: events.Workspace, run_id: str) -> events.CriterionResult:

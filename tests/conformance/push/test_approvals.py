@@ -10,6 +10,10 @@ from tests.conftest import Connect, StartDaemon
 from switchtower.testing.push_client import Event, PushClient
 
 
+TIMER_ERROR_MS = 10
+"""An event loop's clock and the wall's do not tick together."""
+
+
 async def ask(client: PushClient, session_id: str, text: str = "write notes.txt: hello\nsay: and on we go") -> Event:
     """Runs up to the question."""
     await client.send(session_id, text)
@@ -123,7 +127,7 @@ async def test_an_expiry_is_told_as_an_expiry_and_decides_nothing(
     (expired,) = (event for event in events if event.type == "warning")
     assert expired.payload["code"] == "APPROVAL_EXPIRED"
     assert expired.payload["detail"] == asked.payload["approvalId"]
-    assert expired.ts >= asked.payload["expiresAt"]
+    assert expired.ts >= asked.payload["expiresAt"] - TIMER_ERROR_MS
     assert events[-1].payload["outcome"] == "failed"
     assert events[-1].payload["headless"] == {"exitCodeHint": 1}
     assert not (workspace / "notes.txt").exists()
