@@ -195,6 +195,7 @@ class House:
         retention: journal.Retention = KEEP_ALL,
         clock: Callable[[], int] | None = None,
         check_criterion: Callable[..., Awaitable[events.CriterionResult]] | None = None,
+        stop_grace: float = 5.0,
     ) -> None:
         self.engine = Scripted(work)
         self.journal = SteeredJournal(journal_)
@@ -209,6 +210,7 @@ class House:
             approval_timeout_ms=approval_timeout_ms,
             receipt_ttl_ms=receipt_ttl_ms,
             retention=retention,
+            stop_grace=stop_grace,
             **({"clock": clock} if clock else {}),
         )
 

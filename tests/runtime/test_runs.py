@@ -53,10 +53,7 @@ async def test_a_cancelled_run_ends_only_after_its_engine_has_cleaned_up(make_ho
     assert completed.outcome is events.Outcome.CANCELLED
 
 
-async def test_an_engine_that_ignores_its_cancellation_is_left_behind_after_the_grace(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("switchtower.runtime.runs.ENGINE_STOP_GRACE", 0.02)
+async def test_an_engine_that_ignores_its_cancellation_is_left_behind_after_the_grace(make_house: MakeHouse) -> None:
     let_go = asyncio.Event()
     spoke = asyncio.Event()
 
@@ -72,7 +69,7 @@ async def test_an_engine_that_ignores_its_cancellation_is_left_behind_after_the_
         spoke.set()
         return SUCCESS
 
-    house = await make_house(stubborn)
+    house = await make_house(stubborn, stop_grace=0.02)
     outlet = await house.with_session()
     await house.send()
     await house.ask(cancel())
@@ -212,10 +209,7 @@ async def test_a_run_that_was_working_at_a_crash_is_closed_at_the_next_start(mak
     await after.send()
 
 
-async def test_a_run_that_was_being_cancelled_at_a_crash_is_closed_as_cancelled(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("switchtower.runtime.runs.ENGINE_STOP_GRACE", 0.02)
+async def test_a_run_that_was_being_cancelled_at_a_crash_is_closed_as_cancelled(make_house: MakeHouse) -> None:
     cleaning = asyncio.Event()
 
     async def slow_to_stop(task: engine.Task, desk: engine.Desk) -> engine.Result:
@@ -226,7 +220,7 @@ async def test_a_run_that_was_being_cancelled_at_a_crash_is_closed_as_cancelled(
             await asyncio.Event().wait()
         return SUCCESS
 
-    before = await make_house(slow_to_stop)
+    before = await make_house(slow_to_stop, stop_grace=0.02)
     outlet = await before.with_session()
     await before.send()
     await outlet.next_of(events.ApprovalRequested)

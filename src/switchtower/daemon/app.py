@@ -107,5 +107,6 @@ def _make_runtime(settings: config.Settings, store: journal.Journal, redactor: r
         kill_processes=processes.kill_marked,
         approval_timeout_ms=int(settings.approval_timeout * 1_000),
         receipt_ttl_ms=int(settings.receipt_ttl_hours * HOUR_MS),
+        stop_grace=settings.shutdown_timeout,
         retention=journal.Retention(settings.retention_entries, int(settings.retention_days * DAY_MS)),
     )

@@ -1,4 +1,4 @@
-"""The daemon's log: one line an entry, secrets redacted whoever wrote them. Told to stderr and kept in a bounded file."""
+"""The daemon's log: one line an entry, secrets redacted whoever wrote them, in a file that does not grow without bound."""
 
 import logging
 import logging.handlers

@@ -18,8 +18,6 @@ from switchtower.runtime.lane import Lane, Services
 
 log = logging.getLogger(__name__)
 
-ENGINE_STOP_GRACE = 10.0
-"""How long a cancelled engine may clean up before its run is closed without it."""
 JOURNAL_RETRY = 1.0
 """How long a journal that could not store something is left alone."""
 
@@ -45,8 +43,10 @@ class Runs:
         engines: Mapping[str, engine.Engine],
         check: CheckCriterion,
         approval_timeout_ms: int,
+        stop_grace: float,
     ) -> None:
         self._services = services
+        self._stop_grace = stop_grace
         self._engines = engines
         self._check = check
         self._approval_timeout_ms = approval_timeout_ms
@@ -188,13 +188,13 @@ class Runs:
         except asyncio.CancelledError:
             working.cancel()
             loop = asyncio.get_running_loop()
-            deadline = loop.time() + ENGINE_STOP_GRACE
+            deadline = loop.time() + self._stop_grace
             while not working.done() and (left := deadline - loop.time()) > 0:
                 # To be told a second time does not shorten the cleaning up.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait([working], timeout=left)
             if not working.done():
-                log.error("the engine of run %s did not stop within %s s", task.run_id, ENGINE_STOP_GRACE)
+                log.error("the engine of run %s did not stop within %s s", task.run_id, self._stop_grace)
             raise
 
     async def _cut_short(self, lane: Lane, run_id: str, work: Work) -> commands.FinishRun | commands.InterruptRun | None:

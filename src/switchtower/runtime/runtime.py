@@ -21,7 +21,7 @@ from switchtower.runtime.runs import CheckCriterion, Runs
 log = logging.getLogger(__name__)
 
 IDLE_LANES_KEPT = 1_000
-RECOVERY_PAGE = 10_000
+MOST_RECOVERED = 1_000_000
 HOUSEKEEPING_INTERVAL = 3_600.0
 
 
@@ -38,8 +38,10 @@ class Runtime:
         approval_timeout_ms: int,
         receipt_ttl_ms: int,
         retention: journal.Retention,
+        stop_grace: float = 5.0,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
+        """`stop_grace`: how long, in seconds, a cancelled engine may clean up before its run is closed without it."""
         self.now_ms = clock
         self._journal = journal_
         self._check_start = check_start
@@ -61,11 +63,11 @@ class Runtime:
             idle=self._lane_is_idle,
         )
         self._services = services
-        self.runs = Runs(services, engines, check_criterion, approval_timeout_ms)
+        self.runs = Runs(services, engines, check_criterion, approval_timeout_ms, stop_grace)
 
     async def start(self) -> None:
         """Takes up what was active when the last daemon ended, before anyone can ask."""
-        active = await self._journal.cards(limit=RECOVERY_PAGE, states=states.ACTIVE)
+        active = await self._journal.cards(limit=MOST_RECOVERED, states=states.ACTIVE)
         for card in active:
             try:
                 await recover(self._lane(card.session_id), self.runs, self._kill_processes)

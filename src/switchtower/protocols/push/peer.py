@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 CAPABILITIES = ["stream_tokens", "approvals", "replay_attach", "headless"]
 CLIENT_NAME_LIMIT = 100
+TRY_AGAIN_LATER = 1013
 UNANSWERED_LIMIT = 1_000
 """With so many requests under way a client is not read from until half of them are answered."""
 
@@ -97,7 +98,12 @@ class PushPeer:
         behind = self._subscriptions.pop(session_id)
 
         def attached(attachment: tower.Attachment | core_errors.CoreError) -> None:
-            if self._stream is not None and isinstance(attachment, tower.Attachment):
+            if isinstance(attachment, core_errors.CoreError):
+                # It cannot be told now. Cut off, it comes back with its cursor, which no silence would make it do.
+                self._cut_off("try again later")
+            elif self._stream is None:
+                attachment.subscription.close()
+            else:
                 self._follow(attachment, session_id, behind.cursor, [])
 
         self._tower.attach(session_id, behind.cursor, self, admit=lambda _: None, done=attached)
@@ -285,6 +291,10 @@ class PushPeer:
 
     def _refusal(self, request: inbound.Request, refusal: core_errors.CoreError) -> bytes:
         return outbound.refusal(request.request_id, request.type, request.session_id, errors.of(refusal))
+
+    def _cut_off(self, reason: str) -> None:
+        if self._stream is not None:
+            self._stream.close(TRY_AGAIN_LATER, reason)
 
     def _send(self, packet: Packet) -> None:
         stream = self._stream
