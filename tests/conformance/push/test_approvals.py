@@ -9,7 +9,6 @@ from tests.conftest import Connect, StartDaemon
 
 from switchtower.testing.push_client import Event, PushClient
 
-
 TIMER_ERROR_MS = 10
 """An event loop's clock and the wall's do not tick together."""
 
