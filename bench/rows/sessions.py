@@ -1,4 +1,8 @@
-"""New sessions: asked for by one client, answered when they are on the disk."""
+"""New sessions: asked for by one client, answered when they are on the disk.
+
+The baseline commits each session by itself, as it is asked for. With many in flight we share commits among them; for reading,
+there is a second comparison with a baseline that shares them just as ours did.
+"""
 
 from collections.abc import Iterator
 
@@ -8,17 +12,21 @@ from bench.repeat import repeat
 from bench.row import Row, compare
 from bench.setting import Setting
 
-BASELINE = "bare SQLite, the same rows in the same commits"
+BASELINE = "bare SQLite, the same rows, a commit for each session"
+BASELINE_SHARED = "bare SQLite, the same rows in the same commits"
+ALONE = 1_000
+"""Commits of one session each that a round of the baseline makes, at the most."""
 CASES = (("64 in flight", 64, 4_000), ("sequential", 1, 100))
 
 
 def measure(setting: Setting) -> Iterator[Row]:
     for title, in_flight, count in CASES:
-        yield _case(setting, f"new sessions, {title}", in_flight, setting.amount(count))
+        yield from _case(setting, f"new sessions, {title}", in_flight, setting.amount(count))
 
 
-def _case(setting: Setting, name: str, in_flight: int, count: int) -> Row:
+def _case(setting: Setting, name: str, in_flight: int, count: int) -> Iterator[Row]:
     target = setting.path("bare.db")
+    shared: list[float] = []
     recorded: list[Commit] = []
     with setting.subject() as server:
 
@@ -31,9 +39,17 @@ def _case(setting: Setting, name: str, in_flight: int, count: int) -> Row:
             return float(rate)
 
         def bare() -> float:
-            at_ns = repeat(setting, server, target, recorded)
-            return sum(commit.sessions for commit in recorded[1:]) / (at_ns[-1] - at_ns[0]) * 1e9
+            if in_flight > 1:
+                shared.append(_rate(recorded, repeat(setting, server, target, recorded)))
+            alone = [Commit(0, [stretch], 0, 1) for commit in recorded for stretch in commit.stretches][:ALONE]
+            return _rate(alone, repeat(setting, server, setting.path("alone.db"), alone))
 
         figures = setting.alternate(name, ours, bare)
     detail = {"sessions_per_commit": round(count / len(recorded), 1)}
-    return compare("sessions", name, "/s", *figures, BASELINE, at_least=0.4, detail=detail)
+    yield compare("sessions", name, "/s", *figures, BASELINE, at_least=0.4, detail=detail)
+    if shared:
+        yield compare("sessions", f"{name}, against shared commits", "/s", figures[0], shared, BASELINE_SHARED)
+
+
+def _rate(repeated: list[Commit], at_ns: list[int]) -> float:
+    return sum(commit.sessions for commit in repeated[1:]) / (at_ns[-1] - at_ns[0]) * 1e9

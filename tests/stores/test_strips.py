@@ -58,6 +58,15 @@ def test_decisions_and_results_have_rows_of_their_own() -> None:
     assert [(row[0], row[1]) for row in _rows(values)] == [(1, 1), (2, 1), (3, 1)]
 
 
+def test_large_entries_make_a_shorter_page() -> None:
+    log = [journal.Entry(seq, 1, "run_1", events.ToolFinished.kind, b"x" * 500_000) for seq in range(1, 101)]
+    values: list[Any] = []
+    strips.pack(1, log, values)
+    page = strips.unpack(_rows(values), 0, 500)
+    assert 1 < len(page) < 10
+    assert strips.unpack(_rows(values)[len(page) :], len(page), 500)[0].seq == len(page) + 1
+
+
 def test_a_strip_does_not_grow_without_bound() -> None:
     log = [journal.Entry(seq, 1, "run_1", events.TextDelta.kind, b'{"text":"' + b"x" * 1_000 + b'"}') for seq in range(1, 2_001)]
     values: list[Any] = []

@@ -99,7 +99,7 @@ class Journal(Protocol):
         ...
 
     async def read(self, session_id: str, after_seq: int, limit: int) -> list[Entry]:
-        """The next retained entries in order. Fewer than `limit` means the end was reached."""
+        """The next retained entries in order: at least one while there is one, at most `limit`, and fewer when they are large."""
         ...
 
     async def gap_after(self, session_id: str, after_seq: int) -> int | None:

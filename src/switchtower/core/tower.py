@@ -76,6 +76,10 @@ class Tower(Protocol):
 
     def mint(self, prefix: str) -> str: ...
 
+    def mint_secret(self, prefix: str) -> str:
+        """A token that nobody can guess."""
+        ...
+
     def submit(self, command: commands.AnyCommand, done: Done) -> None: ...
 
     def attach(

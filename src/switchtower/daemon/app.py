@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -87,6 +88,8 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         log.info("listening on %s and %s", endpoints.socket, endpoints.http)
         if announce is not None:
             announce(endpoints)
+        gc.freeze()  # what is here now stays, and need not be looked at again
+        gc.enable()
         await stop.wait()
         log.info("stopping")
         # Clients hear how their runs ended before they are disconnected.

@@ -149,7 +149,7 @@ class Lane:
 
     def _wake(self) -> None:
         if self._worker is None:
-            self._worker = asyncio.get_running_loop().create_task(self._work(), name=f"lane {self.session_id}")
+            self._worker = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:
         try:
@@ -180,8 +180,6 @@ class Lane:
                 session = from_snapshot(stored.snapshot)
             while entries := await self._services.journal.read(self.session_id, session.seq, LOAD_PAGE):
                 fold_entries(session, entries)
-                if len(entries) < LOAD_PAGE:
-                    break
         self.feed.move_to(session.seq)
         return session
 

@@ -18,6 +18,7 @@ from switchtower.runtime.lane import Lane, Services
 
 log = logging.getLogger(__name__)
 
+CLOCK_MARGIN = 0.005
 JOURNAL_RETRY = 1.0
 """How long a journal that could not store something is left alone."""
 
@@ -89,7 +90,8 @@ class Runs:
         work.keeper = loop.create_task(self._keep(lane, run_id, work), name=f"keeper of {run_id}")
 
     def arm(self, lane: Lane, approval: events.Approval) -> None:
-        delay = max(0.0, (approval.expires_at_ms - self._services.now_ms()) / 1_000)
+        # A little late rather than early: the loop's clock and the one that the expiry was told in are not the same.
+        delay = max(0.0, (approval.expires_at_ms - self._services.now_ms()) / 1_000) + CLOCK_MARGIN
         self._timers[approval.id] = asyncio.get_running_loop().call_later(delay, self._expire, lane, approval.id)
 
     def lost(self, lane: Lane, run_id: str) -> None:

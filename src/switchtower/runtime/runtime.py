@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 IDLE_LANES_KEPT = 1_000
 MOST_RECOVERED = 1_000_000
+_ID_BYTES = 10
+_SECRET_BYTES = 20
 HOUSEKEEPING_INTERVAL = 3_600.0
 
 
@@ -43,6 +45,8 @@ class Runtime:
     ) -> None:
         """`stop_grace`: how long, in seconds, a cancelled engine may clean up before its run is closed without it."""
         self.now_ms = clock
+        self._randomness = b""
+        """Drawn in quantities: asking the kernel each time costs more than all else in making an id."""
         self._journal = journal_
         self._check_start = check_start
         self._kill_processes = kill_processes
@@ -92,7 +96,16 @@ class Runtime:
     # The tower port
 
     def mint(self, prefix: str) -> str:
-        return ids.spell(prefix, self.now_ms(), int.from_bytes(os.urandom(10), "big"))
+        return ids.spell(prefix, self.now_ms(), int.from_bytes(self._random(_ID_BYTES), "big"))
+
+    def mint_secret(self, prefix: str) -> str:
+        return f"{prefix}_{self._random(_SECRET_BYTES).hex()}"
+
+    def _random(self, count: int) -> bytes:
+        if len(self._randomness) < count:
+            self._randomness = os.urandom(4_096)
+        taken, self._randomness = self._randomness[:count], self._randomness[count:]
+        return taken
 
     def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
         if self._stopping:

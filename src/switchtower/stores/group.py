@@ -41,8 +41,10 @@ _encode = msgspec.json.Encoder().encode
 class Group:
     """Rows wait here as flat lists of values, in the shape that the inserts take."""
 
-    def __init__(self, standings: Standings) -> None:
+    def __init__(self, standings: Standings, *, look_up_new: bool) -> None:
+        """`look_up_new`: ask the file whether a session that begins here is there already. Otherwise the insert finds out."""
         self._standings = standings
+        self._look_up_new = look_up_new
         self._sessions: list[Any] = []
         self._cards: dict[int, tuple[Any, ...]] = {}
         self._epochs: dict[int, int] = {}
@@ -51,7 +53,8 @@ class Group:
         self._receipts: list[Any] = []
 
     def add(self, append: journal.Append) -> None:
-        standing = self._standings.find(append.session_id)
+        begins = bool(append.entries) and append.entries[0].seq == 1
+        standing = self._standings.find(append.session_id, ask_file=self._look_up_new or not begins)
         is_new = standing is None
         if standing is None:
             standing = self._first(append)

@@ -24,9 +24,9 @@ class Standings:
         self._by_session: dict[str, Standing] = {}
         self._last_sid: int | None = None
 
-    def find(self, session_id: str) -> Standing | None:
+    def find(self, session_id: str, *, ask_file: bool = True) -> Standing | None:
         standing = self._by_session.get(session_id)
-        if standing is None:
+        if standing is None and ask_file:
             # The newest entry of a session is never pruned, so it tells the head.
             row = self._connection.execute(
                 "SELECT sid, epoch, (SELECT max(seq) FROM events WHERE events.sid = sessions.sid)"

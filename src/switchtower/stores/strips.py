@@ -15,6 +15,8 @@ PACKED = frozenset(kind for kind, event_type in events.BY_KIND.items() if event_
 
 _MOST_ENTRIES = 512
 _MOST_BYTES = 65_536
+_PAGE_BYTES = 2_097_152
+"""About how much one read takes up, however large the entries are."""
 
 COLUMNS = ("seq", "count", "ts_ms", "run_id", "kind", "data")
 Row = tuple[int, int, int, str | None, str, bytes]
@@ -48,9 +50,11 @@ def pack(sid: int, entries: Sequence[journal.Entry], values: list[Any]) -> None:
 
 
 def unpack(rows: Iterable[Row], after_seq: int, limit: int) -> list[journal.Entry]:
-    """The entries of these rows beyond a cursor, as many as wanted. Takes no more rows than it needs."""
+    """The entries of these rows beyond a cursor, as many as wanted or as fit a page. Takes no more rows than it needs."""
     entries: list[Any] = []
+    size = 0
     for last_seq, count, ts_ms, run_id, kind, data in rows:
+        size += len(data)
         if count == 1:
             entries.append(journal.Entry(last_seq, ts_ms, run_id, kind, data))
         else:
@@ -62,7 +66,7 @@ def unpack(rows: Iterable[Row], after_seq: int, limit: int) -> list[journal.Entr
             # What `Entry._make` does, without leaving C for each entry.
             places = zip(range(first_seq, last_seq + 1), repeat(ts_ms), repeat(run_id), repeat(kind), pieces)
             entries += map(tuple.__new__, repeat(journal.Entry), places)
-        if len(entries) >= limit:
+        if len(entries) >= limit or size >= _PAGE_BYTES:
             del entries[limit:]
             break
     return cast(list[journal.Entry], entries)

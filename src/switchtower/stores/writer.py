@@ -115,7 +115,7 @@ class Writer:
         return [item for item in taken if item is not None]
 
     def _store(self, waiting: Iterable[_Waiting], *, alone: bool = False) -> None:
-        group = Group(self._standings)
+        group = Group(self._standings, look_up_new=alone)
         accepted: list[_Waiting] = []
         failed: _Failed = []
         for item in waiting:

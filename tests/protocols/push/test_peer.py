@@ -40,6 +40,9 @@ class FailingTower:
     def mint(self, prefix: str) -> str:
         return f"{prefix}_1"
 
+    def mint_secret(self, prefix: str) -> str:
+        return f"{prefix}_secret"
+
     def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
         raise self._failure
 

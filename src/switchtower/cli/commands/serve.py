@@ -1,5 +1,6 @@
 """`tower serve`: the daemon in the foreground. Its flags are the settings, made from their table."""
 
+import gc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,8 @@ def serve(**flags: Any) -> int:
       TOWER_HOME=/tmp/try tower serve
     """
     settings = config.load(flags)
+    # Nothing that starting makes is ever garbage; `app.run` turns the collector on again when it listens.
+    gc.disable()
 
     from switchtower.daemon import app
 

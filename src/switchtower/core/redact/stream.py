@@ -78,6 +78,10 @@ class StreamRedactor:
         return redacted
 
     def close(self) -> str:
+        if self._scanner is None and self._decided == len(self._text):
+            self._text = ""
+            self._decided = 0
+            return ""  # nothing is held back
         scanner = self._scanner or Scanner(self._text[: self._decided])
         held = self._literal if self._scanner else self._text[self._decided :]
         redacted = scanner.scan(self._rules.literals.replace(held), final=True)

@@ -7,7 +7,6 @@ import asyncio
 import hashlib
 import hmac
 import logging
-import secrets
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -138,7 +137,7 @@ class PushPeer:
     def _start_session(self, request: inbound.Request) -> None:
         assert isinstance(request.payload, messages.StartSession)
         session_id = self._tower.mint("sess")
-        token = f"att_{secrets.token_hex(20)}"
+        token = self._tower.mint_secret("att")
         command = inbound.start_session(request.payload, session_id, self._actor, _sha256(token))
         self._tower.check_workspace(command)
 
