@@ -1,4 +1,4 @@
-"""Which libraries the daemon has loaded when it begins to listen: everything but our own. The daemon stops at once."""
+"""Which libraries `tower serve` has loaded when it begins to listen: everything but our own. The daemon stops at once."""
 
 import os
 import signal
@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 from switchtower import config
+from switchtower.cli import main as _command_line  # noqa: F401 - its libraries count too
+from switchtower.cli.commands import serve as _serve  # noqa: F401
 from switchtower.daemon import app
 
 if __name__ == "__main__":
