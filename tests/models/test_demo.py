@@ -115,7 +115,7 @@ async def test_several_lines_are_several_steps_each_with_its_own_call() -> None:
 @pytest.mark.parametrize(
     ("request_text", "result", "remark"),
     [
-        ("list", ("a.txt\nsrc/", False), "The folder lists 2 lines: a.txt, src/"),
+        ("list", ("a.txt\nsrc/", False), "The folder has 2 entries: a.txt, src/"),
         ("read a.txt", ("", False), "The file is empty."),
         ("read a.txt", ("`a.txt` does not exist", True), "That did not work: `a.txt` does not exist"),
         ("write a.txt: x", ("denied: not now", True), "That did not work: denied: not now"),

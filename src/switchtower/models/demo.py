@@ -95,11 +95,17 @@ def _remark(result: engine.Message) -> str:
     lines = result.text.splitlines()
     match result.tool:
         case "list_dir":
-            return f"The folder lists {len(lines)} lines: {_quoted(', '.join(lines))}"
+            return f"The folder has {_counted(lines, 'entry', 'entries')}: {_quoted(', '.join(lines))}"
         case "read_file":
-            return f"The file has {len(lines)} lines; the first is: {_quoted(lines[0])}" if lines else "The file is empty."
+            if not lines:
+                return "The file is empty."
+            return f"The file has {_counted(lines, 'line', 'lines')}; the first is: {_quoted(lines[0])}"
         case _:
             return f"It says: {_ending(result.text)}"
+
+
+def _counted(things: list[str], one: str, many: str) -> str:
+    return f"{len(things)} {one if len(things) == 1 else many}"
 
 
 def _quoted(text: str) -> str:

@@ -1,7 +1,9 @@
 """`tower serve`: the daemon in the foreground. Its flags are the settings, made from their table."""
 
 import gc
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -73,4 +75,14 @@ def _announce(endpoints: "Endpoints") -> None:
     console.say(f"  socket  {endpoints.socket}")
     if endpoints.http:
         console.say(f"  http    {endpoints.http}")
-    console.say('try this in another terminal: tower run --headless "read README.md"')
+    console.say(f'try this in another terminal: {_how_to_call()} run --headless "read README.md"')
+
+
+def _how_to_call() -> str:
+    """`tower` where the shell finds it; otherwise the way to the one that runs, as in a fresh clone."""
+    from shutil import which
+
+    beside = Path(sys.executable).with_name("tower")
+    if which("tower") or not beside.exists():
+        return "tower"
+    return str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside)
