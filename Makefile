@@ -4,6 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 TESTS ?=
 
+# The tests and the bench start daemons by the hundred; what Python compiled once is to be found again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup run test check format bench schemas clean
 
 help: ## What can be made

@@ -70,7 +70,8 @@ def start(
     home: Path | None = None,
 ) -> Server:
     """Starts a Python program and waits until its socket takes connections, and its file is there if it writes one."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_"))}
+    foreign = ("TOWER_", "PUSHD_", "PYTHONDONTWRITEBYTECODE")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     began = time.perf_counter()
     said = tempfile.TemporaryFile()  # noqa: SIM115 - the process has it for as long as it lives
     process = subprocess.Popen(

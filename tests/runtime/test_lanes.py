@@ -80,7 +80,9 @@ async def test_forged_session_ids_leave_no_lane_behind(make_house: MakeHouse) ->
             await house.attached(f"sess_forged_{number}")
         with pytest.raises(errors.SessionNotFound):
             await house.ask(decide("appr_1", session_id=f"sess_forged_{number}"))
-    assert house.runtime._lanes == {}
+    async with asyncio.timeout(5):
+        while house.runtime._lanes:
+            await asyncio.sleep(0)  # a lane stays for a moment in case its asker goes on
     assert house.runtime._idle == {}
     assert await house.runtime.cards(10) == []
 

@@ -8,7 +8,7 @@ Several processes may share one journal: a session is written only by its home, 
 A store refuses an append of an older epoch with `errors.Fenced`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -90,8 +90,8 @@ class Journal(Protocol):
 
     async def close(self) -> None: ...
 
-    async def append(self, append: Append) -> None:
-        """Returns when the addition is durable. After `errors.Fenced` or `errors.JournalUnavailable` nothing of it is stored."""
+    def append(self, append: Append) -> Awaitable[None]:
+        """Done when the addition is durable. After `errors.Fenced` or `errors.JournalUnavailable` nothing of it is stored."""
         ...
 
     async def load(self, session_id: str) -> Stored | None:

@@ -166,6 +166,8 @@ class Lane:
                     self._give_up(items, failure)
                 else:
                     await self._tell_all(stage, answers, items)
+                if not self._waiting:
+                    await asyncio.sleep(0)  # who was answered often goes on at once, and then no new task is needed
         finally:
             self._worker = None
             self._services.idle(self)

@@ -1,5 +1,6 @@
 """The journal in one SQLite file, for one node. This file only joins the parts: `Writer` writes, `Reader` reads."""
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,8 +47,8 @@ class SqliteJournal:
             raise errors.JournalUnavailable("it is not open")
         return self._open
 
-    async def append(self, append: journal.Append) -> None:
-        await self._writer.submit(append)
+    def append(self, append: journal.Append) -> asyncio.Future[None]:
+        return self._writer.submit(append)
 
     async def load(self, session_id: str) -> journal.Stored | None:
         return self._reader.load(session_id)

@@ -6,6 +6,8 @@ more than a few hundred characters; the rest of a secret that is already marked 
 """
 
 import re
+from collections.abc import Callable
+from functools import cache
 
 from switchtower.core.redact import names, shapes, starts
 
@@ -108,7 +110,7 @@ class Scanner:
     def _decide_next(self, *, final: bool) -> bool:
         """Goes to the next place of interest and decides about it; False when there is none, or when it has to wait."""
         text = self._text
-        found = _of_interest(text, self._position)
+        found = _of_interest()(text, self._position)
         if found is None:
             self._let_go(len(text))
             return False
@@ -196,7 +198,10 @@ class Scanner:
         return False
 
 
-_of_interest = re.compile(starts.ANY, re.ASCII).search
+@cache
+def _of_interest() -> Callable[..., re.Match[str] | None]:
+    """Compiled when something suspicious first comes, because compiling it takes long and starting has to be quick."""
+    return re.compile(starts.ANY, re.ASCII).search
 
 
 def _end(run: re.Pattern[str], text: str, start: int) -> int:
