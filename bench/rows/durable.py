@@ -12,7 +12,7 @@ from bench.repeat import repeat
 from bench.row import Row, compare
 from bench.setting import Setting
 
-BASELINE = "bare SQLite, the same rows in the same commits"
+BASELINE = "bare SQLite, the same events in the same commits, a row each"
 CASES = (
     ("1 session", 1, "burst", 40_000),
     ("50 sessions", 50, "burst", 2_000),

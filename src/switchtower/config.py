@@ -5,14 +5,15 @@ over the file, the file over the default.
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-SOCKET_PATH_LIMIT = 103
-"""The longest Unix socket path, in bytes, that Linux (107) and macOS (103) both take."""
+SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103
+"""The longest path, in bytes, that a Unix socket can have."""
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
