@@ -30,16 +30,18 @@ def _is_folder(root: Path) -> bool:
         return False  # a name too long for any file, or in a folder that may not be looked into
 
 
-async def check_criterion(criterion: events.Criterion, workspace: events.Workspace, run_id: str) -> events.CriterionResult:
+async def check_criterion(
+    criterion: events.Criterion, workspace: events.Workspace, run_id: str, timeout_s: float = CRITERION_TIMEOUT
+) -> events.CriterionResult:
     """Runs one acceptance check in the workspace. One that cannot be started or takes too long has not passed."""
     try:
-        finished = await processes.run_command(criterion.check, cwd=workspace.root, run_id=run_id, timeout_s=CRITERION_TIMEOUT)
+        finished = await processes.run_command(criterion.check, cwd=workspace.root, run_id=run_id, timeout_s=timeout_s)
     except (OSError, ValueError) as problem:
         return events.CriterionResult(criterion.id, passed=False, exit_code=126, output=str(problem)[:CRITERION_OUTPUT_LIMIT])
     finally:
         await processes.end_run(run_id)  # what a check leaves in the background ends with it
     output = finished.output
     if finished.timed_out:
-        output = f"not finished after {CRITERION_TIMEOUT:g} s\n{output}"
+        output = f"not finished after {timeout_s:g} s\n{output}"
     passed = not finished.timed_out and finished.exit_code == criterion.exit_code
     return events.CriterionResult(criterion.id, passed, finished.exit_code, output[:CRITERION_OUTPUT_LIMIT])
