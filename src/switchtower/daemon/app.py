@@ -85,7 +85,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
             started_at_ms=time.time_ns() // 1_000_000,
         )
         home.announce(endpoints)
-        log.info("listening on %s and %s", endpoints.socket, endpoints.http)
+        log.info("listening on %s, http %s", endpoints.socket, endpoints.http or "off")
         if announce is not None:
             announce(endpoints)
         gc.freeze()  # what is here now stays, and need not be looked at again
