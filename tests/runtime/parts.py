@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from switchtower.core import codec, commands, engine, errors, events, journal, redact, tower
-from switchtower.runtime.runtime import Runtime
+from switchtower.runtime.limits import Limits
+from switchtower.runtime.runtime import DEFAULT_LIMITS, Runtime
 from switchtower.stores.memory import MemoryJournal
 from switchtower.testing.sessions import OWNER, start_session
 
@@ -195,7 +196,7 @@ class House:
         retention: journal.Retention = KEEP_ALL,
         clock: Callable[[], int] | None = None,
         check_criterion: Callable[..., Awaitable[events.CriterionResult]] | None = None,
-        stop_grace: float = 5.0,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.engine = Scripted(work)
         self.journal = SteeredJournal(journal_)
@@ -210,7 +211,7 @@ class House:
             approval_timeout_ms=approval_timeout_ms,
             receipt_ttl_ms=receipt_ttl_ms,
             retention=retention,
-            stop_grace=stop_grace,
+            limits=limits,
             **({"clock": clock} if clock else {}),
         )
 

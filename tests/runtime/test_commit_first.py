@@ -6,6 +6,7 @@ import pytest
 from tests.runtime.parts import SESSION, MakeHouse, Outlet, ask_once, cancel, decide, question, send, work_until_cancelled
 
 from switchtower.core import engine, errors, events, tower
+from switchtower.runtime.limits import Limits
 from switchtower.testing.sessions import start_session
 
 
@@ -121,11 +122,8 @@ async def test_a_refusal_that_rests_on_an_uncommitted_event_waits_for_that_event
                 await answer
 
 
-async def test_requests_beyond_the_limit_are_refused_and_can_be_tried_again(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("switchtower.runtime.lane.WAITING_COMMANDS_LIMIT", 10)
-    house = await make_house(ask_once)
+async def test_requests_beyond_the_limit_are_refused_and_can_be_tried_again(make_house: MakeHouse) -> None:
+    house = await make_house(ask_once, limits=Limits(waiting_commands=10))
     await house.with_session()
     house.journal.gate.clear()
     in_commit = house.asking(send())
@@ -142,11 +140,8 @@ async def test_requests_beyond_the_limit_are_refused_and_can_be_tried_again(
         await asyncio.gather(in_commit, *waiting)
 
 
-async def test_an_engine_that_is_faster_than_the_disk_is_held_back(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_engine_that_is_faster_than_the_disk_is_held_back(make_house: MakeHouse) -> None:
     limit = 20
-    monkeypatch.setattr("switchtower.runtime.lane.UNCOMMITTED_EVENTS_LIMIT", limit)
     emitted = 0
 
     async def babble(task: engine.Task, desk: engine.Desk) -> engine.Result:
@@ -156,7 +151,7 @@ async def test_an_engine_that_is_faster_than_the_disk_is_held_back(
             emitted += 1
         return engine.Result(events.Outcome.SUCCESS, "done")
 
-    house = await make_house(babble)
+    house = await make_house(babble, limits=Limits(uncommitted_events=limit))
     outlet = await house.with_session()
     await house.send()
     house.journal.gate.clear()

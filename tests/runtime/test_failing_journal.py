@@ -6,6 +6,7 @@ import pytest
 from tests.runtime.parts import SESSION, MakeHouse, Outlet, ask_once, cancel, decide, finish_at_once, send, work_until_cancelled
 
 from switchtower.core import engine, errors, events, tower
+from switchtower.runtime.limits import Limits
 from switchtower.testing.sessions import start_session
 
 FULL = "the disk is full"
@@ -80,10 +81,7 @@ async def test_a_run_whose_words_were_lost_ends_as_failed(make_house: MakeHouse)
     assert outlet.entries == await house.stored()
 
 
-async def test_a_run_whose_last_words_were_lost_with_its_end_is_not_called_a_success(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("switchtower.runtime.runs.JOURNAL_RETRY", 0.001)
+async def test_a_run_whose_last_words_were_lost_with_its_end_is_not_called_a_success(make_house: MakeHouse) -> None:
 
     async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
         house.journal.gate.clear()
@@ -93,7 +91,7 @@ async def test_a_run_whose_last_words_were_lost_with_its_end_is_not_called_a_suc
         await desk.emit(events.PhaseChanged("last words"))
         return engine.Result(events.Outcome.SUCCESS, "done")
 
-    house = await make_house(work)
+    house = await make_house(work, limits=Limits(journal_retry=0.001))
     outlet = await house.with_session()
     await house.send()
     await house.engine.until(lambda: bool(house.engine.tasks))
@@ -131,11 +129,8 @@ async def test_a_tool_does_not_act_when_its_announcement_was_lost(make_house: Ma
     assert not acted
 
 
-async def test_a_run_is_closed_when_the_journal_is_back_however_long_that_takes(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("switchtower.runtime.runs.JOURNAL_RETRY", 0.001)
-    house = await make_house(finish_at_once)
+async def test_a_run_is_closed_when_the_journal_is_back_however_long_that_takes(make_house: MakeHouse) -> None:
+    house = await make_house(finish_at_once, limits=Limits(journal_retry=0.001))
     outlet = await house.with_session()
     sent = house.asking(send())
     await house.journal.until(lambda: house.journal.stored == 2)
@@ -160,9 +155,8 @@ async def test_a_stop_does_not_wait_for_a_journal_that_is_gone(make_house: MakeH
         await house.runtime.stop()
 
 
-async def test_an_expiry_that_could_not_be_stored_is_tried_again(make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("switchtower.runtime.runs.JOURNAL_RETRY", 0.001)
-    house = await make_house(ask_once, approval_timeout_ms=30)
+async def test_an_expiry_that_could_not_be_stored_is_tried_again(make_house: MakeHouse) -> None:
+    house = await make_house(ask_once, approval_timeout_ms=30, limits=Limits(journal_retry=0.001))
     outlet = await house.with_session()
     await house.send()
     await outlet.next_of(events.ApprovalRequested)
@@ -172,9 +166,8 @@ async def test_an_expiry_that_could_not_be_stored_is_tried_again(make_house: Mak
     assert len(outlet.seen(events.ApprovalExpired)) == 1
 
 
-async def test_a_page_that_cannot_be_read_is_read_again(make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("switchtower.runtime.hub.READ_RETRY", 0.001)
-    house = await make_house()
+async def test_a_page_that_cannot_be_read_is_read_again(make_house: MakeHouse) -> None:
+    house = await make_house(limits=Limits(journal_retry=0.001))
     outlet = await house.with_session()
     await house.send()
     await outlet.next_of(events.RunCompleted)

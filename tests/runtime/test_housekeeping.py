@@ -6,6 +6,7 @@ import pytest
 from tests.runtime.parts import SESSION, SUCCESS, MakeHouse, finish_at_once
 
 from switchtower.core import engine, errors, events, journal
+from switchtower.runtime.limits import Limits
 
 
 async def _say_a_hundred_words(task: engine.Task, desk: engine.Desk) -> engine.Result:
@@ -29,11 +30,8 @@ async def test_a_session_is_pruned_after_its_run(make_house: MakeHouse) -> None:
     assert [kind for kind in kept if kind != "text.delta"] == [kind for kind in outlet.kinds if kind != "text.delta"]
 
 
-async def test_the_round_over_all_sessions_comes_while_runs_keep_ending(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("switchtower.runtime.runtime.HOUSEKEEPING_INTERVAL", 0.05)
-    house = await make_house(finish_at_once)
+async def test_the_round_over_all_sessions_comes_while_runs_keep_ending(make_house: MakeHouse) -> None:
+    house = await make_house(finish_at_once, limits=Limits(housekeeping=0.05))
     outlet = await house.with_session()
     async with asyncio.timeout(5):
         count = 0

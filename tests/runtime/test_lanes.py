@@ -6,14 +6,12 @@ import pytest
 from tests.runtime.parts import MakeHouse, Outlet, ask_once, cancel, decide, send, work_until_cancelled
 
 from switchtower.core import errors, events
+from switchtower.runtime.limits import Limits
 from switchtower.testing.sessions import start_session
 
 
-async def test_idle_lanes_beyond_the_limit_are_let_go_and_read_again(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("switchtower.runtime.runtime.IDLE_LANES_KEPT", 5)
-    house = await make_house()
+async def test_idle_lanes_beyond_the_limit_are_let_go_and_read_again(make_house: MakeHouse) -> None:
+    house = await make_house(limits=Limits(idle_lanes=5))
     for number in range(50):
         await house.ask(start_session(f"sess_{number}"))
     assert len(house.runtime._lanes) <= 6
@@ -26,9 +24,8 @@ async def test_idle_lanes_beyond_the_limit_are_let_go_and_read_again(
     assert await house.send("again", "sess_0", idempotency_key="msg_1") == run_id
 
 
-async def test_a_lane_with_a_follower_a_run_or_a_question_stays(make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("switchtower.runtime.runtime.IDLE_LANES_KEPT", 3)
-    house = await make_house(ask_once)
+async def test_a_lane_with_a_follower_a_run_or_a_question_stays(make_house: MakeHouse) -> None:
+    house = await make_house(ask_once, limits=Limits(idle_lanes=3))
     followed = await house.with_session("sess_followed")
     waiting = await house.with_session("sess_waiting")
     await house.send(session_id="sess_waiting")
@@ -46,9 +43,8 @@ async def test_a_lane_with_a_follower_a_run_or_a_question_stays(make_house: Make
     await house.ask(cancel("sess_followed"))
 
 
-async def test_a_lane_is_let_go_once_its_last_follower_has_left(make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("switchtower.runtime.runtime.IDLE_LANES_KEPT", 2)
-    house = await make_house()
+async def test_a_lane_is_let_go_once_its_last_follower_has_left(make_house: MakeHouse) -> None:
+    house = await make_house(limits=Limits(idle_lanes=2))
     await house.ask(start_session("sess_followed"))
     attachment = await house.attachment(Outlet(), "sess_followed")
     attachment.subscription.start()
@@ -59,11 +55,8 @@ async def test_a_lane_is_let_go_once_its_last_follower_has_left(make_house: Make
     assert "sess_followed" not in house.runtime._lanes
 
 
-async def test_many_followed_lanes_do_not_keep_the_others_from_being_let_go(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("switchtower.runtime.runtime.IDLE_LANES_KEPT", 10)
-    house = await make_house()
+async def test_many_followed_lanes_do_not_keep_the_others_from_being_let_go(make_house: MakeHouse) -> None:
+    house = await make_house(limits=Limits(idle_lanes=10))
     for number in range(20):
         await house.with_session(f"sess_followed_{number}")
     for number in range(1_000):
@@ -87,11 +80,8 @@ async def test_forged_session_ids_leave_no_lane_behind(make_house: MakeHouse) ->
     assert await house.runtime.cards(10) == []
 
 
-async def test_a_lane_with_a_lost_turn_stays_the_only_one_of_its_session(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("switchtower.runtime.runtime.IDLE_LANES_KEPT", 2)
-    house = await make_house(work_until_cancelled)
+async def test_a_lane_with_a_lost_turn_stays_the_only_one_of_its_session(make_house: MakeHouse) -> None:
+    house = await make_house(work_until_cancelled, limits=Limits(idle_lanes=2))
     outlet = await house.with_session("sess_1")
     await house.send(session_id="sess_1")
     lane = house.runtime._lanes["sess_1"]

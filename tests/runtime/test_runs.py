@@ -17,6 +17,7 @@ from tests.runtime.parts import (
 )
 
 from switchtower.core import engine, errors, events
+from switchtower.runtime.limits import Limits
 
 
 async def test_a_run_that_is_cancelled_in_the_turn_that_started_it_ends_as_cancelled(make_house: MakeHouse) -> None:
@@ -69,7 +70,7 @@ async def test_an_engine_that_ignores_its_cancellation_is_left_behind_after_the_
         spoke.set()
         return SUCCESS
 
-    house = await make_house(stubborn, stop_grace=0.02)
+    house = await make_house(stubborn, limits=Limits(stop_grace=0.02))
     outlet = await house.with_session()
     await house.send()
     await house.ask(cancel())
@@ -220,7 +221,7 @@ async def test_a_run_that_was_being_cancelled_at_a_crash_is_closed_as_cancelled(
             await asyncio.Event().wait()
         return SUCCESS
 
-    before = await make_house(slow_to_stop, stop_grace=0.02)
+    before = await make_house(slow_to_stop, limits=Limits(stop_grace=0.02))
     outlet = await before.with_session()
     await before.send()
     await outlet.next_of(events.ApprovalRequested)

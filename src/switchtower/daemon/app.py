@@ -20,6 +20,7 @@ from switchtower.daemon.home import AlreadyRunning, Endpoints, Home
 from switchtower.daemon.listeners import Listeners
 from switchtower.engines.agent.loop import AgentEngine
 from switchtower.models import registry
+from switchtower.runtime.limits import Limits
 from switchtower.runtime.runtime import Runtime
 from switchtower.stores.sqlite import SqliteJournal
 from switchtower.tools import processes
@@ -110,6 +111,6 @@ def _make_runtime(settings: config.Settings, store: journal.Journal, redactor: r
         kill_processes=processes.kill_marked,
         approval_timeout_ms=int(settings.approval_timeout * 1_000),
         receipt_ttl_ms=int(settings.receipt_ttl_hours * HOUR_MS),
-        stop_grace=settings.shutdown_timeout,
+        limits=Limits(stop_grace=settings.shutdown_timeout),
         retention=journal.Retention(settings.retention_entries, int(settings.retention_days * DAY_MS)),
     )

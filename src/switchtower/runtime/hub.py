@@ -10,8 +10,6 @@ import logging
 from switchtower.core import errors, journal, tower
 
 PAGE = 500
-READ_RETRY = 1.0
-"""How long a journal that could not be read is left alone."""
 
 log = logging.getLogger(__name__)
 
@@ -19,10 +17,12 @@ log = logging.getLogger(__name__)
 class Feed:
     """One session's live subscribers. `head` is the last seq that was published."""
 
-    def __init__(self, session_id: str, journal_: journal.Journal, head: int = 0) -> None:
+    def __init__(self, session_id: str, journal_: journal.Journal, read_retry: float) -> None:
+        """`read_retry`: how many seconds a journal that could not be read is left alone."""
         self.session_id = session_id
         self.journal = journal_
-        self.head = head
+        self.read_retry = read_retry
+        self.head = 0
         self.live: set[Cursor] = set()
         self.cursors = 0
         """All subscribers, the lagging ones included."""
@@ -93,7 +93,7 @@ class Cursor:
                     entries = await feed.journal.read(feed.session_id, self.cursor, PAGE)
                 except errors.JournalUnavailable as problem:
                     log.warning("a page of %s could not be read: %s", feed.session_id, problem)
-                    await asyncio.sleep(READ_RETRY)
+                    await asyncio.sleep(feed.read_retry)
                     continue
                 if self._closed:
                     return

@@ -16,12 +16,10 @@ from switchtower.core import codec, commands, errors, events, ids, journal, rece
 from switchtower.core.decide import decide
 from switchtower.core.session import Session, card, fold, fold_entries, from_snapshot, to_snapshot
 from switchtower.runtime.hub import Cursor, Feed
+from switchtower.runtime.limits import Limits
 
 log = logging.getLogger(__name__)
 
-WAITING_COMMANDS_LIMIT = 1_000
-UNCOMMITTED_EVENTS_LIMIT = 512
-SNAPSHOT_EVERY = 5_000
 LOAD_PAGE = 1_000
 
 T = TypeVar("T")
@@ -36,6 +34,7 @@ class Services(Struct):
     now_ms: Callable[[], int]
     mint: ids.Mint
     receipt_ttl_ms: int
+    limits: Limits
     react: React
     """Told of each notable event once it is committed and published; effects start there."""
     lost: Callable[["Lane", str], None]
@@ -74,8 +73,9 @@ class Lane:
     def __init__(self, session_id: str, services: Services) -> None:
         self.session_id = session_id
         self.session: Session | None = None
-        self.feed = Feed(session_id, services.journal)
+        self.feed = Feed(session_id, services.journal, services.limits.journal_retry)
         self._services = services
+        self._most_uncommitted = services.limits.uncommitted_events
         self._epoch = 1
         self._waiting: list[Item] = []
         self._worker: asyncio.Task[None] | None = None
@@ -101,7 +101,9 @@ class Lane:
 
     def _overloaded(self) -> errors.Overloaded | None:
         waiting = len(self._waiting)
-        return errors.Overloaded(f"{waiting} requests wait in {self.session_id}") if waiting >= WAITING_COMMANDS_LIMIT else None
+        if waiting < self._services.limits.waiting_commands:
+            return None
+        return errors.Overloaded(f"{waiting} requests wait in {self.session_id}")
 
     async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
         """For our own rooms: like `submit`, awaited, and never refused for crowding."""
@@ -131,7 +133,7 @@ class Lane:
         self._waiting.append((run_id, event))
         if self._worker is None:
             self._wake()
-        return len(self._waiting) >= UNCOMMITTED_EVENTS_LIMIT
+        return len(self._waiting) >= self._most_uncommitted
 
     async def flush(self) -> None:
         """Returns when everything handed in so far is committed; raises when it could not be."""
@@ -246,7 +248,7 @@ class Lane:
         append = journal.Append(self.session_id, self._epoch, stage.entries, stage.receipts)
         if stage.notable:
             append.card = card(session)
-        if stage.run_ended or session.seq - self._snapshot_seq >= SNAPSHOT_EVERY:
+        if stage.run_ended or session.seq - self._snapshot_seq >= self._services.limits.snapshot_every:
             append.snapshot = to_snapshot(session)
             self._snapshot_seq = session.seq
         return append

@@ -19,8 +19,6 @@ from switchtower.runtime.lane import Lane, Services
 log = logging.getLogger(__name__)
 
 CLOCK_MARGIN = 0.005
-JOURNAL_RETRY = 1.0
-"""How long a journal that could not store something is left alone."""
 
 CheckCriterion = Callable[[events.Criterion, events.Workspace, str], Awaitable[events.CriterionResult]]
 
@@ -44,10 +42,8 @@ class Runs:
         engines: Mapping[str, engine.Engine],
         check: CheckCriterion,
         approval_timeout_ms: int,
-        stop_grace: float,
     ) -> None:
         self._services = services
-        self._stop_grace = stop_grace
         self._engines = engines
         self._check = check
         self._approval_timeout_ms = approval_timeout_ms
@@ -117,8 +113,8 @@ class Runs:
     def _expire(self, lane: Lane, approval_id: str) -> None:
         def done(outcome: tower.Outcome | errors.CoreError) -> None:
             if isinstance(outcome, errors.CoreError) and outcome.retryable and not self._stopping.is_set():
-                again = asyncio.get_running_loop().call_later(JOURNAL_RETRY, self._expire, lane, approval_id)
-                self._timers[approval_id] = again
+                retry = self._services.limits.journal_retry
+                self._timers[approval_id] = asyncio.get_running_loop().call_later(retry, self._expire, lane, approval_id)
 
         lane.submit(commands.ExpireApproval(session_id=lane.session_id, approval_id=approval_id), done)
 
@@ -168,7 +164,7 @@ class Runs:
                 # Its last words were lost together with its end: what it did is no longer all there to be read.
                 ending = commands.InterruptRun(session_id=lane.session_id, run_id=run_id, reason=work.failure)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(JOURNAL_RETRY):
+                async with asyncio.timeout(self._services.limits.journal_retry):
                     await self._stopping.wait()
 
     async def _to_the_end(
@@ -190,13 +186,13 @@ class Runs:
         except asyncio.CancelledError:
             working.cancel()
             loop = asyncio.get_running_loop()
-            deadline = loop.time() + self._stop_grace
+            deadline = loop.time() + self._services.limits.stop_grace
             while not working.done() and (left := deadline - loop.time()) > 0:
                 # To be told a second time does not shorten the cleaning up.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait([working], timeout=left)
             if not working.done():
-                log.error("the engine of run %s did not stop within %s s", task.run_id, self._stop_grace)
+                log.error("the engine of run %s did not stop within %s s", task.run_id, self._services.limits.stop_grace)
             raise
 
     async def _cut_short(self, lane: Lane, run_id: str, work: Work) -> commands.FinishRun | commands.InterruptRun | None:

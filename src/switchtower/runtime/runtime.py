@@ -15,16 +15,16 @@ from switchtower.core import commands, engine, errors, events, ids, journal, red
 from switchtower.core.session import Session
 from switchtower.runtime.hub import Cursor
 from switchtower.runtime.lane import Attach, Lane, Services
+from switchtower.runtime.limits import Limits
 from switchtower.runtime.recovery import recover
 from switchtower.runtime.runs import CheckCriterion, Runs
 
 log = logging.getLogger(__name__)
 
-IDLE_LANES_KEPT = 1_000
 MOST_RECOVERED = 1_000_000
 _ID_BYTES = 10
 _SECRET_BYTES = 20
-HOUSEKEEPING_INTERVAL = 3_600.0
+DEFAULT_LIMITS = Limits()
 
 
 class Runtime:
@@ -40,10 +40,9 @@ class Runtime:
         approval_timeout_ms: int,
         receipt_ttl_ms: int,
         retention: journal.Retention,
-        stop_grace: float = 5.0,
+        limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """`stop_grace`: how long, in seconds, a cancelled engine may clean up before its run is closed without it."""
         self.now_ms = clock
         self._randomness = b""
         """Drawn in quantities: asking the kernel each time costs more than all else in making an id."""
@@ -62,12 +61,13 @@ class Runtime:
             now_ms=clock,
             mint=self.mint,
             receipt_ttl_ms=receipt_ttl_ms,
+            limits=limits,
             react=self._react,
             lost=lambda lane, run_id: self.runs.lost(lane, run_id),
             idle=self._lane_is_idle,
         )
         self._services = services
-        self.runs = Runs(services, engines, check_criterion, approval_timeout_ms, stop_grace)
+        self.runs = Runs(services, engines, check_criterion, approval_timeout_ms)
 
     async def start(self) -> None:
         """Takes up what was active when the last daemon ended, before anyone can ask."""
@@ -160,7 +160,7 @@ class Runtime:
         self._idle.move_to_end(lane.session_id)
         # Two for one: when half of them turn out to be in use, the others still go as fast as new ones come.
         for _ in range(2):
-            if len(self._idle) > IDLE_LANES_KEPT:
+            if len(self._idle) > self._services.limits.idle_lanes:
                 session_id, oldest = self._idle.popitem(last=False)
                 if _is_in_use(oldest):
                     self._idle[session_id] = oldest  # to the end of the line
@@ -170,7 +170,7 @@ class Runtime:
     async def _keep_house(self) -> None:
         """Prunes a session when a run of it has ended, and all of them now and then, however many runs end meanwhile."""
         loop = asyncio.get_running_loop()
-        next_round = loop.time() + HOUSEKEEPING_INTERVAL
+        next_round = loop.time() + self._services.limits.housekeeping
         while True:
             session_id: str | None = None
             if loop.time() < next_round:
@@ -178,7 +178,7 @@ class Runtime:
                     async with asyncio.timeout_at(next_round):
                         session_id = await self._ended.get()
             if session_id is None:
-                next_round = loop.time() + HOUSEKEEPING_INTERVAL
+                next_round = loop.time() + self._services.limits.housekeeping
             try:
                 await self._journal.prune(self._retention, self.now_ms(), session_id)
             except Exception:

@@ -1,0 +1,20 @@
+"""How much the runtime holds and how long it waits, in one place."""
+
+from msgspec import Struct
+
+
+class Limits(Struct, frozen=True):
+    waiting_commands: int = 1_000
+    """Requests that may wait in one lane; further ones are refused and may be tried again."""
+    uncommitted_events: int = 512
+    """Events that an engine may be ahead of the disk."""
+    idle_lanes: int = 1_000
+    """Sessions kept in memory that nobody uses."""
+    snapshot_every: int = 5_000
+    """Entries after which a session's fold is stored again while a run goes on."""
+    journal_retry: float = 1.0
+    """Seconds that a journal which could not store or read something is left alone."""
+    housekeeping: float = 3_600.0
+    """Seconds between two rounds of retention over all sessions."""
+    stop_grace: float = 5.0
+    """Seconds that a cancelled engine may clean up before its run is closed without it."""
