@@ -3,12 +3,12 @@
 import asyncio
 import random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.parts import SESSION, SUCCESS, House, MakeHouse, Outlet, cancel, send, work_until_cancelled
 
 from switchtower.core import engine, events, journal, tower
+from switchtower.runtime.limits import Limits
 
 WORDS = 300
 
@@ -54,7 +54,7 @@ class Moody(Outlet):
 def test_subscribers_that_attach_anywhere_and_pause_at_will_see_each_event_once_in_order(seed: int, page: int) -> None:
     async def scenario() -> None:
         dice = random.Random(seed)
-        house = House(_say_words)
+        house = House(_say_words, limits=Limits(page=page))
         house.journal.turns_to_confirm = lambda: dice.randrange(4)
         await house.open()
         whole = await house.with_session()
@@ -76,9 +76,7 @@ def test_subscribers_that_attach_anywhere_and_pause_at_will_see_each_event_once_
             assert outlet.entries == stored[after_seq:]
         await house.close()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("switchtower.runtime.hub.PAGE", page)
-        asyncio.run(scenario())
+    asyncio.run(scenario())
 
 
 async def test_what_was_read_from_the_journal_before_it_was_published_is_not_told_again(make_house: MakeHouse) -> None:

@@ -8,8 +8,7 @@ import asyncio
 import logging
 
 from switchtower.core import errors, journal, tower
-
-PAGE = 500
+from switchtower.runtime.limits import Limits
 
 log = logging.getLogger(__name__)
 
@@ -17,11 +16,10 @@ log = logging.getLogger(__name__)
 class Feed:
     """One session's live subscribers. `head` is the last seq that was published."""
 
-    def __init__(self, session_id: str, journal_: journal.Journal, read_retry: float) -> None:
-        """`read_retry`: how many seconds a journal that could not be read is left alone."""
+    def __init__(self, session_id: str, journal_: journal.Journal, limits: Limits) -> None:
         self.session_id = session_id
         self.journal = journal_
-        self.read_retry = read_retry
+        self.limits = limits
         self.head = 0
         self.live: set[Cursor] = set()
         self.cursors = 0
@@ -90,10 +88,10 @@ class Cursor:
                     feed.live.add(self)
                     return
                 try:
-                    entries = await feed.journal.read(feed.session_id, self.cursor, PAGE)
+                    entries = await feed.journal.read(feed.session_id, self.cursor, feed.limits.page)
                 except errors.JournalUnavailable as problem:
                     log.warning("a page of %s could not be read: %s", feed.session_id, problem)
-                    await asyncio.sleep(feed.read_retry)
+                    await asyncio.sleep(feed.limits.journal_retry)
                     continue
                 if self._closed:
                     return

@@ -73,7 +73,7 @@ class Lane:
     def __init__(self, session_id: str, services: Services) -> None:
         self.session_id = session_id
         self.session: Session | None = None
-        self.feed = Feed(session_id, services.journal, services.limits.journal_retry)
+        self.feed = Feed(session_id, services.journal, services.limits)
         self._services = services
         self._most_uncommitted = services.limits.uncommitted_events
         self._epoch = 1

@@ -8,6 +8,8 @@ class Limits(Struct, frozen=True):
     """Requests that may wait in one lane; further ones are refused and may be tried again."""
     uncommitted_events: int = 512
     """Events that an engine may be ahead of the disk."""
+    page: int = 500
+    """Entries that a subscriber who has fallen behind is sent at once."""
     idle_lanes: int = 1_000
     """Sessions kept in memory that nobody uses."""
     snapshot_every: int = 5_000
