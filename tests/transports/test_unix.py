@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.transports.conftest import Counting
 
 from switchtower.transports import errors, unix
 from switchtower.transports.packet import Packet
@@ -17,18 +18,6 @@ from switchtower.transports.stream import Origin
 
 LINE_LIMIT = 10_000
 OUTPUT_LIMIT = 1_000_000
-
-
-class Counting(Inbox):
-    """Also knows how many reads there were."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reads = 0
-
-    def received(self, frames: list[bytes]) -> None:
-        self.reads += 1
-        super().received(frames)
 
 
 class Server:

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from switchtower.core import commands, errors, journal, tower
+from switchtower.core import commands, errors, events, journal, tower
 from switchtower.core.access import Access
 from switchtower.core.session import Session
 from switchtower.protocols.push.peer import UNANSWERED_LIMIT, PushPeer
 from switchtower.testing.push_client import check_closed, start_payload
+from switchtower.transports.packet import Packet
 from switchtower.transports.pair import Inbox, pair
+from switchtower.transports.stream import Origin
 
 SECRET = "/home/owner/.ssh/id_ed25519 is not where I expected it"
 REQUESTS: dict[str, dict[str, Any]] = {
@@ -152,3 +154,39 @@ async def test_an_answer_for_a_client_that_has_gone_is_dropped() -> None:
         await client.until(lambda: client.closed)
     done(errors.NoActiveRun())
     assert not client.frames
+
+
+class RecordingStream:
+    """A `stream.Stream` that keeps what it is sent."""
+
+    origin = Origin(transport="memory")
+    writable = True
+
+    def __init__(self) -> None:
+        self.sent: list[Packet] = []
+
+    def send(self, packet: Packet) -> None:
+        self.sent.append(packet)
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self, code: int = 1000, reason: str = "") -> None: ...
+
+    def abort(self) -> None: ...
+
+
+def test_a_batch_is_encoded_once_for_all_its_subscribers() -> None:
+    entry = journal.Entry(1, 1_760_000_000_000, "run_1", events.TextDelta.kind, b'{"text":"hello"}')
+    batch = tower.Batch("sess_1", [entry])
+    streams = [RecordingStream() for _ in range(3)]
+    for stream in streams:
+        peer = PushPeer(FailingTower(RuntimeError()), Access(name="owner", via="cli", trusted=True), "0")
+        peer.connected(stream)
+        peer.deliver(batch)
+    first, *others = [packet for stream in streams for packet in stream.sent]
+    assert len(others) == 2
+    assert all(packet is first for packet in others)
+    assert first.lines is first.lines
+    assert first.websocket is first.websocket

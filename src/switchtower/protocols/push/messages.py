@@ -5,7 +5,7 @@ Requests tolerate unknown fields (existing clients send some); what we send is c
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 VERSION = "push.runtime.v1"
 
@@ -59,17 +59,6 @@ ErrorCode = Literal[
 
 
 # Envelopes
-
-
-class RequestEnvelope(Struct, frozen=True):
-    """Any request; `payload` is decoded once `type` is known."""
-
-    v: str
-    kind: str
-    requestId: RequestId
-    type: str
-    payload: Raw
-    sessionId: SessionId | None = None
 
 
 class ProtocolError(Struct, frozen=True, forbid_unknown_fields=True):
