@@ -34,7 +34,7 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Envelope(Struct, frozen=True):
-    """Any request; `payload` is decoded once `type` is known. Ids are checked by hand, at a fifth of what it costs the decoder."""
+    """Any request; `payload` is decoded once `type` is known. Ids are checked by hand, at a fifth of what the decoder takes."""
 
     v: str
     kind: str
