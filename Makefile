@@ -20,7 +20,7 @@ setup: .venv/.ready ## Create .venv with everything; quick when nothing changed
 	@test -x $(BIN)/python || { echo "Creating .venv" >&2; $(PYTHON) -m venv .venv; }
 	@echo "Installing into .venv (about a minute the first time)" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . --group dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[all]" --group dev
 	@touch $@
 
 run: setup ## Start the daemon in the foreground, with the demo model

@@ -6,7 +6,7 @@ over the file, the file over the default.
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,10 @@ SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103
 """The longest path, in bytes, that a Unix socket can have."""
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+POLICIES = ("read-only", "ask", "auto", "yolo")
+SANDBOXES = ("local", "bubblewrap", "modal")
+TABLES = ("models", "rules")
+"""Parts of the file that are no single values: `[models.NAME]` and `[[rules]]`. The rooms that use them read them."""
 
 
 class ConfigError(Exception):
@@ -101,11 +105,26 @@ def _switch(value: object) -> bool:
     return spelled[value.lower()]
 
 
-def _log_level(value: object) -> str:
-    text = _text(value).lower()
-    if text not in LOG_LEVELS:
-        raise ValueError(f"`{value}` is not a log level")
-    return text
+def _one_of(*choices: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        text = _text(value).lower()
+        if text not in choices:
+            raise ValueError(f"`{value}` is not one of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
+_log_level = _one_of(*LOG_LEVELS)
+
+
+def _names(value: object) -> tuple[str, ...]:
+    """A list in the file, or names with commas between them."""
+    if isinstance(value, str):
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value):
+        raise ValueError(f"`{value}` is not a list of names")
+    return tuple(value)
 
 
 def _whole(least: int) -> Callable[[object], int]:
@@ -189,9 +208,29 @@ class Settings:
     approval_timeout: float = _setting(86_400.0, _number(0.001), "SECONDS", "How long an approval waits before it expires")
     attach_token_required: bool = _setting(False, _switch, "", "Ask for a session's attach token on the owner's socket too")
     demo_delay_ms: float = _setting(15.0, _number(0), "MS", "The demo model's pause between words")
-    provider: str = _setting("demo", _text, "NAME", "The model provider of sessions that name none")
+    provider: str = _setting(
+        "auto", _text, "NAME", "The model or provider of sessions that name none; `auto` takes the first usable one, or the demo"
+    )
+    model: str | None = _setting(None, _text, "NAME", "The provider's model for sessions that name none")
+    policy: str = _setting("ask", _one_of(*POLICIES), "PROFILE", f"What sessions may do unasked: {', '.join(POLICIES)}")
+    sandbox: str = _setting("local", _one_of(*SANDBOXES), "NAME", f"Where commands run: {', '.join(SANDBOXES)}")
+    sandbox_network: bool = _setting(False, _switch, "", "Let commands in a sandbox use the network")
+    pass_env: tuple[str, ...] = _setting(
+        (), _names, "NAMES", "Variables that commands may see although their names look like secrets, with commas between"
+    )
+    max_turns: int = _setting(200, _whole(0), "COUNT", "How often one run may call the model; 0 is no limit")
+    max_tokens: int = _setting(0, _whole(0), "COUNT", "How many tokens one run may take, in and out; 0 is no limit")
+    max_cost: float = _setting(0.0, _number(0), "USD", "How much one run may cost, where prices are known; 0 is no limit")
+    max_minutes: float = _setting(0.0, _number(0), "MINUTES", "How long one run may call the model; 0 is no limit")
+    compact_at: float = _setting(
+        0.8, _number(0), "PART", "The part of the context window from which on a conversation is summarised; 0 never does"
+    )
     log_level: str = _setting("info", _log_level, "LEVEL", f"How much is logged: {', '.join(LOG_LEVELS)}")
     shutdown_timeout: float = _setting(5.0, _number(0), "SECONDS", "How long running work may take to end when the daemon stops")
+    models: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """The file's `[models.NAME]` tables, unread."""
+    rules: Sequence[object] = field(default=(), repr=False)
+    """The file's `[[rules]]`, unread."""
     folders: Folders = field(default=Folders(_DERIVED, _DERIVED, _DERIVED, _DERIVED), repr=False)
     """Where things are kept. Follows from `home`, or from the user's XDG folders without one; not a setting itself."""
 
@@ -208,6 +247,19 @@ class Settings:
     @property
     def config_file(self) -> Path:
         return self.folders.config / "config.toml"
+
+    @property
+    def mcp_file(self) -> Path:
+        """The user's own MCP servers."""
+        return self.folders.config / "mcp.json"
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        return self.data_dir / "checkpoints"
+
+    @property
+    def worktrees_dir(self) -> Path:
+        return self.data_dir / "worktrees"
 
     @property
     def data_dir(self) -> Path:
@@ -282,6 +334,12 @@ def load(flags: Mapping[str, object] = MappingProxyType({}), environ: Mapping[st
     given = {name: value for name, value in values.items() if value is not None}
     if "socket" not in given:
         given["socket"] = _parsed(_BY_NAME["socket"], folders.run / "pushd.sock", f"the default in `{folders.run}`")
+    for table, kind in (("models", dict), ("rules", list)):
+        if table in in_file:
+            if not isinstance(in_file[table], kind):
+                spelled = "[models.NAME]" if table == "models" else "[[rules]]"
+                raise ConfigError(table, f"`{config_file}`", "is a single value", hint=f"write it as `{spelled}`")
+            given[table] = in_file[table]
     return Settings(home=home, folders=folders, **given)
 
 
@@ -309,11 +367,14 @@ def _parsed(setting: Setting, value: object, source: str) -> Any:
         raise ConfigError(setting.name, source, str(problem), hint=_remedy(setting)) from None
 
 
+_CHOICES = {"log_level": LOG_LEVELS, "policy": POLICIES, "sandbox": SANDBOXES}
+
+
 def _remedy(setting: Setting) -> str:
     if setting.name == "socket":
         return f"set `{setting.variables[0]}` to a path of at most {SOCKET_PATH_LIMIT} bytes"
-    if setting.name == "log_level":
-        return f"use one of {', '.join(LOG_LEVELS)}"
+    if setting.name in _CHOICES:
+        return f"use one of {', '.join(_CHOICES[setting.name])}"
     if setting.is_switch:
         return "use `true` or `false`"
     example = f", such as `{setting.default}`" if setting.default is not None else ""
@@ -339,7 +400,7 @@ def _read(config_file: Path) -> dict[str, object]:
 
     known = [setting.name for setting in SETTINGS if setting.in_file]
     for key in in_file:
-        if key not in known:
+        if key not in known and key not in TABLES:
             raise ConfigError(key, f"`{config_file}`", "no setting has this name", hint=_suggestion(key, known))
     return in_file
 

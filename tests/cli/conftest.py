@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.cli.scripted import ScriptedDaemon
 
 PATIENCE = 30
 
@@ -125,6 +126,13 @@ def shared(running_daemon: Tower, tmp_path: Path) -> Tower:
     """One daemon for many tests, each with a folder of its own."""
     running_daemon.folder = tmp_path
     return running_daemon
+
+
+@pytest.fixture
+def scripted(tower: Tower) -> Iterator[ScriptedDaemon]:
+    """In place of that home's daemon: one that says what the test tells it to."""
+    with ScriptedDaemon(tower.home) as daemon:
+        yield daemon
 
 
 @pytest.fixture(name="line_with")

@@ -15,6 +15,18 @@ def write(path: str) -> tuple[str, dict[str, Any]]:
     return "write", {"tool": "write_file", "path": path, "bytes": 1}
 
 
+def edit(path: str) -> tuple[str, dict[str, Any]]:
+    return "write", {"tool": "edit_file", "path": path, "diff": "", "reason": "it changes a file"}
+
+
+def commit(message: str) -> tuple[str, dict[str, Any]]:
+    return "commit", {"tool": "git_commit", "message": message}
+
+
+def mcp(tool: str, **args: Any) -> tuple[str, dict[str, Any]]:
+    return "mcp", {"tool": tool, "args": args}
+
+
 @pytest.mark.parametrize(
     ("rule", "question"),
     [
@@ -34,6 +46,20 @@ def write(path: str) -> tuple[str, dict[str, Any]]:
         ("write_file:docs/*.md", write("docs/../docs/a.md")),
         ("write_file:/tmp/**", write("/tmp/x/y")),
         ("write_file:../sibling/*", write("../sibling/a")),
+        ("always", mcp("web_search")),
+        ("write", edit("a.py")),
+        ("edit_file", edit("a.py")),
+        ("sandbox_edit_file:src/**", edit("src/a/b.py")),
+        ("write:src/*", edit("src/b.py")),
+        ("commit", commit("anything")),
+        ("git_commit", commit("anything")),
+        ("sandbox_commit", commit("anything")),
+        ("commit:fix: *", commit("fix: the build\n\nat last")),
+        ("mcp", mcp("web_search")),
+        ("web_search", mcp("web_search", query="x")),
+        ("mcp:web_*", mcp("web_search")),
+        ("mcp:sandbox_*", mcp("sandbox_exec")),
+        ("tool", ("tool", {"tool": "horoscope", "args": {}})),
     ],
 )
 def test_let_through(rule: str, question: tuple[str, dict[str, Any]]) -> None:
@@ -64,6 +90,21 @@ def test_let_through(rule: str, question: tuple[str, dict[str, Any]]) -> None:
         ("write_file:*", write("..")),
         ("write_file:docs/**", ("write", {"tool": "write_file"})),
         ("write_file:docs/**", ("write", {})),
+        ("write_file", edit("a.py")),
+        ("edit_file:src/**", edit("src/../a.py")),
+        ("exec", commit("x")),
+        ("write", commit("x")),
+        ("commit:fix: *", commit("feat: y")),
+        ("commit", command("git commit -m x")),
+        ("mcp:web_*", mcp("mail_send")),
+        ("mcp:web_*", command("web_search")),
+        ("web_search:docs/**", mcp("web_search", path="docs/a")),
+        ("run", mcp("sandbox_run")),
+        ("exec", mcp("sandbox_exec", command="rm -rf /")),
+        ("sandbox_exec", mcp("sandbox_exec", command="rm -rf /")),
+        ("sandbox_web_search", mcp("web_search")),
+        ("sandbox_commit", mcp("commit_all")),
+        ("write", mcp("sandbox_write")),
     ],
 )
 def test_held_back(rule: str, question: tuple[str, dict[str, Any]]) -> None:

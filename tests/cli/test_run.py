@@ -213,10 +213,9 @@ def test_a_bad_setting_is_one_line_and_exits_with_1(tower: Any) -> None:
     ended = tower("run", "--headless", "say: hi", TOWER_LOG_LEVEL="loud")
 
     assert (ended.code, ended.stdout) == (1, b"")
-    assert ended.stderr == (
-        "tower: `log_level` from the variable `TOWER_LOG_LEVEL`: `loud` is not a log level; "
-        "hint: use one of debug, info, warning, error\n"
-    )
+    assert ended.stderr.startswith("tower: `log_level` from the variable `TOWER_LOG_LEVEL`: `loud` is not ")
+    assert ended.stderr.endswith("; hint: use one of debug, info, warning, error\n")
+    assert ended.stderr.count("\n") == 1
 
 
 def test_push_is_the_same_program(shared: Any) -> None:

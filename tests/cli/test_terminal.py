@@ -1,53 +1,17 @@
 """At a real terminal: colours, questions, and text that tries to steer it."""
 
-import os
-import pty
-import subprocess
 from typing import Any
 
 import pytest
+from tests.cli.terminal import Terminal
 
 
-class Terminal:
-    """The person's side of a pseudo-terminal that is stdin, stdout and stderr of one command."""
-
-    def __init__(self, tower: Any, *arguments: str, **environment: str) -> None:
-        self._screen, side = pty.openpty()
-        self.process = subprocess.Popen(
-            tower.command(*arguments),
-            stdin=side,
-            stdout=side,
-            stderr=side,
-            cwd=tower.folder,
-            env={**tower.environment, "TERM": "xterm", **environment},
-            start_new_session=True,
-        )
-        os.close(side)
-        self.shown = ""
-
-    def until(self, text: str) -> None:
-        while text not in self.shown:
-            piece = os.read(self._screen, 65_536).decode(errors="replace")
-            assert piece, f"`{text}` was never shown: {self.shown}"
-            self.shown += piece
-
-    def type(self, line: str) -> None:
-        os.write(self._screen, line.encode() + b"\n")
-
-    def end(self) -> int:
-        try:
-            while piece := os.read(self._screen, 65_536):
-                self.shown += piece.decode(errors="replace")
-        except OSError:
-            pass  # a terminal whose programs have all gone
-        os.close(self._screen)
-        return self.process.wait(timeout=15)
-
-
-@pytest.mark.parametrize(("answer", "code", "written"), [("y", 0, True), ("n", 3, False), ("", 3, False)])
+@pytest.mark.parametrize(
+    ("answer", "code", "written"), [("y", 0, True), ("a", 0, True), ("n", 0, False), ("d", 3, False), ("", 3, False)]
+)
 def test_without_headless_the_person_at_the_terminal_is_asked(shared: Any, answer: str, code: int, written: bool) -> None:
     terminal = Terminal(shared, "run", "write notes.txt: some text")
-    terminal.until("approve? [y/N]")
+    terminal.until("approve? [y/a/n/D]")
     assert "notes.txt" in terminal.shown
 
     terminal.type(answer)
@@ -58,7 +22,7 @@ def test_without_headless_the_person_at_the_terminal_is_asked(shared: Any, answe
 
 def test_a_decision_made_elsewhere_ends_the_question(shared: Any) -> None:
     terminal = Terminal(shared, "run", "write notes.txt: some text")
-    terminal.until("approve? [y/N]")
+    terminal.until("approve? [y/a/n/D]")
     session_id = terminal.shown.split("session ")[1].split()[0]
 
     assert shared("approve", session_id).code == 0

@@ -26,9 +26,9 @@ class Wire:
         request: dict[str, Any] = json.loads(await self.reader.readline())
         return request
 
-    async def greet(self) -> None:
-        answer = {"runtimeName": "pushd", "runtimeVersion": "9", "protocolVersion": "push.runtime.v1", "capabilities": []}
-        await self.answer(await self.request(), answer)
+    async def greet(self, *capabilities: str) -> None:
+        answer = {"runtimeName": "pushd", "runtimeVersion": "9", "protocolVersion": "push.runtime.v1"}
+        await self.answer(await self.request(), {**answer, "capabilities": list(capabilities)})
 
     async def answer(self, request: dict[str, Any], payload: dict[str, Any]) -> None:
         await self.send({**response_to(request), "ok": True, "payload": payload, "error": None})

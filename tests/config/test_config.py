@@ -26,7 +26,7 @@ def test_defaults_hold_when_nothing_is_given(home: Path) -> None:
     settings = config.load(environ={"HOME": "/home/ada"})
 
     assert settings == config.Settings(socket=Path("/home/ada/.push/run/pushd.sock"), folders=settings.folders)
-    assert (settings.http, settings.pi, settings.provider) == ("127.0.0.1:8787", "127.0.0.1:3141", "demo")
+    assert (settings.http, settings.pi, settings.provider) == ("127.0.0.1:8787", "127.0.0.1:3141", "auto")
     assert settings.home is None
 
 

@@ -236,3 +236,193 @@ def test_coming_back_is_told_where_things_stand() -> None:
         "Hello world",
     )
     assert resumed.pending_approval == table.session.pending_approval
+
+
+def test_a_message_for_a_running_session_is_queued_and_gone_once_it_is_delivered() -> None:
+    table = Table()
+    run_id = table.send()
+    message_id = table.queue("use tabs")["message_id"]
+    assert [queued.text for queued in table.session.queue.values()] == ["use tabs"]
+    table.tell(run_id, events.MessageDelivered(message_id, "use tabs"))
+    assert not table.session.queue
+    table.finish(run_id)
+    assert table.session.run is None
+
+
+@pytest.mark.parametrize("delivery", list(events.Delivery))
+def test_a_queued_message_that_no_run_took_up_starts_the_next_run_in_the_commit_that_ends_this_one(
+    delivery: events.Delivery,
+) -> None:
+    table = Table()
+    first = table.send()
+    table.queue("and then the docs", delivery)
+    table.queue("and the changelog", delivery)
+    table.finish(first)
+    completed, started = table.log[-2:]
+    assert isinstance(completed, events.RunCompleted) and isinstance(started, events.RunStarted)
+    assert (started.text, started.by) == ("and then the docs", OWNER)
+    assert table.session.run is not None and table.session.run.id != first
+    assert [queued.text for queued in table.session.queue.values()] == ["and the changelog"]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED, Outcome.DENIED])
+def test_queued_messages_are_withdrawn_when_the_run_does_not_end_well(outcome: Outcome) -> None:
+    table = Table()
+    run_id = table.send()
+    message_id = table.queue("and then the docs", events.Delivery.FOLLOW_UP)["message_id"]
+    table.finish(run_id, outcome)
+    withdrawn = [event for event in table.log if isinstance(event, events.MessageWithdrawn)]
+    assert [event.message_id for event in withdrawn] == [message_id]
+    assert table.session.run is None and not table.session.queue
+
+
+def test_an_interrupted_run_withdraws_what_was_queued() -> None:
+    table = Table()
+    run_id = table.send()
+    table.queue("use tabs")
+    table.do(commands.InterruptRun(session_id=SESSION_ID, run_id=run_id, reason="a crash"))
+    assert not table.session.queue
+    assert any(isinstance(event, events.MessageWithdrawn) for event in table.log)
+
+
+def test_a_message_queued_a_moment_too_late_starts_a_run_of_its_own() -> None:
+    table = Table()
+    outcome = table.queue("use tabs")
+    assert table.session.run is not None and outcome["run_id"] == table.session.run.id
+    assert not table.session.queue
+
+
+def test_a_flood_of_queued_messages_is_refused() -> None:
+    table = Table()
+    table.send()
+    for number in range(100):
+        table.queue(f"message {number}")
+    with pytest.raises(errors.Overloaded):
+        table.queue("one too many")
+
+
+def test_always_makes_the_rule_that_the_approval_showed() -> None:
+    table = Table()
+    rule = events.Rule("allow", tool="run", command="make test")
+    approval_id = table.ask(table.send(), rule=rule)
+    table.settle(approval_id, always=True)
+    assert table.session.rules == [rule]
+    decided = table.log[-1]
+    assert isinstance(decided, events.ApprovalDecided) and decided.rule == rule
+
+
+def test_once_makes_no_rule() -> None:
+    table = Table()
+    table.settle(table.ask(table.send(), rule=events.Rule("allow", tool="run")))
+    assert table.session.rules == []
+
+
+def test_a_denial_makes_no_rule_whatever_it_says() -> None:
+    table = Table()
+    table.settle(table.ask(table.send(), rule=events.Rule("allow", tool="run")), Verdict.DENY_CONTINUE, always=True)
+    assert table.session.rules == []
+
+
+def test_what_is_asked_each_time_cannot_be_allowed_for_always() -> None:
+    table = Table()
+    approval_id = table.ask(table.send())
+    with pytest.raises(errors.InvalidCommand):
+        table.settle(approval_id, always=True)
+    table.settle(approval_id)
+
+
+def test_a_configured_session_keeps_what_was_left_open() -> None:
+    table = Table()
+    table.do(commands.ConfigureSession(session_id=SESSION_ID, actor=OWNER, model="big", policy="auto"))
+    session = table.session
+    assert (session.provider, session.model, session.policy) == ("demo", "big", "auto")
+    table.do(commands.ConfigureSession(session_id=SESSION_ID, actor=OWNER, provider="openai", title="A name"))
+    assert (session.provider, session.model, session.policy, session.title) == ("openai", None, "auto", "A name")
+
+
+def test_whoever_asks_for_nothing_to_be_asked_is_on_record() -> None:
+    table = Table()
+    table.do(commands.ConfigureSession(session_id=SESSION_ID, actor=OWNER, policy="yolo"))
+    assert [event.code for event in table.log if isinstance(event, events.WarningRaised)] == ["POLICY_YOLO"]
+
+
+def test_usage_adds_up_per_run_and_per_session() -> None:
+    table = Table()
+    for cost in (0.5, None):
+        run_id = table.send()
+        table.tell(run_id, events.UsageReported("openai", "gpt", 100, 10, cost=cost, context_window=1_000))
+        assert table.session.run is not None and table.session.run.usage.tokens == 110
+        table.finish(run_id)
+    usage = table.session.usage
+    assert (usage.calls, usage.tokens, usage.cost, usage.unpriced_calls) == (2, 220, 0.5, 1)
+    assert (table.session.context_tokens, table.session.context_window) == (110, 1_000)
+
+
+def changed(table: Table, before: str, after: str | None) -> str:
+    run_id = table.send()
+    table.tell(run_id, events.CheckpointTaken("before", before))
+    if after:
+        table.tell(run_id, events.CheckpointTaken("after", after))
+    table.finish(run_id)
+    return run_id
+
+
+def restore(table: Table, *, redo: bool = False) -> None:
+    run_id = table.do(commands.RestoreWorkspace(session_id=SESSION_ID, actor=OWNER, redo=redo))["run_id"]
+    change = (table.session.undone if redo else table.session.done)[-1]
+    direction = "redo" if redo else "undo"
+    table.tell(run_id, events.WorkspaceRestored(direction, change.run_id, change.after or "now"))
+    table.finish(run_id)
+
+
+def test_changes_are_undone_last_first_and_made_again_in_order() -> None:
+    table = Table()
+    first, second = changed(table, "a", "b"), changed(table, "b", "c")
+    restore(table)
+    restore(table)
+    assert [change.run_id for change in table.session.undone] == [second, first]
+    restore(table, redo=True)
+    assert [change.run_id for change in table.session.done] == [first]
+    assert [change.run_id for change in table.session.undone] == [second]
+
+
+def test_a_new_change_ends_the_line_of_what_was_undone() -> None:
+    table = Table()
+    changed(table, "a", "b")
+    restore(table)
+    changed(table, "a", "d")
+    assert not table.session.undone
+
+
+def test_a_run_that_changed_nothing_in_the_end_leaves_nothing_to_undo() -> None:
+    table = Table()
+    changed(table, "a", "a")
+    with pytest.raises(errors.NothingToRestore):
+        restore(table)
+
+
+def test_a_crashed_run_can_be_undone_and_keeps_what_was_found_then_as_its_end() -> None:
+    table = Table()
+    changed(table, "a", None)
+    restore(table)
+    assert table.session.undone[-1].after == "now"
+
+
+def test_chores_wait_for_no_run_but_start_only_without_one() -> None:
+    table = Table()
+    changed(table, "a", "b")
+    table.send()
+    for command in (
+        commands.CompactContext(session_id=SESSION_ID, actor=OWNER),
+        commands.RestoreWorkspace(session_id=SESSION_ID, actor=OWNER),
+    ):
+        with pytest.raises(errors.RunInProgress):
+            table.do(command)
+
+
+def test_a_chore_names_no_session_and_its_instructions_are_kept() -> None:
+    table = Table()
+    table.do(commands.CompactContext(session_id=SESSION_ID, actor=OWNER, instructions="keep the paths"))
+    assert table.session.run is not None
+    assert (table.session.title, table.session.run.instructions) == ("", "keep the paths")
+    assert table.session.run.purpose is events.Purpose.COMPACT

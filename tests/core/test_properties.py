@@ -78,6 +78,48 @@ class AnySession(RuleBasedStateMachine):
         except errors.NoActiveRun:
             assert not active
 
+    @rule(text=st.text(min_size=1, max_size=10), delivery=st.sampled_from(list(events.Delivery)))
+    def queue(self, text: str, delivery: events.Delivery) -> None:
+        active = self.table.session.run is not None
+        outcome = self.table.queue(text, delivery)
+        assert ("run_id" not in outcome) == active
+
+    @precondition(lambda self: self.table.session.queue)
+    @rule()
+    def take_up(self) -> None:
+        message_id, queued = next(iter(self.table.session.queue.items()))
+        self.table.tell(self.run_id, events.MessageDelivered(message_id, queued.text))
+
+    @precondition(lambda self: self.table.session.run)
+    @rule(tree=st.sampled_from("abc"), when=st.sampled_from(["before", "after"]))
+    def checkpoint(self, tree: str, when: str) -> None:
+        run = self.table.session.run
+        if run is not None and run.purpose is events.Purpose.WORK and (when == "after") == (run.checkpoint is not None):
+            self.table.tell(run.id, events.CheckpointTaken(when, tree))
+
+    @rule(redo=st.booleans())
+    def restore(self, redo: bool) -> None:
+        session = self.table.session
+        changes = session.undone if redo else session.done
+        try:
+            run_id = self.table.do(commands.RestoreWorkspace(session_id=SESSION_ID, actor=OWNER, redo=redo))["run_id"]
+        except errors.NothingToRestore:
+            assert not changes
+        except errors.RunInProgress:
+            assert session.run is not None
+        else:
+            change = changes[-1]
+            self.table.tell(run_id, events.WorkspaceRestored("redo" if redo else "undo", change.run_id, change.after or "z"))
+
+    @invariant()
+    def a_queue_waits_for_a_run(self) -> None:
+        assert self.table.session.run is not None or not self.table.session.queue
+
+    @invariant()
+    def no_change_is_both_done_and_undone(self) -> None:
+        runs = [change.run_id for change in (*self.table.session.done, *self.table.session.undone)]
+        assert len(runs) == len(set(runs))
+
     @precondition(lambda self: self.table.session.run)
     @rule(outcome=outcomes)
     def finish(self, outcome: events.Outcome) -> None:

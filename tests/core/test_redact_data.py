@@ -72,23 +72,38 @@ ACTOR = events.Actor(name="ada", via="cli")
 
 
 def approval(words: str) -> events.Approval:
-    return events.Approval("appr_1", "call_1", "shell", words, words, {"command": words}, 1, "f00d")
+    rule = events.Rule("allow", words, words, words)
+    return events.Approval("appr_1", "call_1", "shell", words, words, {"command": words}, 1, "f00d", rule=rule)
 
 
 def every_event(words: str) -> list[events.AnyEvent]:
     """One event of each kind with these words wherever a person, a model or a program may put its own."""
-    call = events.ToolRequest("call_1", "shell", {"command": words, "more": [words]})
+    call = events.ToolRequest("call_1", "shell", {"command": words, "more": [words]}, words)
     workspace = events.Workspace("/work", remote_url=words)
     return [
         events.SessionStarted("agent", "chat", "demo", "none", workspace, ACTOR, "00ff", metadata={"note": words}),
         events.SessionResumed(ACTOR, events.SessionState.IDLE, "demo", "none", None, words, approval(words)),
+        events.SessionConfigured(ACTOR, title=words),
+        events.MessageQueued("msg_1", words, events.Delivery.STEER, ACTOR),
+        events.MessageDelivered("msg_1", words),
+        events.MessageWithdrawn("msg_1", words),
+        events.PromptExpanded(words, (words,)),
+        events.UsageReported("openai", "gpt"),
+        events.RetryScheduled(2, 5, 100, words),
+        events.RetryEnded(2, success=False, reason=words),
+        events.CompactionStarted("threshold"),
+        events.ContextCompacted("threshold", words, 2, 1_000, 100),
+        events.CompactionFailed(words),
+        events.CheckpointTaken("before", "f00d"),
+        events.WorkspaceRestored("undo", "run_1", "f00d", (words,), (words,)),
         events.RunStarted(words, ACTOR, acceptance=(events.Criterion("c1", words, description=words),)),
         events.PhaseChanged(words, words),
         events.MessageCompleted("msg_1", words, words, (call,)),
         events.ToolCalled("call_1", "shell", {"command": words}),
         events.ToolFinished("call_1", "shell", 3, words, is_error=True, error=events.ToolError("X", words, detail=words)),
+        events.ToolFinished("call_1", "x", 3, words, result={"content": [{"type": "text", "text": words}]}),
         events.ApprovalRequested(approval(words)),
-        events.ApprovalDecided("appr_1", events.Verdict.APPROVE, ACTOR, words),
+        events.ApprovalDecided("appr_1", events.Verdict.APPROVE, ACTOR, words, events.Rule("allow", "run", None, words)),
         events.ApprovalExpired("appr_1"),
         events.ApprovalWithdrawn("appr_1", words),
         events.WarningRaised("W", words, words),
@@ -98,7 +113,7 @@ def every_event(words: str) -> list[events.AnyEvent]:
     ]
 
 
-DELTAS = (events.TextDelta, events.ThinkingDelta)
+DELTAS = (events.TextDelta, events.ThinkingDelta, events.ToolProgressed)
 
 
 def test_the_examples_are_of_every_kind_but_the_deltas() -> None:
@@ -117,19 +132,31 @@ def test_an_event_without_secrets_comes_back_as_the_same_object(event: events.An
     assert REDACTOR.event(event) is event
 
 
-@pytest.mark.parametrize("event_type", DELTAS)
-def test_a_delta_passes_untouched_because_its_stream_has_redacted_it(event_type: type[events.TextDelta]) -> None:
-    event = event_type(SECRET)
+@pytest.mark.parametrize(
+    "event", [events.TextDelta(SECRET), events.ThinkingDelta(SECRET), events.ToolProgressed("call_1", SECRET)]
+)
+def test_a_delta_passes_untouched_because_its_stream_has_redacted_it(event: events.AnyEvent) -> None:
     assert REDACTOR.event(event) is event
 
 
 NOT_FREE_TEXT = {
-    events.SessionStarted: {"engine", "mode", "provider", "sandbox", "by", "attach_token_sha256", "model"},
+    events.SessionStarted: {"engine", "mode", "provider", "sandbox", "by", "attach_token_sha256", "model", "policy", "thinking", "budget"},
+    events.SessionConfigured: {"by", "provider", "model", "policy", "thinking"},
+    events.MessageQueued: {"message_id", "delivery", "by"},
+    events.MessageDelivered: {"message_id"},
+    events.MessageWithdrawn: {"message_id"},
+    events.ToolProgressed: {"call_id", "text"},
+    events.UsageReported: {"provider", "model", "cost"},
+    events.CompactionStarted: {"reason"},
+    events.ContextCompacted: {"reason"},
+    events.CheckpointTaken: {"when", "tree"},
+    events.WorkspaceRestored: {"direction", "run_id", "after"},
+    events.Rule: {"effect"},
     events.SessionResumed: {"by", "state", "provider", "sandbox", "active_run_id"},
-    events.RunStarted: {"by", "message_id"},
+    events.RunStarted: {"by", "message_id", "purpose"},
     events.ThinkingDelta: {"text"},
     events.TextDelta: {"text"},
-    events.MessageCompleted: {"message_id"},
+    events.MessageCompleted: {"message_id", "carry"},
     events.ToolCalled: {"call_id", "tool"},
     events.ToolFinished: {"call_id", "tool"},
     events.ApprovalDecided: {"approval_id", "verdict", "by"},
@@ -139,7 +166,7 @@ NOT_FREE_TEXT = {
     events.ErrorRaised: {"code"},
     events.RunCancelRequested: {"by"},
     events.RunCompleted: {"outcome"},
-    events.Workspace: {"root", "branch", "default_branch"},
+    events.Workspace: {"root", "branch", "default_branch", "origin"},
     events.Criterion: {"id"},
     events.CriterionResult: {"id"},
     events.ToolError: {"type"},

@@ -10,9 +10,25 @@ from uuid import uuid4
 import pytest
 
 from switchtower.core import engine, events
-from switchtower.tools import processes
+from switchtower.engines.agent.kit import Kit
+from switchtower.engines.agent.loop import AgentEngine
+from switchtower.models import port
+from switchtower.models.catalog import Catalog
+from switchtower.tools import processes, registry
+from switchtower.tools.checkpoints import Checkpoints
+from switchtower.tools.mcp.servers import Servers
 
 EventT = TypeVar("EventT", bound=events.Event)
+
+
+_PASSED_OVER = (
+    events.TextDelta,
+    events.ThinkingDelta,
+    events.PhaseChanged,
+    events.ToolProgressed,
+    events.UsageReported,
+    events.CheckpointTaken,
+)
 
 
 class RecordingDesk:
@@ -20,6 +36,8 @@ class RecordingDesk:
 
     def __init__(self, *answers: engine.Answer) -> None:
         self.log: list[events.AnyEvent | engine.Question | str] = []
+        self.waiting: list[events.MessageQueued] = []
+        """Steering that the engine has not taken up yet."""
         self._answers = list(answers)
         self._grew = asyncio.Condition()
         self._numbers = count(1)
@@ -36,6 +54,10 @@ class RecordingDesk:
             await asyncio.Event().wait()
         return self._answers.pop(0)
 
+    def steered(self) -> tuple[events.MessageQueued, ...]:
+        waiting, self.waiting = tuple(self.waiting), []
+        return waiting
+
     def mint(self, prefix: str) -> str:
         return f"{prefix}_{next(self._numbers)}"
 
@@ -48,10 +70,8 @@ class RecordingDesk:
 
     @property
     def outline(self) -> list[str]:
-        """The order of things without the streams between them."""
-        entries = (
-            entry for entry in self.log if not isinstance(entry, events.TextDelta | events.ThinkingDelta | events.PhaseChanged)
-        )
+        """The order of things without the streams and the bookkeeping between them."""
+        entries = (entry for entry in self.log if not isinstance(entry, _PASSED_OVER))
         return [entry if isinstance(entry, str) else type(entry).__name__ for entry in entries]
 
     async def until(self, condition: Callable[["RecordingDesk"], bool]) -> None:
@@ -89,3 +109,26 @@ async def make_task(tmp_path: Path) -> AsyncIterator[Callable[..., engine.Task]]
 
     yield make
     processes.kill_marked(run_id)
+
+
+@pytest.fixture
+async def agent(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Callable[..., AgentEngine]]:
+    """An agent with real tools, and the demo model unless another is given."""
+    catalog = Catalog({}, {}, demo_delay=0)
+    servers = Servers(None, environment=dict)
+
+    def make(model: port.Model | None = None, **options: object) -> AgentEngine:
+        async def open_model(provider: str, name: str | None) -> port.Model:
+            return model or await catalog.open(provider, name)
+
+        fields: dict[str, object] = {
+            "open_model": open_model,
+            "toolbox": registry.core_toolbox(),
+            "checkpoints": Checkpoints(tmp_path_factory.mktemp("checkpoints")),
+            "servers": servers,
+        }
+        return AgentEngine(Kit(**(fields | options)))  # type: ignore[arg-type]
+
+    yield make
+    await servers.close()
+    await catalog.close()

@@ -2,54 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.engines.parts import APPROVE, EXPIRED, MakeAgent, MakeDesk, MakeTask, Scripted
 
 from switchtower.core import engine, errors, events
-from switchtower.engines.agent import loop
 from switchtower.models import demo, port
-from switchtower.models import registry as models
 from switchtower.tools import orphans
-from switchtower.tools import registry as tools
 
-MakeTask = Callable[..., engine.Task]
-MakeDesk = Callable[..., Any]
-
-APPROVE = engine.Answer(events.Verdict.APPROVE)
-EXPIRED = engine.Answer(None)
-
-
-def agent(model: port.Model | None = None, **options: Any) -> loop.AgentEngine:
-    def open_model(provider: str, name: str | None) -> port.Model:
-        return model or models.open_model(provider, name, demo_delay=0)
-
-    return loop.AgentEngine(open_model, tools.core_toolbox(), **options)
-
-
-class Scripted:
-    """A model that plays its parts, one list a turn, and raises what is an exception among them."""
-
-    def __init__(self, *turns: Sequence[port.Part | Exception]) -> None:
-        self.turns = list(turns)
-        self.conversations: list[tuple[engine.Message, ...]] = []
-        self.closed = 0
-
-    async def stream(self, conversation: Sequence[engine.Message], tools: Sequence[port.ToolSpec]) -> AsyncIterator[port.Part]:
-        self.conversations.append(tuple(conversation))
-        try:
-            for part in self.turns.pop(0):
-                if isinstance(part, Exception):
-                    raise part
-                yield part
-                await asyncio.sleep(0)
-        finally:
-            self.closed += 1
-
-
-async def test_a_plain_answer_is_streamed_and_completed(make_task: MakeTask, make_desk: MakeDesk) -> None:
+async def test_a_plain_answer_is_streamed_and_completed(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     desk = make_desk()
 
     result = await agent().run(make_task("say: hello big world"), desk)
@@ -63,7 +25,7 @@ async def test_a_plain_answer_is_streamed_and_completed(make_task: MakeTask, mak
 
 
 async def test_a_read_runs_unasked_and_its_announcement_is_on_disk_first(
-    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "README.md").write_text("first line\nsecond\n")
     desk = make_desk()
@@ -79,26 +41,26 @@ async def test_a_read_runs_unasked_and_its_announcement_is_on_disk_first(
     assert "2 lines; the first is: first line" in result.summary
 
 
-async def test_a_write_waits_for_its_approval(make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path) -> None:
+async def test_a_write_waits_for_its_approval(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path) -> None:
     desk = make_desk(APPROVE)
 
     result = await agent().run(make_task("write notes.txt: hello"), desk)
 
     assert desk.outline == ["MessageCompleted", "ToolCalled", "Question", "flush", "ToolFinished", "MessageCompleted"]
     [question], [called] = desk.questions, desk.of(events.ToolCalled)
-    assert question == engine.Question(
-        call_id=called.call_id,
-        kind="write",
-        title="Write a file",
-        summary="notes.txt (5 bytes)",
-        details={"tool": "write_file", "path": "notes.txt", "bytes": 5, "preview": "hello", "reason": "it changes a file"},
-        subject='{"args":{"content":"hello","path":"notes.txt"},"tool":"write_file"}',
-    )
+    assert (question.call_id, question.kind, question.title) == (called.call_id, "write", "Write a file")
+    assert question.summary == "notes.txt (5 bytes)"
+    assert question.details["path"] == "notes.txt"
+    assert "+hello" in str(question.details["diff"])
+    assert question.rule == events.Rule("allow", tool="write_file", path="notes.txt")
+    subject = json.loads(question.subject)
+    assert subject["args"] == {"path": "notes.txt", "content": "hello"}
+    assert subject["workspace"] == str(tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "hello"
     assert result.outcome is events.Outcome.SUCCESS
 
 
-async def test_nothing_happens_while_a_question_is_open(make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path) -> None:
+async def test_nothing_happens_while_a_question_is_open(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path) -> None:
     desk = make_desk()
     running = asyncio.create_task(agent().run(make_task("run: touch ran"), desk))
 
@@ -111,7 +73,7 @@ async def test_nothing_happens_while_a_question_is_open(make_task: MakeTask, mak
     assert desk.outline[-1] == "Question", "a cancelled run says nothing more"
 
 
-async def test_a_question_about_a_command_shows_all_of_it(make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path) -> None:
+async def test_a_question_about_a_command_shows_all_of_it(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path) -> None:
     desk = make_desk(APPROVE)
 
     await agent().run(make_task("run: echo one && exit 3"), desk)
@@ -120,13 +82,13 @@ async def test_a_question_about_a_command_shows_all_of_it(make_task: MakeTask, m
     assert (question.kind, question.title, question.summary) == ("exec", "Run a command", "echo one && exit 3")
     assert question.details["command"] == "echo one && exit 3"
     assert question.details["cwd"] == str(tmp_path)
-    assert json.loads(question.subject) == {"tool": "run", "args": {"command": "echo one && exit 3"}}
+    assert json.loads(question.subject)["args"] == {"command": "echo one && exit 3"}
     assert finished.text == "one\n[exit code 3]"
     assert finished.error == events.ToolError("EXEC_NON_ZERO_EXIT", "the command ended with exit code 3")
 
 
 async def test_a_denial_with_continue_tells_the_model_and_goes_on(
-    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "b.txt").write_text("b")
     desk = make_desk(engine.Answer(events.Verdict.DENY_CONTINUE, "use another name"))
@@ -150,7 +112,7 @@ async def test_a_denial_with_continue_tells_the_model_and_goes_on(
     ],
 )
 async def test_a_denial_that_stops_ends_the_run_as_denied(
-    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path, headless: bool, answer: engine.Answer
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path, headless: bool, answer: engine.Answer
 ) -> None:
     desk = make_desk(answer)
 
@@ -166,7 +128,7 @@ async def test_a_denial_that_stops_ends_the_run_as_denied(
 
 
 async def test_an_expired_question_fails_the_run_and_is_no_denial(
-    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     desk = make_desk(EXPIRED)
 
@@ -192,7 +154,7 @@ async def test_an_expired_question_fails_the_run_and_is_no_denial(
     ],
 )
 async def test_a_call_that_cannot_succeed_is_answered_without_asking_anybody(
-    make_task: MakeTask, make_desk: MakeDesk, call: port.ToolCall, type: str
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, call: port.ToolCall, type: str
 ) -> None:
     desk = make_desk()
 
@@ -206,7 +168,7 @@ async def test_a_call_that_cannot_succeed_is_answered_without_asking_anybody(
 
 
 async def test_several_calls_of_one_message_run_in_order_and_all_results_reach_the_model(
-    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "a").write_text("A")
     (tmp_path / "b").write_text("B")
@@ -222,27 +184,27 @@ async def test_several_calls_of_one_message_run_in_order_and_all_results_reach_t
     assert len({call.call_id for call in assistant.calls}) == 2
 
 
-async def test_a_model_that_never_ends_is_stopped(make_task: MakeTask, make_desk: MakeDesk) -> None:
+async def test_a_model_that_never_ends_is_stopped(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     model = Scripted(*[[port.ToolCall("list_dir", {})] for _ in range(10)])
     desk = make_desk()
 
-    result = await agent(model, max_turns=3).run(make_task("go"), desk)
+    result = await agent(model).run(make_task("go", budget=events.Budget(max_turns=3)), desk)
 
     assert result.outcome is events.Outcome.FAILED
     assert len(model.conversations) == 3
-    assert [error.code for error in desk.of(events.ErrorRaised)] == ["TURN_LIMIT"]
+    assert [error.code for error in desk.of(events.ErrorRaised)] == ["BUDGET_EXCEEDED"]
 
 
 @pytest.mark.parametrize(
     ("error", "message", "retryable"),
     [
-        (errors.Overloaded("the provider is busy"), "Too much is waiting already: the provider is busy", True),
-        (ConnectionResetError("swordfish"), "the model failed (ConnectionResetError)", True),
+        (port.ModelTrouble("the key is not accepted", transient=False), "the key is not accepted", False),
+        (ConnectionResetError("swordfish"), "the model failed (ConnectionResetError)", False),
         (RuntimeError("swordfish"), "the model failed (RuntimeError)", False),
     ],
 )
 async def test_a_model_that_raises_fails_the_run_and_gives_no_internals_away(
-    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path, error: Exception, message: str, retryable: bool
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path, error: Exception, message: str, retryable: bool
 ) -> None:
     model = Scripted([port.TextDelta("I will "), port.ToolCall("list_dir", {}), error])
     desk = make_desk()
@@ -254,7 +216,7 @@ async def test_a_model_that_raises_fails_the_run_and_gives_no_internals_away(
     assert desk.outline == ["ErrorRaised"], "nothing is done on the word of half a message"
 
 
-async def test_a_provider_that_is_not_configured_fails_the_run_with_a_hint(make_task: MakeTask, make_desk: MakeDesk) -> None:
+async def test_a_provider_that_is_not_configured_fails_the_run_with_a_hint(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     desk = make_desk()
 
     result = await agent().run(make_task("say: hi", provider="ollama"), desk)
@@ -262,22 +224,22 @@ async def test_a_provider_that_is_not_configured_fails_the_run_with_a_hint(make_
     assert result.outcome is events.Outcome.FAILED
     [raised] = desk.of(events.ErrorRaised)
     assert raised.code == "PROVIDER_NOT_CONFIGURED"
-    assert "`demo`" in raised.message
+    assert "`OLLAMA_HOST` is not set; hint: " in raised.message
 
 
-async def test_a_model_that_cannot_be_opened_fails_the_run(make_task: MakeTask, make_desk: MakeDesk) -> None:
-    def broken(provider: str, name: str | None) -> port.Model:
+async def test_a_model_that_cannot_be_opened_fails_the_run(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    async def broken(provider: str, name: str | None) -> port.Model:
         raise RuntimeError("swordfish")
 
     desk = make_desk()
 
-    result = await loop.AgentEngine(broken, tools.core_toolbox()).run(make_task("go"), desk)
+    result = await agent(open_model=broken).run(make_task("go"), desk)
 
     assert result == engine.Result(events.Outcome.FAILED, "the model failed (RuntimeError)")
     assert [error.code for error in desk.of(events.ErrorRaised)] == ["MODEL_ERROR"]
 
 
-async def test_work_meant_for_another_sandbox_is_not_done_here(make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path) -> None:
+async def test_work_meant_for_another_sandbox_is_not_done_here(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path) -> None:
     desk = make_desk(APPROVE)
 
     result = await agent().run(make_task("run: touch ran", sandbox="modal"), desk)
@@ -287,7 +249,7 @@ async def test_work_meant_for_another_sandbox_is_not_done_here(make_task: MakeTa
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_failing_desk_is_not_blamed_on_the_model(make_task: MakeTask, make_desk: MakeDesk) -> None:
+async def test_a_failing_desk_is_not_blamed_on_the_model(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     desk = make_desk()
 
     async def refuse(event: events.AnyEvent) -> None:
@@ -300,7 +262,7 @@ async def test_a_failing_desk_is_not_blamed_on_the_model(make_task: MakeTask, ma
         await agent(model).run(make_task("go"), desk)
 
 
-async def test_a_long_summary_is_cut(make_task: MakeTask, make_desk: MakeDesk) -> None:
+async def test_a_long_summary_is_cut(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     result = await agent().run(make_task("count 500"), make_desk())
 
     assert len(result.summary) == 500
@@ -308,7 +270,7 @@ async def test_a_long_summary_is_cut(make_task: MakeTask, make_desk: MakeDesk) -
     assert result.summary.endswith("…")
 
 
-async def test_a_cancelled_stream_ends_at_once_and_closes_the_model(make_task: MakeTask, make_desk: MakeDesk) -> None:
+async def test_a_cancelled_stream_ends_at_once_and_closes_the_model(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     model = Scripted([port.TextDelta(f"{number} ") for number in range(100_000)])
     desk = make_desk()
     running = asyncio.create_task(agent(model).run(make_task("go"), desk))
@@ -324,7 +286,7 @@ async def test_a_cancelled_stream_ends_at_once_and_closes_the_model(make_task: M
     assert len(desk.of(events.TextDelta)) < 1000
 
 
-async def test_a_run_cancelled_between_two_parts_closes_the_stream_first(make_task: MakeTask, make_desk: MakeDesk) -> None:
+async def test_a_run_cancelled_between_two_parts_closes_the_stream_first(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     model = Scripted([port.TextDelta("one "), port.TextDelta("two")])
     desk = make_desk()
     stuck = asyncio.Event()
@@ -345,7 +307,7 @@ async def test_a_run_cancelled_between_two_parts_closes_the_stream_first(make_ta
     assert model.closed == 1
 
 
-async def test_a_demo_stream_with_its_usual_delay_can_be_cancelled(make_task: MakeTask, make_desk: MakeDesk) -> None:
+async def test_a_demo_stream_with_its_usual_delay_can_be_cancelled(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     desk = make_desk()
     running = asyncio.create_task(agent(demo.DemoModel()).run(make_task("count 100000"), desk))
     await desk.until(lambda desk: len(desk.of(events.TextDelta)) >= 2)
@@ -357,7 +319,7 @@ async def test_a_demo_stream_with_its_usual_delay_can_be_cancelled(make_task: Ma
 
 
 async def test_a_cancelled_command_leaves_no_process_and_the_run_says_nothing_more(
-    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     desk = make_desk(APPROVE)
     task = make_task("run: setsid sleep 1000 & (sleep 1000 &) ; sleep 1000")
@@ -376,7 +338,7 @@ async def test_a_cancelled_command_leaves_no_process_and_the_run_says_nothing_mo
 
 
 async def test_what_a_command_leaves_in_the_background_serves_the_run_and_ends_with_it(
-    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     desk = make_desk(APPROVE, APPROVE)
     task = make_task("run: sleep 1000 >/dev/null 2>&1 & echo $! > pid\nrun: kill -0 $(cat pid)")

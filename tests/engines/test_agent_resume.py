@@ -1,27 +1,12 @@
 """A run that a restart cut short goes on where it was, and does nothing twice."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.engines.parts import APPROVE, MakeAgent, MakeDesk, MakeTask, Scripted
 
 from switchtower.core import engine, events
-from switchtower.engines.agent import loop
-from switchtower.models import registry as models
-from switchtower.tools import registry as tools
-
-MakeTask = Callable[..., engine.Task]
-MakeDesk = Callable[..., Any]
-
-APPROVE = engine.Answer(events.Verdict.APPROVE)
-
-
-def agent(**options: Any) -> loop.AgentEngine:
-    return loop.AgentEngine(
-        lambda provider, name: models.open_model(provider, name, demo_delay=0), tools.core_toolbox(), **options
-    )
-
+from switchtower.models import port
 
 def user(text: str) -> engine.Message:
     return engine.Message(role="user", text=text)
@@ -46,7 +31,7 @@ READ = events.ToolRequest(call_id="call_b", tool="read_file", args={"path": "b.t
 
 
 async def test_a_call_that_was_not_yet_announced_is_run_in_the_usual_way(
-    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     desk = make_desk(APPROVE)
     task = make_task((user("run: touch ran"), assistant(TOUCH)), open_calls=(TOUCH,))
@@ -58,7 +43,7 @@ async def test_a_call_that_was_not_yet_announced_is_run_in_the_usual_way(
     assert result.outcome is events.Outcome.SUCCESS
 
 
-async def test_a_call_that_was_under_way_is_not_run_again(make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path) -> None:
+async def test_a_call_that_was_under_way_is_not_run_again(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("b")
     desk = make_desk(APPROVE)
     task = make_task(
@@ -80,7 +65,7 @@ async def test_a_call_that_was_under_way_is_not_run_again(make_task: MakeTask, m
 
 
 async def test_a_call_that_waited_for_its_approval_asks_the_same_again_and_runs_once(
-    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     request = user("run: touch ran")
     before = make_desk(engine.Answer(events.Verdict.DENY_STOP))
@@ -101,7 +86,7 @@ async def test_a_call_that_waited_for_its_approval_asks_the_same_again_and_runs_
     assert result.outcome is events.Outcome.SUCCESS
 
 
-async def test_an_approval_pending_for_one_call_frees_no_other(make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path) -> None:
+async def test_an_approval_pending_for_one_call_frees_no_other(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path) -> None:
     other = events.ToolRequest(call_id="call_c", tool="run", args={"command": "touch other"})
     desk = make_desk(APPROVE)
     task = make_task(
@@ -118,7 +103,7 @@ async def test_an_approval_pending_for_one_call_frees_no_other(make_task: MakeTa
 
 
 async def test_a_run_cut_short_between_steps_goes_on_with_the_next(
-    make_task: MakeTask, make_desk: MakeDesk, tmp_path: Path
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "b.txt").write_text("b")
     desk = make_desk()
@@ -130,7 +115,7 @@ async def test_a_run_cut_short_between_steps_goes_on_with_the_next(
 
 
 async def test_a_run_that_had_said_its_last_word_is_a_success_without_another_turn(
-    make_task: MakeTask, make_desk: MakeDesk
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
 ) -> None:
     desk = make_desk()
 
@@ -140,31 +125,29 @@ async def test_a_run_that_had_said_its_last_word_is_a_success_without_another_tu
     assert desk.log == []
 
 
-async def test_turns_before_the_restart_count(make_task: MakeTask, make_desk: MakeDesk) -> None:
-    task = make_task((user("run: touch ran\nread b.txt"), assistant(TOUCH), result_of(TOUCH, "[exit code 0]")))
+async def test_turns_before_the_restart_count(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    task = make_task(
+        (user("run: touch ran\nread b.txt"), assistant(TOUCH), result_of(TOUCH, "[exit code 0]")),
+        turns_taken=1,
+        budget=events.Budget(max_turns=1),
+    )
 
-    result = await agent(max_turns=1).run(task, make_desk())
+    result = await agent().run(task, make_desk())
 
     assert result.outcome is events.Outcome.FAILED
     assert "1 turns" in result.summary
 
 
 async def test_calls_that_an_earlier_run_left_open_are_answered_before_the_model_sees_them(
-    make_task: MakeTask, make_desk: MakeDesk
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
 ) -> None:
-    seen: list[engine.Message] = []
-
-    class Watching:
-        async def stream(self, conversation: Any, tools: Any) -> Any:
-            seen.extend(conversation)
-            return
-            yield
-
+    model = Scripted([port.TextDelta("nothing")])
     desk = make_desk()
     task = make_task((user("run: touch ran"), assistant(TOUCH, READ), result_of(READ, "b"), user("and now?")))
 
-    await loop.AgentEngine(lambda provider, name: Watching(), tools.core_toolbox()).run(task, desk)
+    await agent(model).run(task, desk)
 
+    [seen] = model.conversations
     assert [(message.role, message.call_id) for message in seen] == [
         ("user", None),
         ("assistant", None),
@@ -178,7 +161,7 @@ async def test_calls_that_an_earlier_run_left_open_are_answered_before_the_model
 
 @pytest.mark.parametrize("verdict", [events.Verdict.DENY_STOP, None])
 async def test_a_stop_leaves_the_later_calls_of_the_message_alone(
-    make_task: MakeTask, make_desk: MakeDesk, verdict: events.Verdict | None
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, verdict: events.Verdict | None
 ) -> None:
     desk = make_desk(engine.Answer(verdict))
 

@@ -5,16 +5,20 @@ from itertools import pairwise
 
 import pytest
 
-from switchtower.core import engine, errors, events
-from switchtower.models import demo, port, registry
+from switchtower.core import engine, events
+from switchtower.models import demo, port
 
 
 def user(text: str) -> engine.Message:
     return engine.Message(role="user", text=text)
 
 
-async def reply(*conversation: engine.Message) -> list[port.Part]:
-    return [part async for part in demo.DemoModel(0).stream(conversation, ())]
+def asked(*conversation: engine.Message, system: str = "") -> port.Request:
+    return port.Request(conversation, system=system)
+
+
+async def reply(*conversation: engine.Message, system: str = "") -> list[port.Part]:
+    return [part async for part in demo.DemoModel(0).stream(asked(*conversation, system=system))]
 
 
 def text_of(parts: list[port.Part]) -> str:
@@ -39,14 +43,15 @@ async def whole_run(request: str, results: dict[str, tuple[str, bool]]) -> tuple
         texts.append(text_of(parts))
         if not calls_of(parts):
             return calls, texts
-        [call] = calls_of(parts)
-        calls.append(call)
-        request_made = events.ToolRequest(call_id=f"call_{len(calls)}", tool=call.tool, args=call.args)
-        conversation.append(engine.Message(role="assistant", text=texts[-1], calls=(request_made,)))
-        text, is_error = results[call.tool]
-        conversation.append(
-            engine.Message(role="tool", text=text, call_id=request_made.call_id, tool=call.tool, is_error=is_error)
+        requests_made = tuple(
+            events.ToolRequest(call_id=f"call_{len(calls) + number}", tool=call.tool, args=call.args)
+            for number, call in enumerate(calls_of(parts), start=1)
         )
+        calls += calls_of(parts)
+        conversation.append(engine.Message(role="assistant", text=texts[-1], calls=requests_made))
+        for made in requests_made:
+            text, is_error = results[made.tool]
+            conversation.append(engine.Message(role="tool", text=text, call_id=made.call_id, tool=made.tool, is_error=is_error))
 
 
 @pytest.mark.parametrize(
@@ -59,6 +64,13 @@ async def whole_run(request: str, results: dict[str, tuple[str, bool]]) -> tuple
         ("write notes.txt: hello: world", port.ToolCall("write_file", {"path": "notes.txt", "content": "hello: world"})),
         ('write "a b.txt":', port.ToolCall("write_file", {"path": "a b.txt", "content": ""})),
         ("run: make test | tail -1", port.ToolCall("run", {"command": "make test | tail -1"})),
+        ("search TODO", port.ToolCall("search", {"pattern": "TODO"})),
+        ('search "def main" in src', port.ToolCall("search", {"pattern": "def main", "path": "src"})),
+        ("edit a.py: x = 1 => x = 2", port.ToolCall("edit_file", {"path": "a.py", "old": "x = 1", "new": "x = 2"})),
+        ("edit `my file`: gone => ", port.ToolCall("edit_file", {"path": "my file", "old": "gone", "new": ""})),
+        ("git status", port.ToolCall("git_status", {})),
+        ("Git  Diff", port.ToolCall("git_diff", {})),
+        ("commit: Fix: the thing", port.ToolCall("git_commit", {"message": "Fix: the thing"})),
     ],
 )
 async def test_an_explicit_request_becomes_a_call(line: str, call: port.ToolCall) -> None:
@@ -70,7 +82,19 @@ async def test_an_explicit_request_becomes_a_call(line: str, call: port.ToolCall
 
 
 @pytest.mark.parametrize(
-    "request_text", ["hello", "", "read the manual", "please read README.md", "run tests", "count on me", "say:"]
+    "request_text",
+    [
+        "hello",
+        "",
+        "read the manual",
+        "please read README.md",
+        "run tests",
+        "count on me",
+        "say:",
+        "git push",
+        "search the web",
+        "read all:",
+    ],
 )
 async def test_anything_else_gets_an_honest_answer(request_text: str) -> None:
     parts = await reply(user(request_text))
@@ -128,6 +152,55 @@ async def test_each_result_gets_a_remark(request_text: str, result: tuple[str, b
     assert texts[-1].splitlines() == [remark, demo.CLOSING]
 
 
+async def test_read_all_makes_its_calls_in_one_message_and_remarks_on_each_result() -> None:
+    parts = await reply(user("read all: a.txt 'b c.txt' d\nsay: bye"))
+    assert calls_of(parts) == [port.ToolCall("read_file", {"path": path}) for path in ("a.txt", "b c.txt", "d")]
+
+    calls, texts = await whole_run("read all: a b\nlist\nsay: bye", {"read_file": ("x", False), "list_dir": ("", True)})
+
+    assert [call.tool for call in calls] == ["read_file", "read_file", "list_dir"]
+    assert texts[1].splitlines() == [*["The file has 1 line; the first is: x"] * 2, "I will list `.`."]
+    assert texts[2].splitlines()[1:] == ["bye", demo.CLOSING]
+
+
+async def test_a_message_that_steers_is_followed_from_its_own_beginning() -> None:
+    called = engine.Message(role="assistant", text="", calls=(events.ToolRequest("call_1", "run", {}),))
+    done = engine.Message(role="tool", text="ok", call_id="call_1", tool="run")
+
+    parts = await reply(user("run: make\nrun: more"), called, done, user("read a\nread b"))
+
+    assert calls_of(parts) == [port.ToolCall("read_file", {"path": "a"})]
+
+
+async def test_asked_to_summarise_it_says_what_was_asked_and_done() -> None:
+    called = engine.Message(role="assistant", text="", calls=(events.ToolRequest("call_1", "run", {}),))
+    conversation = (user("run: make"), called, engine.Message(role="tool", text="ok", call_id="call_1", tool="run"))
+
+    parts = await reply(*conversation, user("Please sum it up. run: rm x"), system="You summarise conversations.")
+
+    assert calls_of(parts) == []
+    assert text_of(parts).splitlines() == [
+        "Summary by the demo model of 3 messages.",
+        "The user asked: run: make",
+        "Tools used: run (1)",
+    ]
+    alone = await reply(user("one\ntwo"), system="You summarise briefly.")
+    assert text_of(alone) == "Summary by the demo model of 2 lines."
+
+
+async def test_it_counts_roughly_and_costs_nothing() -> None:
+    parts = await reply(user("say: " + "word " * 100), system="x" * 400)
+
+    assert isinstance(parts[-1], port.Usage)
+    said = len(text_of(parts)) + len(thinking_of(parts))
+    assert parts[-1] == port.Usage((505 + 400) // 4, said // 4, cost=0.0)
+
+
+def test_it_knows_what_it_is() -> None:
+    model = demo.DemoModel()
+    assert (model.provider, model.name, model.context_window) == ("demo", "demo", 128_000)
+
+
 async def test_the_same_conversation_always_gets_the_same_reply() -> None:
     conversation = [
         user("read a\nread b"),
@@ -156,7 +229,7 @@ async def test_a_long_stream_without_delay_lets_others_run() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    async for _ in demo.DemoModel(0).stream([user("count 500")], ()):
+    async for _ in demo.DemoModel(0).stream(asked(user("count 500"))):
         streamed += 1
     task.cancel()
 
@@ -164,21 +237,9 @@ async def test_a_long_stream_without_delay_lets_others_run() -> None:
 
 
 async def test_a_delay_stands_between_words() -> None:
-    stream = demo.DemoModel(3600).stream([user("say: a b")], ())
+    stream = demo.DemoModel(3600).stream(asked(user("say: a b")))
     await anext(stream)
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await anext(stream)
-
-
-async def test_the_registry_opens_the_demo_model_and_refuses_others_with_a_hint() -> None:
-    model = registry.open_model("demo", None, demo_delay=0)
-    parts = [part async for part in model.stream([user("say: hi")], ())]
-    assert text_of(parts) == "hi"
-
-    with pytest.raises(errors.ProviderNotConfigured) as refusal:
-        registry.open_model("ollama", "llama3")
-    assert "ollama" in refusal.value.message
-    assert refusal.value.hint is not None
-    assert "`demo`" in refusal.value.hint

@@ -9,6 +9,7 @@ from switchtower.runtime.limits import Limits
 from switchtower.runtime.runtime import DEFAULT_LIMITS, Runtime
 from switchtower.stores.memory import MemoryJournal
 from switchtower.testing.sessions import OWNER, start_session
+from switchtower.testing.workshop import BareWorkshop
 
 SESSION = "sess_1"
 PATIENCE = 5.0
@@ -200,24 +201,19 @@ class House:
     ) -> None:
         self.engine = Scripted(work)
         self.journal = SteeredJournal(journal_)
-        self.killed: list[str] = []
+        workshop = BareWorkshop(check_criterion) if check_criterion else BareWorkshop()
+        self.killed = workshop.killed
         self.runtime = Runtime(
             self.journal,
             {"agent": self.engine},
+            workshop,
             redactor=redact.Redactor(),
-            check_start=lambda command: None,
-            check_criterion=check_criterion or _passes,
-            kill_processes=self._kill,
             approval_timeout_ms=approval_timeout_ms,
             receipt_ttl_ms=receipt_ttl_ms,
             retention=retention,
             limits=limits,
             **({"clock": clock} if clock else {}),
         )
-
-    def _kill(self, run_id: str) -> int:
-        self.killed.append(run_id)
-        return 0
 
     async def open(self) -> None:
         await self.journal.open()
@@ -299,7 +295,3 @@ def decide(
 
 def cancel(session_id: str = SESSION) -> commands.CancelRun:
     return commands.CancelRun(session_id=session_id, actor=OWNER)
-
-
-async def _passes(criterion: events.Criterion, workspace: events.Workspace, run_id: str) -> events.CriterionResult:
-    return events.CriterionResult(criterion.id, passed=True, exit_code=0, output="")

@@ -1,5 +1,8 @@
 """Head and tail of a stream, however it is cut into chunks."""
 
+import os
+import tempfile
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,3 +32,23 @@ def test_a_character_cut_in_two_at_the_seam_leaves_no_debris() -> None:
     kept.add("✓✓✓✓✓✓✓✓".encode())
 
     assert kept.text() == "✓\n[… 14 bytes left out …]\n✓"
+
+
+@given(
+    st.lists(st.binary(max_size=40), max_size=20),
+    st.integers(min_value=0, max_value=50),
+    st.integers(min_value=0, max_value=200),
+)
+def test_a_spool_has_the_whole_of_a_long_stream_up_to_its_limit(chunks: list[bytes], keep_bytes: int, limit: int) -> None:
+    stream = b"".join(chunks)
+    with tempfile.TemporaryFile() as file:
+        spool = capture.Spool(keep_bytes, file.fileno(), spill_limit=limit)
+        plain = capture.HeadAndTail(keep_bytes)
+        for chunk in chunks:
+            spool.add(chunk)
+            plain.add(chunk)
+        written = os.pread(file.fileno(), 10_000, 0)
+
+    assert written == (stream[:limit] if len(stream) > keep_bytes else b"")
+    assert spool.spilled == len(written)
+    assert spool.text() == plain.text()

@@ -1,5 +1,6 @@
 """Listing, reading and writing real files."""
 
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -30,6 +31,12 @@ def test_a_listing_is_sorted_and_marks_folders_and_links(tmp_path: Path) -> None
     assert files.list_dir(str(tmp_path), "src") == "[empty folder]"
 
 
+def test_a_name_with_a_newline_is_not_listed_as_two(tmp_path: Path) -> None:
+    (tmp_path / "one\ntwo\x1b[2J").touch()
+
+    assert files.list_dir(str(tmp_path), ".") == "one\\ntwo\\x1b[2J"
+
+
 def test_a_long_listing_says_how_much_it_leaves_out(tmp_path: Path) -> None:
     for number in range(files.LIST_LIMIT + 7):
         (tmp_path / f"{number:05}").touch()
@@ -57,6 +64,7 @@ def test_a_large_file_is_cut_between_characters_and_can_be_read_on(tmp_path: Pat
     content = "x" + "✓" * files.READ_LIMIT
     (tmp_path / "large.txt").write_text(content)
     size = len(content.encode())
+    digest = hashlib.sha256(content.encode()).hexdigest()
 
     pieces: list[str] = []
     offset = 0
@@ -65,11 +73,47 @@ def test_a_large_file_is_cut_between_characters_and_can_be_read_on(tmp_path: Pat
         pieces.append(piece)
         if not note:
             break
-        assert f" of {size} bytes" in note
+        assert f" of {size} bytes; " in note
+        assert f"; hash {digest[:12]} …]" in note
         offset = int(note.split()[0])
 
     assert len(pieces) == 4
     assert "".join(pieces) == content
+
+
+def test_a_read_can_be_shorter_and_begins_with_a_whole_character(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("✓✓✓✓")
+
+    assert files.read_file(str(tmp_path), "notes.txt", limit=4).startswith("✓\n[… cut at 3 of 12 bytes; read on with offset 3;")
+    assert files.read_file(str(tmp_path), "notes.txt", offset=4, limit=8).startswith("✓✓")
+    assert files.read_file(str(tmp_path), "notes.txt", offset=9) == "✓"
+
+
+@pytest.mark.parametrize(("content", "offset"), [("", 1), ("abc", 3), ("abc", 10**15)])
+def test_a_read_past_the_end_says_so(tmp_path: Path, content: str, offset: int) -> None:
+    (tmp_path / "short.txt").write_text(content)
+
+    told = files.read_file(str(tmp_path), "short.txt", offset=offset)
+
+    assert told == f"[`short.txt` ends at {len(content)} bytes; there is nothing from offset {offset} on]"
+
+
+def test_an_empty_file_reads_as_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+
+    assert files.read_file(str(tmp_path), "empty") == ""
+
+
+def test_a_file_too_large_to_take_in_is_read_in_parts_without_a_hash(tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(5 * 1024**3)
+        file.seek(4 * 1024**3)
+        file.write(b"here" * 10)
+
+    told = files.read(str(tmp_path), "huge", offset=4 * 1024**3, limit=40)
+
+    assert told.text.startswith("here" * 10 + "\n[… cut at 4294967336 of 5368709120 bytes; read on with offset 4294967336 …]")
+    assert told.digest is None
 
 
 @pytest.mark.parametrize("content", [b"PNG\0\0data", b"caf\xe9", b"ends in half a character \xe2\x9c"])

@@ -1,50 +1,22 @@
 """Commands run to their end, and nothing of them outlives a cancellation, a timeout or the run."""
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 import uvloop
+from tests.tools.watching import Reports, alive, open_descriptors
 
 from switchtower.tools import orphans, processes
 
 SHORT_GRACE = 0.1
-
-
-class Reports:
-    """A named pipe into which processes write their pids, so that a test knows they are there."""
-
-    def __init__(self, path: Path) -> None:
-        os.mkfifo(path)
-        self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-        self._text = ""
-
-    async def pids(self, at_least: int) -> list[int]:
-        """All that have reported so far, once there are enough of them."""
-        loop = asyncio.get_running_loop()
-        readable = asyncio.Event()
-        loop.add_reader(self._pipe, readable.set)
-        try:
-            async with asyncio.timeout(5):
-                while True:
-                    with suppress(BlockingIOError):
-                        self._text += os.read(self._pipe, 4096).decode()
-                    if self._text.count("\n") >= at_least:
-                        return [int(line) for line in self._text.split()]
-                    await readable.wait()
-                    readable.clear()
-        finally:
-            loop.remove_reader(self._pipe)
-
-    def close(self) -> None:
-        os.close(self._pipe)
+PATIENCE = 20
 
 
 @pytest.fixture
@@ -61,34 +33,20 @@ def reports(tmp_path: Path) -> Iterator[Reports]:
     reports.close()
 
 
-def open_descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
-
-
-async def run(command: str, cwd: Path, run_id: str, *, timeout_s: float = 30, **options: float) -> processes.Finished:
-    async with asyncio.timeout(10):
+async def run(command: str, cwd: Path, run_id: str, *, timeout_s: float = 30, **options: Any) -> processes.Finished:
+    async with asyncio.timeout(PATIENCE):
         return await processes.run_command(
-            command,
-            cwd=str(cwd),
-            run_id=run_id,
-            timeout_s=timeout_s,
-            grace_s=SHORT_GRACE,
-            **options,  # type: ignore[arg-type]
+            command, cwd=str(cwd), run_id=run_id, timeout_s=timeout_s, grace_s=SHORT_GRACE, **options
         )
 
 
 async def test_output_and_errors_come_back_in_one_stream_with_the_exit_code(tmp_path: Path, run_id: str) -> None:
     finished = await run("echo out; echo err >&2; pwd; exit 3", tmp_path, run_id)
 
-    assert finished == processes.Finished(exit_code=3, output=f"out\nerr\n{tmp_path}\n", timed_out=False, left_running=False)
+    output = f"out\nerr\n{tmp_path}\n"
+    assert finished == processes.Finished(
+        exit_code=3, output=output, timed_out=False, left_running=False, output_bytes=len(output), spilled_bytes=0
+    )
 
 
 async def test_a_command_has_nothing_to_read_and_carries_its_run(tmp_path: Path, run_id: str) -> None:
@@ -136,7 +94,7 @@ async def test_a_background_process_that_holds_the_pipe_does_not_hold_up_the_ans
     finished = await run("(echo $BASHPID > reports; exec sleep 1000) & echo started", tmp_path, run_id)
     [background] = await reports.pids(1)
 
-    assert finished == processes.Finished(exit_code=0, output="started\n", timed_out=False, left_running=True)
+    assert finished == processes.Finished(exit_code=0, output="started\n", timed_out=False, left_running=True, output_bytes=8)
     assert alive(background), "it may serve the run's next commands"
 
     await processes.end_run(run_id)

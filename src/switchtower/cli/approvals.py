@@ -8,17 +8,21 @@ from typing import Any, NamedTuple
 # A wildcard in a command stays inside one simple command: it never stands for what would chain, redirect or expand.
 _IN_COMMAND = r"[^;&|<>`$()\\\n\r]*"
 _IN_PATH = r"[^/]*"
+_OUR_KINDS = ("exec", "write", "commit")
 
 
 class Rule(NamedTuple):
-    """`name` is a kind or a tool, with or without push's `sandbox_`; `glob`, if given, must match the path or the command."""
+    """`name` is a kind or a tool, with or without push's `sandbox_`. `glob`, if given, must match what the question is about:
+    a command, a path, a commit's message, or for the kind `mcp` the tool's name."""
 
     name: str
     glob: str | None
 
     def matches(self, kind: str, details: Mapping[str, Any]) -> bool:
         tool = str(details.get("tool", ""))
-        if self.name.removeprefix("sandbox_") not in (kind, tool.removeprefix("sandbox_")):
+        name = self.name.removeprefix("sandbox_")
+        # A stranger's server may be called `sandbox` and offer a tool `exec`: push's names are for our own tools alone.
+        if name not in (kind, tool) or (name != self.name and kind not in _OUR_KINDS):
             return False
         if self.glob is None:
             return True
@@ -31,6 +35,10 @@ class Rule(NamedTuple):
             if leads_out and not self.glob.startswith(("/", "../")):
                 return False
             return re.fullmatch(_pattern(self.glob, _IN_PATH, deep=".*"), normal, re.DOTALL) is not None
+        if kind == "commit" and isinstance(message := details.get("message"), str):
+            return re.fullmatch(_pattern(self.glob, ".*", deep=".*"), message, re.DOTALL) is not None
+        if kind == "mcp":
+            return re.fullmatch(_pattern(self.glob, _IN_PATH, deep=_IN_PATH), tool) is not None
         return False
 
 

@@ -1,8 +1,16 @@
-"""Arguments that several commands take, read in one way."""
+"""Arguments that several commands take, read in one way. Loads click and the settings, and no protocol."""
 
 import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
+
+from switchtower.config import POLICIES, SANDBOXES
+
+THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def message(text: str) -> str:
@@ -11,4 +19,56 @@ def message(text: str) -> str:
         text = sys.stdin.buffer.read().decode(errors="replace")
     if not text.strip():
         raise click.UsageError("TEXT is empty")
+    return sendable(text)
+
+
+def sendable(text: str) -> str:
     return text.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def sendable_option(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """A click callback: an option's text as the wire can carry it, and not empty."""
+    if text is not None and not text.strip():
+        raise click.BadParameter("it is empty", ctx, parameter)
+    return None if text is None else sendable(text)
+
+
+def amount(flag: str, metavar: str, help: str, *, most: int = 10**9, whole: bool = False) -> Callable[[Command], Command]:
+    """A number above 0. Not even a nearly endless one: that would arrive as no limit at all, or not at all."""
+
+    def read(ctx: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+        if text is None:
+            return None
+        try:
+            number = int(text) if whole else float(text)
+        except ValueError:
+            raise click.BadParameter(f"`{text}` is not a {'whole ' if whole else ''}number", ctx, parameter) from None
+        if not 0 < number <= most:  # a number that is none, as `nan`, is not in there either
+            raise click.BadParameter(f"`{text}` is not above 0 and at most {most}", ctx, parameter)
+        return number
+
+    return click.option(flag, metavar=metavar, callback=read, help=help)
+
+
+def policy(help: str) -> Callable[[Command], Command]:
+    return _choice("--policy", "PROFILE", POLICIES, help)
+
+
+def sandbox(help: str) -> Callable[[Command], Command]:
+    return _choice("--sandbox", "NAME", SANDBOXES, help)
+
+
+def thinking(help: str) -> Callable[[Command], Command]:
+    return _choice("--thinking", "LEVEL", THINKING, help)
+
+
+def _choice(flag: str, metavar: str, choices: tuple[str, ...], help: str) -> Callable[[Command], Command]:
+    return click.option(flag, type=click.Choice(choices), metavar=metavar, help=f"{help} ({', '.join(choices)}).")
+
+
+def text_option(flag: str, help: str) -> Callable[[Command], Command]:
+    return click.option(flag, metavar="NAME", callback=sendable_option, help=help)
+
+
+def token(command: Command) -> Command:
+    return click.option("--token", metavar="TOKEN", help="The session's attach token, where the daemon asks for it.")(command)

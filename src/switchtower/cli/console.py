@@ -1,6 +1,7 @@
 """Owns stderr and the exit codes: everything that people read and that is not the answer itself goes out here."""
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,14 +29,47 @@ class Exit(IntEnum):
 _COLOURS = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
+_middle_of_line = False
+
+
 def say(line: str, colour: str | None = None) -> None:
     """One line for people."""
     output.end_terminal_line()
-    text = printable(line)
-    if colour is not None and has_colour(sys.stderr.fileno()):
-        text = paint(text, colour)
+    end_piece()
+    _write(_painted(printable(line), colour) + "\n")
+
+
+def piece(text: str, colour: str | None = None) -> None:
+    """A part of a text that comes bit by bit; whatever is said next starts on a line of its own."""
+    global _middle_of_line
+    if not text:
+        return
+    if not _middle_of_line:
+        output.end_terminal_line()
+    body = text.rstrip("\n")
+    _middle_of_line = body == text
+    _write(_painted(printable(body), colour) + text[len(body) :])
+
+
+def end_piece() -> None:
+    if _middle_of_line:
+        line_was_ended()
+        _write("\n")
+
+
+def line_was_ended() -> None:
+    """By the person at the terminal, with Enter."""
+    global _middle_of_line
+    _middle_of_line = False
+
+
+def _painted(text: str, colour: str | None) -> str:
+    return paint(text, colour) if text and colour is not None and has_colour(sys.stderr.fileno()) else text
+
+
+def _write(text: str) -> None:
     with suppress(OSError):  # when nobody reads: what matters goes to stdout or into the exit code
-        print(text, file=sys.stderr, flush=True)
+        print(text, end="", file=sys.stderr, flush=True)
 
 
 def fail(message: str, hint: str | None = None) -> None:
@@ -46,6 +80,14 @@ def fail(message: str, hint: str | None = None) -> None:
 def printable(text: str) -> str:
     """Text that came from elsewhere must not steer the terminal: what does not print is spelled out."""
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+
+
+def program_text(text: str) -> str:
+    """What a program wrote for a terminal, without its colours and with each return to the line's start as a new line."""
+    return _ESCAPE_SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def has_colour(descriptor: int) -> bool:

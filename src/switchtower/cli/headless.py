@@ -1,7 +1,4 @@
-"""A run from a command line to its exit code: starts it, shows it, answers its approvals, and ends it when asked to stop.
-
-Nothing is left running: whoever interrupts this, or lets its time run out, cancels the run in the daemon too.
-"""
+"""A run from a command line to its exit code: starts it in a new session, shows it, and answers its approvals."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -12,17 +9,15 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from switchtower import config
-from switchtower.cli import approvals, console, output, prompt, signals, workspace
+from switchtower.cli import approvals, console, output, prompt, signals, through, workspace
 from switchtower.cli.console import Exit
-from switchtower.cli.follow import Follower
+from switchtower.cli.screens import Progress
 from switchtower.cli.view import View
-from switchtower.client import errors
 from switchtower.client.client import Client
 from switchtower.client.frames import Event
-from switchtower.protocols.push import messages
+from switchtower.protocols.push import extensions, messages
 
-CANCEL_PATIENCE = 15.0
-"""Seconds that a cancelled run may take to end."""
+AUTO, DEMO = "auto", "demo"
 
 Result = TypeVar("Result")
 
@@ -40,6 +35,11 @@ class Job(NamedTuple):
     folder: Path
     provider: str
     model: str | None = None
+    policy: messages.PolicyProfile | None = None
+    sandbox: messages.SandboxWish = "local"
+    worktree: bool = False
+    thinking: messages.ThinkingLevel | None = None
+    limits: messages.Limits | None = None
     criteria: tuple[messages.AcceptanceCriterion, ...] = ()
     rules: approvals.Rules = approvals.NEVER
     timeout: float | None = None
@@ -68,22 +68,29 @@ def _session(job: Job) -> messages.StartSession:
     return messages.StartSession(
         mode="interactive" if job.prompts else "headless",
         provider=job.provider,
-        sandboxProvider="local",
+        sandboxProvider=job.sandbox,
         repo=workspace.describe(job.folder),
         metadata={"source": "cli"},
         model=job.model,
+        policy=job.policy,
+        thinking=job.thinking,
+        limits=job.limits,
+        worktree=job.worktree,
     )
 
 
 async def _see_through(client: Client, session_id: str, run_id: str, job: Job, interrupted: asyncio.Event) -> int:
-    view = progress_view() if job.form is Form.TEXT else progress_view(answer=False)
+    view = View(Progress(answers=job.form is Form.TEXT))
     asking = prompt.Prompt(client, session_id, run_id)
+    about = await client.get_session(session_id) if client.offers("session_info") else None
 
     def show(event: Event) -> None:
         if job.form is Form.JSONL:
             output.line(event.line)
         view.show(event)
         asking.saw(event)
+        if about is not None and isinstance(event.payload, messages.SessionStarted):
+            _introduce(about, chosen_by_us=job.provider == AUTO)
 
     def decide(approval: messages.ApprovalRequired) -> messages.ApprovalDecision | None:
         if job.rules.approve(approval.kind, approval.details):
@@ -93,53 +100,29 @@ async def _see_through(client: Client, session_id: str, run_id: str, job: Job, i
             return None
         return "deny"
 
-    session = client.session(session_id, on_lost=say_lost)
-    following = asyncio.create_task(Follower(client, session, run_id, show=show, decide=decide).until_complete())
+    session = client.session(session_id, on_lost=through.say_lost)
     try:
-        reason = await _first_reason_to_stop(following, interrupted, job.timeout)
-        if reason is not None:
-            console.say(f"cancelling: {reason}", "yellow")
-            await _cancel(client, session_id, run_id, reason)
-            await asyncio.wait({following}, timeout=CANCEL_PATIENCE)
-            if not following.done():
-                raise errors.ClientError(
-                    f"run {run_id} was asked to stop but has not ended", hint=f"see `tower attach {session_id}`"
-                )
-        complete = following.result()
-    except output.NobodyReads:
-        await _cancel(client, session_id, run_id, "nobody reads the output")
-        raise
+        ended = await through.see_through(
+            client, session, run_id, show=show, decide=decide, interrupted=interrupted, within=job.timeout
+        )
     finally:
-        following.cancel()
-        asking.dismiss()
+        await asking.close()
     if job.form is Form.JSON:
-        output.line(msgspec.json.encode({"sessionId": session_id, **msgspec.to_builtins(complete)}))
-    if reason == "timeout" and complete.outcome == "cancelled":
+        output.line(msgspec.json.encode({"sessionId": session_id, **msgspec.to_builtins(ended.complete)}))
+    if ended.timed_out:
         console.fail(f"the run did not end within {job.timeout:g} s and was cancelled", "give it more with `--timeout`")
         return Exit.FAILED
-    return complete.headless.exitCodeHint
+    return ended.complete.headless.exitCodeHint
 
 
-async def _first_reason_to_stop(
-    following: asyncio.Task[messages.RunComplete], interrupted: asyncio.Event, seconds: float | None
-) -> str | None:
-    """None when the run, or watching it, ended by itself."""
-    asked = asyncio.create_task(interrupted.wait())
-    try:
-        await asyncio.wait({following, asked}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        asked.cancel()
-    if following.done():
-        return None
-    return "user_cancelled" if interrupted.is_set() else "timeout"
-
-
-async def _cancel(client: Client, session_id: str, run_id: str, reason: str) -> None:
-    try:
-        await client.cancel(session_id, run_id=run_id, reason=reason)
-    except errors.RequestFailed as problem:
-        if problem.code != "NO_ACTIVE_RUN":  # it ended in the meantime, which its last event says better
-            raise
+def _introduce(about: extensions.SessionInfo, *, chosen_by_us: bool) -> None:
+    """Who answers, and what it may do."""
+    model = f"{about.provider} {about.model}" if about.model else about.provider
+    console.say(f"model {model}, policy {about.policy}, sandbox {about.sandbox}", "dim")
+    if about.worktreeOf is not None:
+        console.say(f"worktree {about.rootPath} (branch {about.branch})", "dim")
+    if chosen_by_us and about.provider == DEMO:
+        console.say("no key and no model server was found, so the demo model answers; hint: see `tower models`", "yellow")
 
 
 async def _unless(interrupted: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result:
@@ -153,16 +136,3 @@ async def _unless(interrupted: asyncio.Event, work: Coroutine[Any, Any, Result])
     finally:
         task.cancel()
         asked.cancel()
-
-
-def progress_view(*, answer: bool = True) -> View:
-    """The model's text to stdout, or nowhere; everything else to stderr."""
-    return View(
-        answer=output.answer if answer else lambda text: None,
-        end_answer=output.end_answer,
-        line=console.say,
-    )
-
-
-def say_lost() -> None:
-    console.say("connection lost; waiting for the daemon", "yellow")

@@ -1,10 +1,24 @@
 """The session that somebody means: a whole id, a unique beginning or end of one, or `last`."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from switchtower import config
 from switchtower.client import errors
 from switchtower.client.client import Client
 
 MOST_LISTED = 200
 _WHOLE_ID_LENGTH = len("sess_") + 26
+
+
+@asynccontextmanager
+async def opened(meant: str, token: str | None = None) -> AsyncIterator[tuple[Client, str]]:
+    """A client, and the id of the session that is meant. The daemon is started when none runs."""
+    async with await Client.connect(config.load()) as client:
+        found = await session_id(client, meant)
+        if token is not None:
+            client.remember(found, token)
+        yield client, found
 
 
 async def session_id(client: Client, meant: str) -> str:

@@ -24,11 +24,18 @@ COMMANDS = (
     Row("stop", "stop", "Stop the daemon"),
     Row("run", "run", "Start a run in a new session and wait for its outcome"),
     Row("sessions", "sessions", "List the sessions, the last used first"),
+    Row("show", "show", "Print what a session is and does: model, policy, usage, queue"),
     Row("attach", "attach", "Watch a session from any point of its history"),
     Row("send", "send", "Send a message to a session"),
     Row("approve", "decide", "Let a waiting action happen"),
     Row("deny", "decide", "Refuse a waiting action"),
     Row("cancel", "cancel", "Cancel a session's run"),
+    Row("diff", "diff", "Print what a session changed in its folder"),
+    Row("undo", "undo", "Take back what a session's last run changed, or make it again"),
+    Row("compact", "compact", "Summarise a session's conversation, so that its context is small again"),
+    Row("configure", "configure", "Change a session's model, policy or title"),
+    Row("models", "models", "List the usable models, and why the others are not"),
+    Row("skills", "skills", "List skills and prompt templates"),
     Row("version", "version", "Print the version"),
 )
 _BY_NAME = {row.name: row for row in COMMANDS}

@@ -5,6 +5,7 @@ On a terminal the text of an answer is kept from steering it; into a pipe or a f
 
 import os
 import sys
+from collections.abc import Callable
 
 
 class NobodyReads(Exception):
@@ -17,7 +18,9 @@ _middle_of_line = False
 def write(data: bytes) -> None:
     """Whole or not at all, and at once: a reader on a pipe sees each piece when it happens."""
     try:
-        sys.stdout.buffer.write(data)
+        rest = memoryview(data)
+        while rest:  # with PYTHONUNBUFFERED a write may end half-way
+            rest = rest[sys.stdout.buffer.write(rest) :]
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         _discard_the_rest()
@@ -30,13 +33,19 @@ def line(data: bytes | str) -> None:
 
 def answer(text: str) -> None:
     """A piece of streamed text."""
+    if is_terminal():
+        text = "".join(c if (c >= " " and c != "\x7f" and not "\x80" <= c < "\xa0") or c in "\n\t" else "\ufffd" for c in text)
+    piece(text)
+
+
+def piece(text: str, decorate: Callable[[str], str] = str) -> None:
+    """A part of a text that comes bit by bit, as it is. Line ends at its end stay outside of what decorates it."""
     global _middle_of_line
     if not text:
         return
-    _middle_of_line = not text.endswith("\n")
-    if is_terminal():
-        text = "".join(c if (c >= " " and c != "\x7f" and not "\x80" <= c < "\xa0") or c in "\n\t" else "\ufffd" for c in text)
-    write(text.encode(errors="replace"))
+    body = text.rstrip("\n")
+    _middle_of_line = body == text
+    write(((decorate(body) if body else "") + text[len(body) :]).encode(errors="replace"))
 
 
 def end_answer() -> None:

@@ -1,54 +1,71 @@
-"""Events as people read them. The model's text goes to one sink, everything else as lines to another; writes nothing itself."""
+"""Events as people read them, written on whatever screen it is given. Housekeeping that nobody waits for is passed over."""
 
-import json
-from collections.abc import Callable, Mapping
-from typing import Any, assert_never
+from collections.abc import Mapping
+from typing import Any, Protocol, assert_never
 
+from switchtower.cli import questions
+from switchtower.cli.streams import ToolOutput
+from switchtower.cli.usage import Usage
 from switchtower.client.frames import Event
 from switchtower.protocols.push import messages
 
 _LONGEST_VALUE = 200
 
-Line = Callable[[str, str | None], None]
-"""Takes a line and its colour."""
-
 OUTCOME_COLOURS = {"success": "green", "failed": "red", "cancelled": "yellow", "denied": "red"}
+
+_COMMAND_TOOL = "sandbox_exec"
+
+_PASSED_OVER = ("Checkpoint ", "Retry succeeded", "Retries failed")
+"""How phases begin that say nothing new: an undo needs no announcement, and a retry's end shows in what follows it."""
+
+
+class Screen(Protocol):
+    def answer(self, text: str) -> None:
+        """A piece of what the model says."""
+
+    def end_answer(self) -> None: ...
+
+    def piece(self, text: str) -> None:
+        """A piece of what a tool puts out."""
+
+    def line(self, text: str, colour: str | None = None) -> None: ...
 
 
 class View:
-    def __init__(self, *, answer: Callable[[str], None], end_answer: Callable[[], None], line: Line) -> None:
-        self._answer = answer
-        self._end_answer = end_answer
-        self._line = line
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
         self._after_gap = False
+        self._output = ToolOutput()
+        self._usage: dict[str | None, Usage] = {}
 
     def show(self, event: Event) -> None:
+        line = self._screen.line
         match event.payload:
             case messages.Token(text):
                 if event.type == "assistant_token":
-                    self._answer(text)
+                    self._screen.answer(text)
             case messages.AssistantDone():
-                self._end_answer()
+                self._screen.end_answer()
             case messages.SessionStarted(session_id, _, mode, provider):
-                self._line(f"session {session_id} ({mode}, {provider})", "dim")
+                line(f"session {session_id} ({mode}, {provider})", "dim")
             case messages.SessionSnapshot():
                 self._snapshot(event.payload)
             case messages.Status(_, phase, detail):
-                self._line(f"· {phase}: {detail}" if detail else f"· {phase}", "dim")
+                self._status(event.run_id, phase, detail or "")
             case messages.ToolCall(_, tool, arguments):
-                self._line(f"→ {tool} {brief(arguments)}", "cyan")
-            case messages.ToolResult(_, tool, duration_ms, is_error, text):
-                ending = _cut(" ".join(text.split())) if is_error else _lines(text)
-                self._line(f"← {tool} {duration_ms} ms, {ending}", "red" if is_error else "cyan")
+                line(f"→ {tool} {brief(arguments)}".rstrip(), "cyan")
+            case messages.ToolResult():
+                self._tool_result(event.payload)
             case messages.ApprovalRequired():
                 self.question(event.payload)
             case messages.ApprovalReceived(_, decision, by):
-                self._line(f"{'approved' if decision == 'approve' else 'denied'} by {by}", "yellow")
-            case messages.Warn(code, message) | messages.Failure(code, message):
-                self._after_gap = code == "EVENT_GAP"
-                self._line(f"! {code}: {message}", "yellow" if event.type == "warning" else "red")
+                line(f"{'approved' if decision == 'approve' else 'denied'} by {by}", "yellow")
+            case messages.Warn():
+                self._warning(event.payload)
+            case messages.Failure(code, message, _, detail):
+                line(f"! {code}: {message}" + (f" ({_cut(detail)})" if detail else ""), "red")
             case messages.RunComplete():
-                self._end_answer()
+                self._screen.end_answer()
                 self._complete(event.payload)
             case None:
                 pass  # push, Protocol Versioning: unknown event types are ignored
@@ -57,42 +74,75 @@ class View:
 
     def question(self, approval: messages.ApprovalRequired) -> None:
         """In full: whoever decides must see all of what will run."""
-        self._line(f"? {approval.title}: {approval.summary}", "yellow")
-        for name, value in approval.details.items():
-            self._line(f"  {name}: {_spelled(value)}", "yellow")
+        for text, colour in questions.lines(approval):
+            self._screen.line(text, colour)
+
+    def show_usage(self, run_id: str) -> None:
+        """What the run took, if a model has said so."""
+        if (usage := self._usage.pop(run_id, None)) is not None and usage.calls:
+            self._screen.line(f"  {usage}", "dim")
+
+    def _status(self, run_id: str | None, phase: str, detail: str) -> None:
+        if phase == "Tool output":
+            self._output.came(detail)
+            self._screen.piece(detail)
+        elif phase.startswith(_PASSED_OVER) or (phase == "Usage" and self._usage.setdefault(run_id, Usage()).add(detail)):
+            pass
+        else:
+            self._screen.line(f"· {phase}: {detail}" if detail else f"· {phase}", "dim")
+
+    def _tool_result(self, result: messages.ToolResult) -> None:
+        ending = _lines(result.text)
+        if result.toolName == _COMMAND_TOOL or self._output.is_open:
+            self._screen.piece(self._output.rest_of(result.text))
+            if result.structuredError is not None:
+                ending = result.structuredError.message
+        elif result.isError:
+            ending = _cut(" ".join(result.text.split()))
+        self._screen.line(f"← {result.toolName} {result.durationMs} ms, {ending}", "red" if result.isError else "cyan")
+
+    def _warning(self, warning: messages.Warn) -> None:
+        self._after_gap = warning.code == "EVENT_GAP"
+        match warning.code:
+            case "MODEL_RETRY":
+                # What was said of this message so far is void; at least it stands on a line of its own.
+                self._screen.end_answer()
+                self._screen.line(f"! {warning.message}" + (f"; {warning.detail}" if warning.detail else ""), "yellow")
+            case "SESSION_CONFIGURED":
+                self._screen.line(f"· Configured: {warning.detail or 'nothing'}", "dim")
+            case code:
+                self._screen.line(f"! {code}: {warning.message}", "yellow")
 
     def _snapshot(self, snapshot: messages.SessionSnapshot) -> None:
         run = f", run {snapshot.activeRunId}" if snapshot.activeRunId else ""
-        self._line(f"session is {snapshot.state}{run}", "dim")
+        self._screen.line(f"session is {snapshot.state}{run}", "dim")
         if self._after_gap:
             self._after_gap = False
-            self._answer(snapshot.lastAssistantText)
-            self._end_answer()
+            self._screen.answer(snapshot.lastAssistantText)
+            self._screen.end_answer()
         if snapshot.pendingApproval is not None:
             self.question(snapshot.pendingApproval)
 
     def _complete(self, complete: messages.RunComplete) -> None:
         for result in complete.acceptance.results:
             verdict = "accepted" if result.passed else f"not accepted (exit code {result.exitCode})"
-            self._line(f"  {result.id}: {verdict}", "green" if result.passed else "red")
+            self._screen.line(f"  {result.id}: {verdict}", "green" if result.passed else "red")
             if not result.passed and result.output.strip():
-                self._line(f"    {_cut(result.output.strip().splitlines()[-1])}", "dim")
+                self._screen.line(f"    {_cut(result.output.strip().splitlines()[-1])}", "dim")
+        self.show_usage(complete.runId)
         summary = _cut(" ".join(complete.summary.split()))
-        self._line(f"= {complete.outcome}: {summary}" if summary else f"= {complete.outcome}", OUTCOME_COLOURS[complete.outcome])
+        outcome = complete.outcome
+        self._screen.line(f"= {outcome}: {summary}" if summary else f"= {outcome}", OUTCOME_COLOURS[outcome])
 
 
 def brief(details: Mapping[str, Any]) -> str:
     """Names and values on one line."""
-    return " ".join(f"{name}={_cut(_spelled(value))}" for name, value in details.items())
+    return " ".join(f"{name}={_cut(questions.spelled(value))}" for name, value in details.items())
 
 
 def _lines(text: str) -> str:
     count = len(text.splitlines())
     return "1 line" if count == 1 else f"{count} lines"
-
-
-def _spelled(value: object) -> str:
-    return value if isinstance(value, str) and "\n" not in value else json.dumps(value, ensure_ascii=False)
 
 
 def _cut(text: str) -> str:

@@ -10,16 +10,22 @@ _FALLBACK = "main"
 
 def describe(folder: Path) -> messages.Repo:
     """The folder as `start_session` wants it. Without a readable repository its branches are called `main`."""
-    root = folder.resolve()
-    try:
-        str(root).encode()
-    except UnicodeEncodeError:
-        raise errors.ClientError(f"the folder's name is not UTF-8: {str(root)!a}", hint="give another with `--cwd`") from None
-    git = _git_folder(root)
+    root = root_of(folder)
+    git = _git_folder(Path(root))
     if git is None:
-        return messages.Repo(str(root), _FALLBACK, _FALLBACK)
+        return messages.Repo(root, _FALLBACK, _FALLBACK)
     default = _branch(_common_folder(git) / "refs/remotes/origin/HEAD", "refs/remotes/origin/")
-    return messages.Repo(str(root), _branch(git / "HEAD", "refs/heads/") or "HEAD", default or _FALLBACK)
+    return messages.Repo(root, _branch(git / "HEAD", "refs/heads/") or "HEAD", default or _FALLBACK)
+
+
+def root_of(folder: Path) -> str:
+    """The folder's whole name, as the wire can carry it. Raises `ClientError`."""
+    root = str(folder.resolve())
+    try:
+        root.encode()
+    except UnicodeEncodeError:
+        raise errors.ClientError(f"the folder's name is not UTF-8: {root!a}", hint="give another with `--cwd`") from None
+    return root
 
 
 def _git_folder(start: Path) -> Path | None:

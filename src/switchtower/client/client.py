@@ -3,21 +3,24 @@
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from msgspec import Struct
 
 from switchtower import config
-from switchtower.client import discover, errors
-from switchtower.client.connection import Connection
+from switchtower.client import discover, errors, frames
+from switchtower.client.connection import REQUEST_TIMEOUT, Connection
 from switchtower.client.patience import PATIENCE, persist
 from switchtower.client.session import Session
 from switchtower.core import ids
-from switchtower.protocols.push import messages
+from switchtower.protocols.push import extensions, messages
 
 _BEYOND_ANY_SEQ = 2**53 - 1
+_SLOW = 300.0
+"""Seconds for what may read a whole repository."""
 
 Answer = TypeVar("Answer", bound=Struct)
+Delivery = Literal["steer", "follow_up"]
 
 
 class Client:
@@ -43,6 +46,11 @@ class Client:
         greeting = self._connection.greeting
         return greeting.runtimeVersion if greeting else "unknown"
 
+    def offers(self, capability: str) -> bool:
+        """Whether the daemon understands this group of requests beyond the document."""
+        greeting = self._connection.greeting
+        return greeting is not None and capability in greeting.capabilities
+
     def close(self) -> None:
         self._connection.close()
 
@@ -51,7 +59,11 @@ class Client:
 
     async def start_session(self, request: messages.StartSession) -> messages.StartSessionAnswer:
         """Not asked again when the connection is lost: it may have started one."""
-        answer = await self._ask(request, messages.StartSessionAnswer, repeatable=False)
+        if (wish := _wish_beyond_the_document(request)) and not self.offers("configure"):
+            # It would be passed over in silence, and the session be another than was asked for.
+            raise errors.DaemonTooOld(wish)
+        within = _SLOW if request.worktree else REQUEST_TIMEOUT
+        answer = await self._ask(request, messages.StartSessionAnswer, repeatable=False, within=within)
         self.remember(answer.sessionId, answer.attachToken)
         return answer
 
@@ -64,19 +76,72 @@ class Client:
 
     async def send(self, session_id: str, text: str, *, acceptance: Sequence[messages.AcceptanceCriterion] = ()) -> str:
         """Starts a run, once, however often the connection is lost meanwhile; returns its id."""
-        message_id = ids.spell("msg", time.time_ns() // 1_000_000, secrets.randbits(80))
-        request = messages.SendUserMessage(message_id, text, session_id, list(acceptance))
+        request = messages.SendUserMessage(_message_id(), text, session_id, list(acceptance))
         return (await self._ask(request, messages.SendAnswer, session_id)).runId
 
+    async def queue(self, session_id: str, text: str, delivery: Delivery) -> extensions.Queued:
+        """Hands a message to a run that is under way, once; without a run it starts one."""
+        request = extensions.QueueMessage(_message_id(), text, delivery, session_id)
+        return await self._ask(request, extensions.Queued, session_id)
+
     async def decide(
-        self, session_id: str, run_id: str, approval_id: str, decision: messages.ApprovalDecision, *, comment: str | None = None
+        self,
+        session_id: str,
+        run_id: str,
+        approval_id: str,
+        decision: messages.ApprovalDecision,
+        *,
+        comment: str | None = None,
+        scope: messages.ApprovalScope = "once",
     ) -> None:
-        """Raises `RequestFailed` with `APPROVAL_EXPIRED` when somebody else was first."""
-        request = messages.SubmitApproval(run_id, approval_id, decision, session_id, comment)
+        """Raises `RequestFailed` with `APPROVAL_EXPIRED` when somebody else was first. With the scope `session`, the rule
+        that the approval shows as `details.always` holds from now on."""
+        if scope == "session" and not self.offers("always_allow"):
+            raise errors.DaemonTooOld("decisions for a whole session")
+        request = messages.SubmitApproval(run_id, approval_id, decision, session_id, comment, scope)
         await self._ask(request, messages.Accepted, session_id)
 
     async def cancel(self, session_id: str, *, run_id: str | None = None, reason: str = "user_cancelled") -> None:
         await self._ask(messages.CancelRun(session_id, run_id, reason), messages.Accepted, session_id)
+
+    async def get_session(self, session_id: str) -> extensions.SessionInfo:
+        return await self._ask(extensions.GetSession(session_id), extensions.SessionInfo, session_id)
+
+    async def configure(
+        self,
+        session_id: str,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        policy: messages.PolicyProfile | None = None,
+        thinking: messages.ThinkingLevel | None = None,
+        title: str | None = None,
+    ) -> None:
+        """How the session works from its next run on. None leaves a thing as it is."""
+        request = extensions.ConfigureSession(session_id, provider, model, policy, thinking, title)
+        await self._ask(request, extensions.Configured, session_id)
+
+    async def compact(self, session_id: str, instructions: str = "") -> str:
+        """Starts a run that summarises the conversation; returns its id. Not asked again when the connection is lost."""
+        request = extensions.CompactSession(session_id, instructions)
+        return (await self._ask(request, extensions.ChoreStarted, session_id, repeatable=False)).runId
+
+    async def undo(self, session_id: str, *, redo: bool = False, force: bool = False) -> str:
+        """Starts a run that takes back what the last one changed; returns its id. Not asked again when the connection is
+        lost: a second one would take back another."""
+        request = extensions.UndoRun(session_id, redo, force)
+        return (await self._ask(request, extensions.ChoreStarted, session_id, repeatable=False)).runId
+
+    async def diff(self, session_id: str, *, run_id: str | None = None) -> str:
+        request = extensions.DiffSession(session_id, run_id)
+        return (await self._ask(request, extensions.Diff, session_id, within=_SLOW)).diff
+
+    async def models(self) -> list[extensions.ModelListing]:
+        return (await self._ask(extensions.ListModels(), extensions.Models)).models
+
+    async def templates(self, root: str) -> list[extensions.Template]:
+        """The skills and prompts of a folder, and the user's own."""
+        return (await self._ask(extensions.ListTemplates(root), extensions.Templates)).templates
 
     def session(
         self,
@@ -96,18 +161,24 @@ class Client:
         )
 
     async def _ask(
-        self, request: messages.Request, answer_type: type[Answer], session_id: str | None = None, *, repeatable: bool = True
+        self,
+        request: frames.Request,
+        answer_type: type[Answer],
+        session_id: str | None = None,
+        *,
+        repeatable: bool = True,
+        within: float = REQUEST_TIMEOUT,
     ) -> Answer:
         async def attempt() -> Answer:
             if not self._connection.is_open:
                 self._connection = await discover.connect(self.settings)
             try:
-                return await self._connection.request(request, answer_type, session_id=session_id)
+                return await self._connection.request(request, answer_type, session_id=session_id, within=within)
             except errors.RequestFailed as problem:
                 if problem.code != "ATTACH_FORBIDDEN" or session_id not in self._attach_tokens:
                     raise
             await self._show_token(session_id)
-            return await self._connection.request(request, answer_type, session_id=session_id)
+            return await self._connection.request(request, answer_type, session_id=session_id, within=within)
 
         return await persist(attempt, patience=PATIENCE if repeatable else 0)
 
@@ -115,3 +186,20 @@ class Client:
         """Where a token is required, a connection commands only what it is attached to. Beyond the head, nothing is replayed."""
         attach = messages.AttachSession(_BEYOND_ANY_SEQ, session_id, self._attach_tokens[session_id])
         await self._connection.request(attach, messages.AttachAnswer, session_id=session_id)
+
+
+def _message_id() -> str:
+    return ids.spell("msg", time.time_ns() // 1_000_000, secrets.randbits(80))
+
+
+def _wish_beyond_the_document(request: messages.StartSession) -> str | None:
+    """What only a daemon with our additions can do, by name."""
+    wishes = {
+        "policies": request.policy,
+        "levels of thinking": request.thinking,
+        "limits": request.limits,
+        "worktrees": request.worktree,
+        "the sandbox `bubblewrap`": request.sandboxProvider == "bubblewrap",
+        "the provider `auto`": request.provider == "auto",
+    }
+    return next((name for name, wish in wishes.items() if wish), None)

@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
 
     async def request(
         self,
-        request: messages.Request,
+        request: frames.Request,
         answer_type: type[Answer],
         *,
         session_id: str | None = None,

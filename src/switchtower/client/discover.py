@@ -145,10 +145,10 @@ def _spawn(settings: config.Settings) -> subprocess.Popen[bytes]:
     environment = {name: value for name, value in os.environ.items() if name != "TOWER_RUN"}
     for setting in config.SETTINGS:
         value = getattr(settings, setting.name)
-        if value is None:
+        if value is None or value == ():
             environment.pop(setting.variables[0], None)
         else:
-            environment[setting.variables[0]] = str(value)
+            environment[setting.variables[0]] = ",".join(value) if isinstance(value, tuple) else str(value)
     settings.log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = os.open(settings.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:

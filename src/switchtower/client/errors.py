@@ -28,12 +28,26 @@ class ProtocolViolation(ClientError):
 class RequestFailed(ClientError):
     """The daemon refused a request. `code` is one of the protocol's."""
 
-    def __init__(self, code: str, message: str, *, retryable: bool, detail: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, code: str, message: str, *, retryable: bool, detail: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
         self.code = code
         self.retryable = retryable
         self.detail = detail
 
     def __str__(self) -> str:
         about = f"{self.message} ({self.detail})" if self.detail else self.message
-        return f"{self.code}: {about}"
+        # The daemon's own remedy, where it has one, knows more than ours.
+        remedy = f"; hint: {self.hint}" if self.hint and "hint: " not in about else ""
+        return f"{self.code}: {about}{remedy}"
+
+
+class DaemonTooOld(RequestFailed):
+    """The daemon does not know what it was asked for: it was started before this program was updated."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            "UNSUPPORTED_REQUEST_TYPE",
+            f"the running daemon is older than this command and does not know {what}",
+            retryable=False,
+            hint="stop it with `tower stop`; the next command starts the installed one",
+        )

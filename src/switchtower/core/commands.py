@@ -29,6 +29,10 @@ class StartSession(Command, frozen=True, kw_only=True):
     attach_token_sha256: str
     model: str | None = None
     metadata: dict[str, object] = {}
+    policy: str | None = None
+    """None is the daemon's own choice; so with the budget."""
+    thinking: str | None = None
+    budget: events.Budget | None = None
     id_is_fresh: bool = False
     """The session's id was minted for this very command, so nobody need look whether it is taken."""
 
@@ -37,10 +41,41 @@ class ResumeSession(Command, frozen=True, kw_only=True):
     pass
 
 
+class ConfigureSession(Command, frozen=True, kw_only=True):
+    """How the session works from its next run on. None leaves a thing as it is."""
+
+    provider: str | None = None
+    model: str | None = None
+    policy: str | None = None
+    thinking: str | None = None
+    title: str | None = None
+
+
 class SendMessage(Command, frozen=True, kw_only=True):
     identity_fields: ClassVar[tuple[str, ...]] = ("text", "acceptance")
     text: str
     acceptance: tuple[events.Criterion, ...] = ()
+
+
+class QueueMessage(Command, frozen=True, kw_only=True):
+    """For a run that is under way. Without one it starts a run, so that a message which comes a moment late is not lost."""
+
+    identity_fields: ClassVar[tuple[str, ...]] = ("text", "delivery")
+    text: str
+    delivery: events.Delivery
+
+
+class CompactContext(Command, frozen=True, kw_only=True):
+    identity_fields: ClassVar[tuple[str, ...]] = ("instructions",)
+    instructions: str = ""
+
+
+class RestoreWorkspace(Command, frozen=True, kw_only=True):
+    """Takes back what the last run changed, or makes it again."""
+
+    identity_fields: ClassVar[tuple[str, ...]] = ("redo", "force")
+    redo: bool = False
+    force: bool = False
 
 
 class DecideApproval(Command, frozen=True, kw_only=True):
@@ -48,6 +83,8 @@ class DecideApproval(Command, frozen=True, kw_only=True):
     verdict: events.Verdict
     run_id: str | None = None
     comment: str | None = None
+    always: bool = False
+    """Let the approval's rule hold for the rest of the session."""
 
 
 class CancelRun(Command, frozen=True, kw_only=True):
@@ -66,6 +103,7 @@ class RequestApproval(Command, frozen=True, kw_only=True):
     details: dict[str, object]
     fingerprint: str
     expires_at_ms: int
+    rule: events.Rule | None = None
 
 
 class ExpireApproval(Command, frozen=True, kw_only=True):
@@ -93,7 +131,11 @@ class InterruptRun(Command, frozen=True, kw_only=True):
 AnyCommand = (
     StartSession
     | ResumeSession
+    | ConfigureSession
     | SendMessage
+    | QueueMessage
+    | CompactContext
+    | RestoreWorkspace
     | DecideApproval
     | CancelRun
     | RequestApproval

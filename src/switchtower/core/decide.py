@@ -12,6 +12,7 @@ from switchtower.core import commands, errors, events, ids, states
 from switchtower.core.session import Run, Session
 
 SUMMARY_TEXT_LIMIT = 4_000
+MOST_QUEUED = 100
 
 
 class Decision(Struct, frozen=True):
@@ -20,6 +21,8 @@ class Decision(Struct, frozen=True):
     events: Sequence[events.AnyEvent]
     run_id: str | None = None
     outcome: dict[str, Any] = {}
+    following: "Decision | None" = None
+    """What happens with it in one and the same commit, for another run."""
 
 
 def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint: ids.Mint) -> Decision:
@@ -32,8 +35,16 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
     match command:
         case commands.ResumeSession():
             return Decision([_summary(session, command.actor)])
+        case commands.ConfigureSession():
+            return _configure(command)
         case commands.SendMessage():
             return _send(session, command, mint)
+        case commands.QueueMessage():
+            return _queue(session, command, mint)
+        case commands.CompactContext():
+            return _chore(session, command, events.Purpose.COMPACT, mint, text=command.instructions)
+        case commands.RestoreWorkspace():
+            return _restore(session, command, mint)
         case commands.DecideApproval():
             return _decide_approval(session, command, now_ms)
         case commands.CancelRun():
@@ -43,7 +54,7 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
         case commands.ExpireApproval():
             return _expire(session, command)
         case commands.FinishRun():
-            return _finish(session, command)
+            return _finish(session, command, mint)
         case commands.InterruptRun():
             return _interrupt(session, command)
         case _:
@@ -63,8 +74,30 @@ def _start(session: Session, command: commands.StartSession) -> Decision:
         by=command.actor,
         attach_token_sha256=command.attach_token_sha256,
         metadata=command.metadata,
+        policy=command.policy or "ask",
+        thinking=command.thinking,
+        budget=command.budget or events.Budget(),
     )
-    return Decision([started])
+    return Decision([started, *_policy_warning(started.policy)])
+
+
+def _policy_warning(policy: str | None) -> list[events.WarningRaised]:
+    """Whoever reads the journal later is to see that nobody was asked, and since when."""
+    if policy != "yolo":
+        return []
+    return [events.WarningRaised("POLICY_YOLO", "From here on nothing is asked: the session's policy is `yolo`")]
+
+
+def _configure(command: commands.ConfigureSession) -> Decision:
+    configured = events.SessionConfigured(
+        by=command.actor,
+        provider=command.provider,
+        model=command.model,
+        policy=command.policy,
+        thinking=command.thinking,
+        title=command.title,
+    )
+    return Decision([configured, *_policy_warning(command.policy)])
 
 
 def _summary(session: Session, actor: events.Actor) -> events.SessionResumed:
@@ -94,6 +127,44 @@ def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> De
     return Decision([started], run_id, {"run_id": run_id})
 
 
+def _queue(session: Session, command: commands.QueueMessage, mint: ids.Mint) -> Decision:
+    message_id = command.idempotency_key or mint("msg")
+    queued = events.MessageQueued(
+        message_id=message_id, text=command.text, delivery=command.delivery, by=command.actor
+    )
+    if session.run is not None:
+        if len(session.queue) >= MOST_QUEUED:
+            raise errors.Overloaded(f"{len(session.queue)} messages wait for the run to take them up")
+        return Decision([queued], session.run.id, {"message_id": message_id})
+    started = _started_by(queued, session, mint)
+    return Decision(started.events, started.run_id, {"message_id": message_id, "run_id": started.run_id})
+
+
+def _started_by(queued: events.MessageQueued, session: Session, mint: ids.Mint) -> Decision:
+    started = events.RunStarted(
+        text=queued.text, by=queued.by, message_id=queued.message_id, headless=session.mode == "headless"
+    )
+    return Decision([started], mint("run"))
+
+
+def _restore(session: Session, command: commands.RestoreWorkspace, mint: ids.Mint) -> Decision:
+    if not (session.undone if command.redo else session.done):
+        what = "no undo can be taken back" if command.redo else "no run of this session has changed files that could be restored"
+        raise errors.NothingToRestore(what)
+    purpose = events.Purpose.REDO if command.redo else events.Purpose.UNDO
+    return _chore(session, command, purpose, mint, force=command.force)
+
+
+def _chore(
+    session: Session, command: commands.Command, purpose: events.Purpose, mint: ids.Mint, *, text: str = "", force: bool = False
+) -> Decision:
+    if session.run is not None:
+        raise errors.RunInProgress(session.run.id)
+    run_id = mint("run")
+    started = events.RunStarted(text=text, by=command.actor, purpose=purpose, force=force)
+    return Decision([started], run_id, {"run_id": run_id})
+
+
 def _decide_approval(session: Session, command: commands.DecideApproval, now_ms: int) -> Decision:
     run = session.run
     approval = run.pending.get(command.approval_id) if run else None
@@ -110,7 +181,12 @@ def _decide_approval(session: Session, command: commands.DecideApproval, now_ms:
     verdict = command.verdict
     if run.headless and verdict is events.Verdict.DENY_CONTINUE:
         verdict = events.Verdict.DENY_STOP  # nobody is there to go on with
-    decided = events.ApprovalDecided(approval_id=approval.id, verdict=verdict, by=command.actor, comment=command.comment)
+    rule = approval.rule if command.always and verdict is events.Verdict.APPROVE else None
+    if command.always and rule is None and verdict is events.Verdict.APPROVE:
+        raise errors.InvalidCommand("this is asked each time anew", hint="approve it once")
+    decided = events.ApprovalDecided(
+        approval_id=approval.id, verdict=verdict, by=command.actor, comment=command.comment, rule=rule
+    )
     return Decision([decided], run.id)
 
 
@@ -140,6 +216,7 @@ def _request_approval(session: Session, command: commands.RequestApproval, mint:
         details=command.details,
         expires_at_ms=command.expires_at_ms,
         fingerprint=command.fingerprint,
+        rule=command.rule,
     )
     return Decision([*superseded, events.ApprovalRequested(approval=approval)], run.id, {"approval_id": approval.id})
 
@@ -151,7 +228,7 @@ def _expire(session: Session, command: commands.ExpireApproval) -> Decision:
     return Decision([events.ApprovalExpired(approval_id=command.approval_id)], run.id)
 
 
-def _finish(session: Session, command: commands.FinishRun) -> Decision:
+def _finish(session: Session, command: commands.FinishRun, mint: ids.Mint) -> Decision:
     run = _active(session, command.run_id)
     outcome, summary = command.outcome, command.summary
     if run.cancel_requested:
@@ -162,7 +239,12 @@ def _finish(session: Session, command: commands.FinishRun) -> Decision:
         outcome, hint = events.Outcome.FAILED, states.ACCEPTANCE_FAILED_HINT
         summary = f"Acceptance criteria failed. {summary}".rstrip()
     completed = events.RunCompleted(outcome=outcome, summary=summary, exit_code_hint=hint, acceptance=command.acceptance)
-    return Decision([*_close_loose_ends(run, f"the run ended: {outcome}"), completed], run.id)
+    ends = [*_close_loose_ends(run, f"the run ended: {outcome}"), completed]
+    if outcome is not events.Outcome.SUCCESS:
+        return Decision([*_withdrawn(session, f"the run ended: {outcome}"), *ends], run.id)
+    # The next run begins in the commit that ends this one: there is no moment at which a restart could lose the message.
+    following = _started_by(next(iter(session.queue.values())), session, mint) if session.queue else None
+    return Decision(ends, run.id, following=following)
 
 
 def _interrupt(session: Session, command: commands.InterruptRun) -> Decision:
@@ -170,6 +252,7 @@ def _interrupt(session: Session, command: commands.InterruptRun) -> Decision:
     outcome = events.Outcome.CANCELLED if run.cancel_requested else events.Outcome.FAILED
     return Decision(
         [
+            *_withdrawn(session, command.reason),
             *_close_loose_ends(run, command.reason),
             events.ErrorRaised(code="RUN_INTERRUPTED", message=command.reason, retryable=True),
             events.RunCompleted(
@@ -178,6 +261,10 @@ def _interrupt(session: Session, command: commands.InterruptRun) -> Decision:
         ],
         run.id,
     )
+
+
+def _withdrawn(session: Session, reason: str) -> list[events.MessageWithdrawn]:
+    return [events.MessageWithdrawn(message_id=message_id, reason=reason) for message_id in session.queue]
 
 
 def _close_loose_ends(run: Run, reason: str) -> list[events.AnyEvent]:

@@ -6,11 +6,12 @@ cancelled, and the engine cleans up (kills processes, closes streams) before it 
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from switchtower.core import events
+from switchtower.core.timeline import Timeline
 
 
 class Message(Struct, frozen=True):
@@ -22,6 +23,9 @@ class Message(Struct, frozen=True):
     call_id: str | None = None
     tool: str | None = None
     is_error: bool = False
+    thinking: str = ""
+    carry: dict[str, Any] | None = None
+    """See `events.MessageCompleted`."""
 
 
 class Task(Struct, frozen=True):
@@ -42,6 +46,27 @@ class Task(Struct, frozen=True):
     """Ids of those open calls whose `ToolCalled` is already journalled."""
     pending_approval: events.Approval | None = None
     """The question that was open when the daemon stopped; its answer comes from `Desk.ask` with the same approval."""
+    purpose: events.Purpose = events.Purpose.WORK
+    instructions: str = ""
+    """What a run that is not work was told: how to summarise, for instance."""
+    force: bool = False
+    policy: str = "ask"
+    rules: tuple[events.Rule, ...] = ()
+    """Made by decisions in this session."""
+    thinking: str | None = None
+    budget: events.Budget = events.Budget()
+    started_at_ms: int = 0
+    turns_taken: int = 0
+    """By this run, before a restart."""
+    tokens_used: int = 0
+    """By this run, before a restart."""
+    cost: float = 0.0
+    """Of this run, before a restart."""
+    context_tokens: int = 0
+    """What the last call of a model took in and put out, in this session."""
+    checkpoint: str | None = None
+    """The tree that this run has already kept of the workspace, before a restart."""
+    timeline: Timeline = Timeline()
 
 
 class Question(Struct, frozen=True):
@@ -53,6 +78,8 @@ class Question(Struct, frozen=True):
     summary: str
     details: dict[str, object]
     subject: str
+    rule: events.Rule | None = None
+    """What "always for this session" would allow."""
 
 
 class Answer(Struct, frozen=True):
@@ -60,6 +87,8 @@ class Answer(Struct, frozen=True):
 
     verdict: events.Verdict | None
     comment: str | None = None
+    rule: events.Rule | None = None
+    """The rule that the decision made."""
 
 
 class Result(Struct, frozen=True):
@@ -85,6 +114,10 @@ class Desk(Protocol):
         pending (same call, same subject), it waits for that one instead of asking twice."""
         ...
 
+    def steered(self) -> tuple[events.MessageQueued, ...]:
+        """The messages that wait to be told to the model, each handed out once. Emit a `MessageDelivered` for each."""
+        ...
+
     def mint(self, prefix: str) -> str:
         """A fresh id."""
         ...
@@ -97,3 +130,19 @@ class Engine(Protocol):
 def call_results(messages: Sequence[Message]) -> set[str]:
     """The ids of calls that have been answered."""
     return {message.call_id for message in messages if message.role == "tool" and message.call_id}
+
+
+SUMMARY_HEADING = "What has happened so far, in summary:"
+
+
+def compacted(messages: Sequence[Message], summary: str, kept: int) -> list[Message]:
+    """The conversation with a summary in place of its beginning. The last `kept` messages of user and assistant stay, each
+    with the tool results behind it; results that a restart made up are not counted, so that everybody counts the same."""
+    first_kept = len(messages)
+    for index in range(len(messages) - 1, -1, -1):
+        if kept <= 0:
+            break
+        if messages[index].role != "tool":
+            first_kept = index
+            kept -= 1
+    return [Message(role="user", text=f"{SUMMARY_HEADING}\n\n{summary}"), *messages[first_kept:]]

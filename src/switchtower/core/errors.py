@@ -96,6 +96,12 @@ class SandboxUnavailable(CoreError):
     retryable = True
 
 
+class NothingToRestore(CoreError):
+    """There is nothing to undo or redo."""
+
+    code = "NOTHING_TO_RESTORE"
+
+
 class Overloaded(CoreError):
     """Too much is waiting already."""
 

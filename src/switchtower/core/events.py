@@ -28,6 +28,27 @@ class Workspace(Struct, frozen=True, omit_defaults=True):
     branch: str | None = None
     default_branch: str | None = None
     remote_url: str | None = None
+    origin: str | None = None
+    """The repository that the folder is a worktree of, when it was made for the session."""
+
+
+class Budget(Struct, frozen=True, omit_defaults=True):
+    """How much one run may take. None is no limit."""
+
+    max_turns: int | None = None
+    max_tokens: int | None = None
+    max_cost: float | None = None
+    """In US dollars."""
+    max_minutes: float | None = None
+
+
+class Rule(Struct, frozen=True, omit_defaults=True):
+    """What a policy says about some calls. A part that is None matches anything; `effect` is allow, ask or deny."""
+
+    effect: str
+    tool: str | None = None
+    path: str | None = None
+    command: str | None = None
 
 
 class Criterion(Struct, frozen=True, omit_defaults=True):
@@ -67,12 +88,30 @@ class Approval(Struct, frozen=True, omit_defaults=True):
     expires_at_ms: int
     fingerprint: str
     options: tuple[str, ...] = ("approve", "deny")
+    rule: Rule | None = None
+    """What "always for this session" would allow from now on; None where each time must be asked."""
 
 
 class Verdict(StrEnum):
     APPROVE = "approve"
     DENY_CONTINUE = "deny_continue"
     DENY_STOP = "deny_stop"
+
+
+class Purpose(StrEnum):
+    """What a run is for. Only work has a user's message; the others are housekeeping that is journalled like work."""
+
+    WORK = "work"
+    COMPACT = "compact"
+    UNDO = "undo"
+    REDO = "redo"
+
+
+class Delivery(StrEnum):
+    """When a message that is sent to a running session reaches the model."""
+
+    STEER = "steer"
+    FOLLOW_UP = "follow_up"
 
 
 class Outcome(StrEnum):
@@ -110,6 +149,21 @@ class SessionStarted(Event, frozen=True):
     attach_token_sha256: str
     model: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    policy: str = "ask"
+    thinking: str | None = None
+    budget: Budget = Budget()
+
+
+class SessionConfigured(Event, frozen=True):
+    """Somebody changed how the session works from its next run on. None leaves a thing as it was."""
+
+    kind: ClassVar[str] = "session.configured"
+    by: Actor
+    provider: str | None = None
+    model: str | None = None
+    policy: str | None = None
+    thinking: str | None = None
+    title: str | None = None
 
 
 class SessionResumed(Event, frozen=True):
@@ -132,6 +186,44 @@ class RunStarted(Event, frozen=True):
     message_id: str | None = None
     headless: bool = False
     acceptance: tuple[Criterion, ...] = ()
+    purpose: Purpose = Purpose.WORK
+    force: bool = False
+    """An undo or redo that also takes files back which somebody has changed since."""
+
+
+class MessageQueued(Event, frozen=True):
+    """A message for a run that is under way, or for after it."""
+
+    kind: ClassVar[str] = "message.queued"
+    message_id: str
+    text: str
+    delivery: Delivery
+    by: Actor
+
+
+class MessageDelivered(Event, frozen=True):
+    """A queued message has become part of the conversation, at this point of it."""
+
+    kind: ClassVar[str] = "message.delivered"
+    message_id: str
+    text: str
+
+
+class MessageWithdrawn(Event, frozen=True):
+    """A queued message will not be delivered: the run it waited for did not end well."""
+
+    kind: ClassVar[str] = "message.withdrawn"
+    message_id: str
+    reason: str
+
+
+class PromptExpanded(Event, frozen=True):
+    """What the user's last message became before the model read it: a template filled in, files brought in."""
+
+    kind: ClassVar[str] = "prompt.expanded"
+    text: str
+    sources: tuple[str, ...] = ()
+    """The files it came from."""
 
 
 class PhaseChanged(Event, frozen=True):
@@ -155,12 +247,14 @@ class TextDelta(Event, frozen=True):
     text: str
 
 
-class ToolRequest(Struct, frozen=True):
+class ToolRequest(Struct, frozen=True, omit_defaults=True):
     """A tool call as the model asked for it."""
 
     call_id: str
     tool: str
     args: dict[str, Any]
+    problem: str | None = None
+    """Why it cannot be run as it came; it is answered with this."""
 
 
 class MessageCompleted(Event, frozen=True):
@@ -171,6 +265,8 @@ class MessageCompleted(Event, frozen=True):
     text: str
     thinking: str = ""
     calls: tuple[ToolRequest, ...] = ()
+    carry: dict[str, Any] | None = None
+    """What the provider wants handed back with this message, such as a signature; nobody else can read it."""
 
 
 class ToolCalled(Event, frozen=True):
@@ -178,6 +274,15 @@ class ToolCalled(Event, frozen=True):
     call_id: str
     tool: str
     args: dict[str, Any]
+
+
+class ToolProgressed(Event, frozen=True):
+    """A piece of what a tool put out while it worked; its result comes in one piece at the end."""
+
+    kind: ClassVar[str] = "tool.progressed"
+    prunable: ClassVar[bool] = True
+    call_id: str
+    text: str
 
 
 class ToolFinished(Event, frozen=True):
@@ -188,6 +293,85 @@ class ToolFinished(Event, frozen=True):
     text: str
     is_error: bool = False
     error: ToolError | None = None
+    result: dict[str, Any] | None = None
+    """The CallToolResult of an MCP tool, as its server sent it."""
+
+
+class UsageReported(Event, frozen=True):
+    """What one call of a model took. `cost` is in US dollars, None when no price is known."""
+
+    kind: ClassVar[str] = "model.usage"
+    provider: str
+    model: str
+    input_tokens: int = 0
+    """All that went in, cached or not."""
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: float | None = None
+    context_window: int | None = None
+
+
+class RetryScheduled(Event, frozen=True):
+    """A model call failed in a way that may pass. What it had streamed is void: the message begins again."""
+
+    kind: ClassVar[str] = "model.retry"
+    attempt: int
+    max_attempts: int
+    delay_ms: int
+    reason: str
+
+
+class RetryEnded(Event, frozen=True):
+    kind: ClassVar[str] = "model.retry_ended"
+    attempt: int
+    success: bool
+    reason: str | None = None
+
+
+class CompactionStarted(Event, frozen=True):
+    """`reason` is `threshold`, `overflow` or `requested`."""
+
+    kind: ClassVar[str] = "context.compaction_started"
+    reason: str
+
+
+class ContextCompacted(Event, frozen=True):
+    """From here on the model is told the summary in place of all but the last `kept` messages of user and assistant."""
+
+    kind: ClassVar[str] = "context.compacted"
+    reason: str
+    summary: str
+    kept: int
+    tokens_before: int
+    tokens_after: int
+
+
+class CompactionFailed(Event, frozen=True):
+    kind: ClassVar[str] = "context.compaction_failed"
+    reason: str
+    aborted: bool = False
+
+
+class CheckpointTaken(Event, frozen=True):
+    """The workspace's files as they were `before` the run's first change or `after` its last. `tree` names the git object."""
+
+    kind: ClassVar[str] = "workspace.checkpoint"
+    when: str
+    tree: str
+
+
+class WorkspaceRestored(Event, frozen=True):
+    """A run's changes were taken back, or made again: `direction` is `undo` or `redo`."""
+
+    kind: ClassVar[str] = "workspace.restored"
+    direction: str
+    run_id: str
+    after: str
+    """The tree that counted as the run's end."""
+    files: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    """Files left alone because somebody has changed them since."""
 
 
 class ApprovalRequested(Event, frozen=True):
@@ -201,6 +385,8 @@ class ApprovalDecided(Event, frozen=True):
     verdict: Verdict
     by: Actor
     comment: str | None = None
+    rule: Rule | None = None
+    """Made by this decision, for the rest of the session."""
 
 
 class ApprovalExpired(Event, frozen=True):
@@ -250,13 +436,27 @@ class RunCompleted(Event, frozen=True):
 AnyEvent = (
     SessionStarted
     | SessionResumed
+    | SessionConfigured
     | RunStarted
+    | MessageQueued
+    | MessageDelivered
+    | MessageWithdrawn
+    | PromptExpanded
     | PhaseChanged
     | ThinkingDelta
     | TextDelta
     | MessageCompleted
     | ToolCalled
+    | ToolProgressed
     | ToolFinished
+    | UsageReported
+    | RetryScheduled
+    | RetryEnded
+    | CompactionStarted
+    | ContextCompacted
+    | CompactionFailed
+    | CheckpointTaken
+    | WorkspaceRestored
     | ApprovalRequested
     | ApprovalDecided
     | ApprovalExpired

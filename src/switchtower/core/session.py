@@ -7,9 +7,36 @@ from msgspec import Struct, field
 from msgspec.json import Decoder, Encoder
 
 from switchtower.core import codec, events, journal, states
+from switchtower.core.timeline import Change
 
 CLOSED_APPROVALS_KEPT = 1_000
+CHANGES_KEPT = 100
 TITLE_LENGTH = 80
+
+
+class Usage(Struct):
+    """What models took, added up. `cost` is in US dollars and counts only the calls whose price is known."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: float = 0.0
+    unpriced_calls: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def add(self, reported: events.UsageReported) -> None:
+        self.calls += 1
+        self.input_tokens += reported.input_tokens
+        self.output_tokens += reported.output_tokens
+        self.cache_read_tokens += reported.cache_read_tokens
+        self.cache_write_tokens += reported.cache_write_tokens
+        self.cost += reported.cost or 0.0
+        self.unpriced_calls += reported.cost is None
 
 
 class Run(Struct):
@@ -23,6 +50,12 @@ class Run(Struct):
     open_calls: dict[str, str] = {}
     """Tool calls without a result yet: call id to tool."""
     cancel_requested: bool = False
+    purpose: events.Purpose = events.Purpose.WORK
+    instructions: str = ""
+    force: bool = False
+    usage: Usage = field(default_factory=Usage)
+    checkpoint: str | None = None
+    """The tree that was kept before the run's first change."""
 
 
 class Session(Struct):
@@ -47,6 +80,21 @@ class Session(Struct):
     text_parts: list[str] = []
     message_open: bool = False
     """Whether `text_parts` belong to a message that is still being streamed."""
+    policy: str = "ask"
+    thinking: str | None = None
+    budget: events.Budget = field(default_factory=events.Budget)
+    rules: list[events.Rule] = []
+    """What decisions have allowed for the rest of the session."""
+    queue: dict[str, events.MessageQueued] = {}
+    """Messages that wait to be told to the model, in the order they came."""
+    usage: Usage = field(default_factory=Usage)
+    context_tokens: int = 0
+    """What the last call of a model took in and put out: how full its context is."""
+    context_window: int | None = None
+    done: list[Change] = []
+    """Runs that changed the workspace and can be undone, the last one last."""
+    undone: list[Change] = []
+    """Runs that were undone and can be made again, the last undone last."""
 
     @property
     def last_assistant_text(self) -> str:
@@ -71,7 +119,7 @@ def fold(session: Session, seq: int, ts_ms: int, run_id: str | None, event: even
             session.message_open = True
         session.text_parts.append(event.text)
         return
-    if type(event) is events.ThinkingDelta:
+    if type(event) is events.ThinkingDelta or type(event) is events.ToolProgressed:
         return
     _fold_notable(session, ts_ms, run_id, event)
     session.updated_at_ms = ts_ms
@@ -95,12 +143,38 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.workspace = event.workspace
             session.attach_token_sha256 = event.attach_token_sha256
             session.created_at_ms = ts_ms
+            session.policy = event.policy
+            session.thinking = event.thinking
+            session.budget = event.budget
+        case events.SessionConfigured():
+            if event.provider is not None:
+                session.provider, session.model = event.provider, event.model
+            session.model = event.model or session.model
+            session.policy = event.policy or session.policy
+            session.thinking = event.thinking or session.thinking
+            session.title = event.title or session.title
         case events.RunStarted():
             assert run is None, "one active run per session"
             assert run_id is not None, "a run has an id"
-            session.run = Run(id=run_id, started_at_ms=ts_ms, headless=event.headless, acceptance=event.acceptance)
+            session.run = Run(
+                id=run_id,
+                started_at_ms=ts_ms,
+                headless=event.headless,
+                acceptance=event.acceptance,
+                purpose=event.purpose,
+                force=event.force,
+            )
             session.runs_started += 1
-            session.title = session.title or " ".join(event.text.split())[:TITLE_LENGTH]
+            if event.message_id is not None:
+                session.queue.pop(event.message_id, None)
+            if event.purpose is events.Purpose.WORK:
+                session.title = session.title or " ".join(event.text.split())[:TITLE_LENGTH]
+            else:
+                session.run.instructions = event.text
+        case events.MessageQueued():
+            session.queue[event.message_id] = event
+        case events.MessageDelivered() | events.MessageWithdrawn():
+            session.queue.pop(event.message_id, None)
         case events.MessageCompleted():
             session.text_parts = [event.text] if event.text else session.text_parts
             session.message_open = False
@@ -110,7 +184,23 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             run.open_calls.pop(event.call_id, None)
         case events.ApprovalRequested() if run:
             run.pending[event.approval.id] = event.approval
+        case events.RetryScheduled():
+            session.text_parts = []  # the message begins again
+        case events.UsageReported():
+            session.usage.add(event)
+            session.context_tokens = event.input_tokens + event.output_tokens
+            session.context_window = event.context_window
+            if run:
+                run.usage.add(event)
+        case events.ContextCompacted():
+            session.context_tokens = event.tokens_after
+        case events.CheckpointTaken() if run:
+            _fold_checkpoint(session, run, event)
+        case events.WorkspaceRestored():
+            _fold_restoration(session, event)
         case events.ApprovalDecided() | events.ApprovalExpired() | events.ApprovalWithdrawn():
+            if isinstance(event, events.ApprovalDecided) and event.rule is not None:
+                session.rules.append(event.rule)
             if run:
                 run.pending.pop(event.approval_id, None)
             session.closed_approvals.append(event.approval_id)
@@ -122,6 +212,25 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.message_open = False
         case _:
             pass  # what is only told, such as a warning, changes nothing
+
+
+def _fold_checkpoint(session: Session, run: Run, event: events.CheckpointTaken) -> None:
+    if event.when == "before":
+        run.checkpoint = event.tree
+        session.done.append(Change(run.id, before=event.tree))
+        session.undone.clear()  # a new change begins a new line of history
+        del session.done[:-CHANGES_KEPT]
+    elif session.done and session.done[-1].run_id == run.id:
+        change = session.done.pop()
+        if change.before != event.tree:  # a run that changed nothing in the end leaves nothing to undo
+            session.done.append(Change(run.id, change.before, event.tree))
+
+
+def _fold_restoration(session: Session, event: events.WorkspaceRestored) -> None:
+    source, target = (session.undone, session.done) if event.direction == "redo" else (session.done, session.undone)
+    if source and source[-1].run_id == event.run_id:
+        change = source.pop()
+        target.append(Change(change.run_id, change.before, event.after))
 
 
 def fold_entries(session: Session, entries: list[journal.Entry]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from switchtower.core import commands, errors, journal
+from switchtower.core import commands, errors, journal, workshop
 from switchtower.core.session import Session
 
 Outcome = dict[str, Any]
@@ -98,8 +98,11 @@ class Tower(Protocol):
         """For who has just been answered about this session: goes on from there without asking again."""
         ...
 
-    def check_workspace(self, command: commands.StartSession) -> None:
-        """Refuses a session that could not work: an unknown provider, a sandbox or a folder that cannot be had."""
+    @property
+    def workshop(self) -> workshop.Workshop: ...
+
+    async def session(self, session_id: str) -> Session:
+        """The session as it stands, in its own order. Not to be changed."""
         ...
 
     async def cards(self, limit: int) -> list[journal.Card]: ...

@@ -14,17 +14,14 @@ import uvloop
 
 from switchtower import __version__, config
 from switchtower.core import errors, journal, redact
-from switchtower.daemon import checks, logs
+from switchtower.daemon import logs
 from switchtower.daemon.access import Doorkeeper
+from switchtower.daemon.agent import Agent
 from switchtower.daemon.home import AlreadyRunning, Endpoints, Home
 from switchtower.daemon.listeners import Listeners
-from switchtower.engines.agent.loop import AgentEngine
-from switchtower.models import registry
 from switchtower.runtime.limits import Limits
 from switchtower.runtime.runtime import Runtime
 from switchtower.stores.sqlite import SqliteJournal
-from switchtower.tools import processes
-from switchtower.tools.registry import core_toolbox
 from switchtower.transports.errors import CannotListen
 
 log = logging.getLogger(__name__)
@@ -48,7 +45,7 @@ def run(settings: config.Settings, announce: Announce | None = None) -> int:
         home.claim()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings, home, announce))
-    except (AlreadyRunning, CannotListen, errors.CoreError) as problem:
+    except (AlreadyRunning, CannotListen, config.ConfigError, errors.CoreError) as problem:
         raise CannotStart(str(problem)) from problem
     except OSError as problem:
         raise CannotStart(f"{problem.strerror or problem}: {problem.filename}") from problem
@@ -69,7 +66,9 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
     await store.open()
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
-        runtime = _make_runtime(settings, store, redactor)
+        agent = Agent(settings, redactor)
+        stack.push_async_callback(agent.close)
+        runtime = _make_runtime(settings, store, redactor, agent)
         stack.push_async_callback(runtime.stop)
         await runtime.start()
         doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required)
@@ -97,18 +96,14 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         await runtime.stop()
 
 
-def _make_runtime(settings: config.Settings, store: journal.Journal, redactor: redact.Redactor) -> Runtime:
-    agent = AgentEngine(
-        lambda provider, model: registry.open_model(provider, model, demo_delay=settings.demo_delay_ms / 1_000),
-        core_toolbox(),
-    )
+def _make_runtime(
+    settings: config.Settings, store: journal.Journal, redactor: redact.Redactor, agent: Agent
+) -> Runtime:
     return Runtime(
         store,
-        {"agent": agent},
+        {"agent": agent.engine},
+        agent.workshop,
         redactor=redactor,
-        check_start=checks.check_start,
-        check_criterion=checks.check_criterion,
-        kill_processes=processes.kill_marked,
         approval_timeout_ms=int(settings.approval_timeout * 1_000),
         receipt_ttl_ms=int(settings.receipt_ttl_hours * HOUR_MS),
         limits=Limits(stop_grace=settings.shutdown_timeout),

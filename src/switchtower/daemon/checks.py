@@ -1,26 +1,20 @@
-"""What the daemon checks with the outside world: whether a session could work at all, and whether a run did what was wanted."""
+"""What the daemon checks with the outside world: whether a folder can be worked in, and whether a run did what was wanted."""
 
 from pathlib import Path
 
-from switchtower.core import commands, errors, events
-from switchtower.models import registry
-from switchtower.tools import processes
+from switchtower.core import errors, events
+from switchtower.tools import processes, sandbox
 
 CRITERION_TIMEOUT = 120.0
 CRITERION_OUTPUT_LIMIT = 2_000
 
 
-def check_start(command: commands.StartSession) -> None:
-    registry.open_model(command.provider, command.model)  # opening does no I/O; an unknown provider is refused
-    if command.sandbox != "local":
-        raise errors.SandboxUnavailable(
-            f"`{command.sandbox}` is not configured", hint="use `local`, which runs in the workspace itself"
-        )
-    root = Path(command.workspace.root)
-    if not root.is_absolute():
-        raise errors.SandboxUnavailable(f"the workspace `{root}` is not an absolute path")
-    if not _is_folder(root):
-        raise errors.SandboxUnavailable(f"the workspace `{root}` is not a folder", hint="create it, or name another")
+def check_folder(root: str) -> None:
+    path = Path(root)
+    if not path.is_absolute():
+        raise errors.SandboxUnavailable(f"the workspace `{path}` is not an absolute path")
+    if not _is_folder(path):
+        raise errors.SandboxUnavailable(f"the workspace `{path}` is not a folder", hint="create it, or name another")
 
 
 def _is_folder(root: Path) -> bool:
@@ -31,11 +25,18 @@ def _is_folder(root: Path) -> bool:
 
 
 async def check_criterion(
-    criterion: events.Criterion, workspace: events.Workspace, run_id: str, timeout_s: float = CRITERION_TIMEOUT
+    criterion: events.Criterion,
+    workspace: events.Workspace,
+    run_id: str,
+    timeout_s: float = CRITERION_TIMEOUT,
+    *,
+    where: sandbox.Sandbox = sandbox.LOCAL,
 ) -> events.CriterionResult:
     """Runs one acceptance check in the workspace. One that cannot be started or takes too long has not passed."""
     try:
-        finished = await processes.run_command(criterion.check, cwd=workspace.root, run_id=run_id, timeout_s=timeout_s)
+        finished = await processes.run_command(
+            criterion.check, cwd=workspace.root, run_id=run_id, timeout_s=timeout_s, sandbox=where
+        )
     except (OSError, ValueError) as problem:
         return events.CriterionResult(criterion.id, passed=False, exit_code=126, output=str(problem)[:CRITERION_OUTPUT_LIMIT])
     finally:

@@ -1,11 +1,12 @@
 """The demo model: deterministic, offline, and honest about being one. It serves when there is no key and no network.
 
-It drives real tools on explicit requests (see `demo_steps`), one call a message, and remarks on each result. It keeps no
-state: how far it has come is counted in the conversation.
+It drives real tools on explicit requests (see `demo_steps`), one step a message, and remarks on each result. It keeps no
+state: how far it has come is counted in the conversation. Asked for a summary, it lists what was asked and done.
 """
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from switchtower.core import engine
@@ -13,31 +14,54 @@ from switchtower.models import demo_steps, port
 
 DELAY = 0.03
 """Seconds between two words: a little faster than a person reads."""
+NAME = "demo"
+CONTEXT_WINDOW = 128_000
+
 _PARTS_BETWEEN_YIELDS = 16
 _LONGEST_QUOTE = 200
+_MOST_REQUESTS = 5
+_CHARACTERS_A_TOKEN = 4
 
 INTRODUCTION = "I am Switchtower's demo model: I do not think, but the tools I use are real."
 CLOSING = "That was everything you asked for."
+
+_TO_SUMMARISE = "You summarise "
+"""How the prompt begins of whoever wants a summary and no work."""
 
 
 class DemoModel:
     def __init__(self, delay: float = DELAY) -> None:
         self._delay = delay
 
-    async def stream(self, conversation: Sequence[engine.Message], tools: Sequence[port.ToolSpec]) -> AsyncIterator[port.Part]:
-        for number, part in enumerate(_message(conversation), start=1):
+    @property
+    def provider(self) -> str:
+        return NAME
+
+    @property
+    def name(self) -> str:
+        return NAME
+
+    @property
+    def context_window(self) -> int | None:
+        return CONTEXT_WINDOW
+
+    async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
+        characters = 0
+        for number, part in enumerate(_message(request), start=1):
             yield part
+            characters += _weight(part)
             if self._delay or number % _PARTS_BETWEEN_YIELDS == 0:
                 await asyncio.sleep(self._delay)
+        yield port.Usage(_tokens_in(request), characters // _CHARACTERS_A_TOKEN, cost=0.0)
 
 
-def _message(conversation: Sequence[engine.Message]) -> Iterator[port.Part]:
+def _message(request: port.Request) -> Iterator[port.Part]:
     spoken = False
     yield port.ThinkingDelta("The demo model follows the request line by line.\n")
-    for step in _steps_of_this_message(conversation):
+    for step in _steps_of_this_message(request):
         match step:
-            case demo_steps.CallTool(call=call):
-                yield call
+            case demo_steps.CallTools(calls=calls):
+                yield from calls
             case demo_steps.Think(text=text):
                 yield from map(port.ThinkingDelta, _words(text))
             case demo_steps.Say() | demo_steps.Count():
@@ -48,23 +72,26 @@ def _message(conversation: Sequence[engine.Message]) -> Iterator[port.Part]:
                 spoken = True
 
 
-def _steps_of_this_message(conversation: Sequence[engine.Message]) -> Iterator[demo_steps.Step]:
+def _steps_of_this_message(request: port.Request) -> Iterator[demo_steps.Step]:
     """A remark on what came back, then what is still to do up to the next call, or up to the end."""
-    request, since = _current_request(conversation)
-    steps = demo_steps.parse(request)
+    if request.system.startswith(_TO_SUMMARISE):
+        yield demo_steps.Say(_summary(request.conversation))
+        return
+    asked, since = _current_request(request.conversation)
+    steps = demo_steps.parse(asked)
     calls_made = sum(len(message.calls) for message in since)
-    with_tools = any(isinstance(step, demo_steps.CallTool) for step in steps)
+    with_tools = any(isinstance(step, demo_steps.CallTools) for step in steps)
     if not steps:
         yield demo_steps.Say(f"{INTRODUCTION} I understand lines that begin with one of these: {demo_steps.UNDERSTOOD}.")
         return
     if calls_made:
-        yield from (demo_steps.Say(_remark(message)) for message in since[-1:] if message.role == "tool")
+        yield from (demo_steps.Say(_remark(message)) for message in _latest_results(since))
     elif with_tools:
         yield demo_steps.Say(INTRODUCTION)
 
-    to_do = _after_call(steps, calls_made)
+    to_do = _after_calls(steps, calls_made)
     for step in to_do:
-        if isinstance(step, demo_steps.CallTool):
+        if isinstance(step, demo_steps.CallTools):
             yield demo_steps.Say(f"I will {step.intent}.")
             yield step
             return
@@ -81,12 +108,38 @@ def _current_request(conversation: Sequence[engine.Message]) -> tuple[str, Seque
     return "", conversation
 
 
-def _after_call(steps: list[demo_steps.Step], calls_made: int) -> list[demo_steps.Step]:
+def _latest_results(since: Sequence[engine.Message]) -> Sequence[engine.Message]:
+    """What the tools of the last message said."""
+    start = len(since)
+    while start and since[start - 1].role == "tool":
+        start -= 1
+    return since[start:]
+
+
+def _after_calls(steps: list[demo_steps.Step], calls_made: int) -> list[demo_steps.Step]:
     """What follows the step that made the last call."""
-    call_positions = [index for index, step in enumerate(steps) if isinstance(step, demo_steps.CallTool)]
     if calls_made == 0:
         return steps
-    return steps[call_positions[calls_made - 1] + 1 :] if calls_made <= len(call_positions) else []
+    for index, step in enumerate(steps):
+        if isinstance(step, demo_steps.CallTools):
+            calls_made -= len(step.calls)
+            if calls_made <= 0:
+                return steps[index + 1 :]
+    return []
+
+
+def _summary(conversation: Sequence[engine.Message]) -> str:
+    """What was asked, without the request for this very summary, and which tools were used."""
+    *earlier, last = conversation or (engine.Message(role="user", text=""),)
+    if not earlier:  # all that there is to summarise stands in the request itself
+        return f"Summary by the demo model of {_counted(last.text.splitlines(), 'line', 'lines')}."
+    requests = [" ".join(message.text.split()) for message in earlier if message.role == "user"]
+    used = Counter(call.tool for message in earlier for call in message.calls)
+    lines = [f"Summary by the demo model of {_counted(earlier, 'message', 'messages')}."]
+    lines += [f"The user asked: {_quoted(request)}" for request in requests[-_MOST_REQUESTS:]]
+    if used:
+        lines.append(f"Tools used: {', '.join(f'{tool} ({times})' for tool, times in sorted(used.items()))}")
+    return "\n".join(lines)
 
 
 def _remark(result: engine.Message) -> str:
@@ -104,7 +157,7 @@ def _remark(result: engine.Message) -> str:
             return f"It says: {_ending(result.text)}"
 
 
-def _counted(things: list[str], one: str, many: str) -> str:
+def _counted(things: Sequence[object], one: str, many: str) -> str:
     return f"{len(things)} {one if len(things) == 1 else many}"
 
 
@@ -127,3 +180,15 @@ def _spoken_words(step: demo_steps.Say | demo_steps.Count) -> Iterator[str]:
 def _words(text: str) -> Iterator[str]:
     """The text in pieces of one word and the space behind it; joined they are the text again."""
     return (found.group() for found in re.finditer(r"\s*\S+\s*", text))
+
+
+def _weight(part: port.Part) -> int:
+    if isinstance(part, port.TextDelta | port.ThinkingDelta):
+        return len(part.text)
+    return len(str(part.args)) if isinstance(part, port.ToolCall) else 0
+
+
+def _tokens_in(request: port.Request) -> int:
+    """Roughly what a real model would have counted."""
+    said = sum(len(message.text) + sum(len(str(call.args)) for call in message.calls) for message in request.conversation)
+    return (said + len(request.system)) // _CHARACTERS_A_TOKEN

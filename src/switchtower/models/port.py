@@ -33,19 +33,75 @@ class ToolCall(Struct, frozen=True):
 
     tool: str
     args: dict[str, Any]
+    problem: str | None = None
+    """Why the call cannot be run as it came: its arguments were no JSON object, for instance."""
 
 
 class Usage(Struct, frozen=True):
-    """What a message cost, for models that count."""
+    """What a message took, for models that count. Input counts all that went in, cached or not."""
 
     input_tokens: int
     output_tokens: int
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: float | None = None
+    """In US dollars; None when no price is known."""
 
 
-Part = TextDelta | ThinkingDelta | ToolCall | Usage
+class Carry(Struct, frozen=True):
+    """What the provider wants handed back with this message in later conversations."""
+
+    data: dict[str, Any]
+
+
+Part = TextDelta | ThinkingDelta | ToolCall | Usage | Carry
+
+
+class Request(Struct, frozen=True):
+    """What a model is asked."""
+
+    conversation: Sequence[engine.Message]
+    tools: Sequence[ToolSpec] = ()
+    system: str = ""
+    thinking: str | None = None
+    """How much to think: `off`, `minimal`, `low`, `medium`, `high`, `xhigh`; None is the model's own way."""
 
 
 class Model(Protocol):
-    def stream(self, conversation: Sequence[engine.Message], tools: Sequence[ToolSpec]) -> AsyncIterator[Part]:
-        """One assistant message. Any exception it raises ends the run as failed; a `CoreError` says whether to try again."""
+    @property
+    def provider(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def context_window(self) -> int | None:
+        """How many tokens a conversation may have; None when nobody knows."""
         ...
+
+    def stream(self, request: Request) -> AsyncIterator[Part]:
+        """One assistant message. A `ModelTrouble` says what went wrong and whether it may pass; anything else is a bug."""
+        ...
+
+
+class ModelTrouble(Exception):
+    """A model call failed. The message is one sentence for people and holds no key."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        transient: bool,
+        retry_after: float | None = None,
+        overflow: bool = False,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.transient = transient
+        """It may pass: a rate limit, a server's trouble, a broken stream."""
+        self.retry_after = retry_after
+        """Seconds that the provider asked to wait."""
+        self.overflow = overflow
+        """The conversation is longer than the model takes."""
+        self.status = status

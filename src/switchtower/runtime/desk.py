@@ -19,14 +19,20 @@ class RunDesk:
         mint: ids.Mint,
         expires_at_ms: Callable[[], int],
         asked_before: Iterable[events.Approval] = (),
+        steered: Iterable[events.MessageQueued] = (),
     ) -> None:
-        """`asked_before` are the questions that a restart left open: asked again, they are waited for and not repeated."""
+        """`asked_before` are the questions that a restart left open: asked again, they are waited for and not repeated.
+        `steered` are the messages that the run had not taken up yet."""
         self.mint = mint
         self._lane = lane
         self._run_id = run_id
         self._expires_at_ms = expires_at_ms
         self._text = redactor.stream()
         self._thinking = redactor.stream()
+        self._outputs: dict[str, redact.StreamRedactor] = {}
+        """One a tool call that tells of its progress; its pieces are redacted as one text."""
+        self._redactor = redactor
+        self._steered = list(steered)
         self._held = False
         self._waiting: dict[str, asyncio.Future[engine.Answer]] = {}
         self._asked_before = {(approval.call_id, approval.fingerprint): approval.id for approval in asked_before}
@@ -45,8 +51,15 @@ class RunDesk:
             if not safe:
                 return
             crowded = self._lane.progress(self._run_id, events.ThinkingDelta(safe))
+        elif isinstance(event, events.ToolProgressed):
+            safe = self._outputs.setdefault(event.call_id, self._redactor.stream()).feed(event.text)
+            if not safe:
+                return
+            crowded = self._lane.progress(self._run_id, events.ToolProgressed(event.call_id, safe))
         else:
             self.release()
+            if isinstance(event, events.ToolFinished):
+                self._release_output(event.call_id)
             crowded = self._lane.progress(self._run_id, event)
         if crowded:
             await self._lane.room()
@@ -59,6 +72,11 @@ class RunDesk:
                 self._lane.progress(self._run_id, events.ThinkingDelta(thinking))
             if text := self._text.close():
                 self._lane.progress(self._run_id, events.TextDelta(text))
+
+    def _release_output(self, call_id: str) -> None:
+        output = self._outputs.pop(call_id, None)
+        if output is not None and (text := output.close()):
+            self._lane.progress(self._run_id, events.ToolProgressed(call_id, text))
 
     async def flush(self) -> None:
         self.release()
@@ -85,6 +103,7 @@ class RunDesk:
                 details=question.details,
                 fingerprint=fingerprint,
                 expires_at_ms=self._expires_at_ms(),
+                rule=question.rule,
             )
         )
         return str(outcome["approval_id"])
@@ -94,3 +113,11 @@ class RunDesk:
         future = self._waiting.setdefault(approval_id, asyncio.get_running_loop().create_future())
         if not future.done():
             future.set_result(answer)
+
+    def steer(self, message: events.MessageQueued) -> None:
+        """A message for this run was committed."""
+        self._steered.append(message)
+
+    def steered(self) -> tuple[events.MessageQueued, ...]:
+        messages, self._steered = tuple(self._steered), []
+        return messages

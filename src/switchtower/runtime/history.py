@@ -2,21 +2,21 @@
 
 import asyncio
 
+import msgspec
+
 from switchtower.core import codec, engine, events, journal
-from switchtower.core.session import Session
+from switchtower.core.session import Run, Session
+from switchtower.core.timeline import Timeline
 
 PAGE = 1_000
-_TOLD_TO_ENGINES = frozenset(
-    event.kind for event in (events.RunStarted, events.MessageCompleted, events.ToolCalled, events.ToolFinished)
-)
 
 
 async def task_of(
-    journal_: journal.Journal, session: Session, run_id: str, pending_approval: events.Approval | None
+    journal_: journal.Journal, session: Session, run: Run, pending_approval: events.Approval | None
 ) -> engine.Task:
-    messages: list[engine.Message] = []
-    open_calls: dict[str, events.ToolRequest] = {}
-    called: set[str] = set()
+    # What the session knows now is taken before the first wait: it may move on while the journal is read.
+    task = _task(session, run, pending_approval)
+    told = _Told()
     after_seq, head = 0, session.seq
     while after_seq < head:
         entries = await journal_.read(session.id, after_seq, PAGE)
@@ -25,38 +25,104 @@ async def task_of(
         after_seq = entries[-1].seq
         await asyncio.sleep(0)  # a long history is read a page a turn, so that others come in between
         for entry in entries:
-            if entry.kind not in _TOLD_TO_ENGINES:
-                continue
-            match codec.decode(entry.kind, entry.data):
-                case events.RunStarted(text=text):
-                    open_calls.clear()  # what an earlier run left open is not this run's to finish
-                    messages.append(engine.Message(role="user", text=text))
-                case events.MessageCompleted(text=text, calls=calls):
-                    messages.append(engine.Message(role="assistant", text=text, calls=calls))
-                    open_calls.update({call.call_id: call for call in calls})
-                case events.ToolCalled(call_id=call_id):
-                    called.add(call_id)
-                case events.ToolFinished() as finished:
-                    open_calls.pop(finished.call_id, None)
-                    messages.append(
-                        engine.Message(
-                            role="tool",
-                            text=finished.text,
-                            call_id=finished.call_id,
-                            tool=finished.tool,
-                            is_error=finished.is_error,
-                        )
+            if entry.kind in _TOLD_TO_ENGINES:
+                told.add(codec.decode(entry.kind, entry.data))
+    return _with_conversation(task, told)
+
+
+class _Told:
+    """The conversation as it grows event by event."""
+
+    def __init__(self) -> None:
+        self.messages: list[engine.Message] = []
+        self.open_calls: dict[str, events.ToolRequest] = {}
+        self.called: set[str] = set()
+
+    def add(self, event: events.AnyEvent) -> None:
+        match event:
+            case events.RunStarted(purpose=events.Purpose.WORK):
+                self.open_calls.clear()  # what an earlier run left open is not this run's to finish
+                self.messages.append(engine.Message(role="user", text=event.text))
+            case events.RunStarted():
+                self.open_calls.clear()
+            case events.MessageDelivered():
+                self.messages.append(engine.Message(role="user", text=event.text))
+            case events.PromptExpanded():
+                self._replace_last_user_message(event.text)
+            case events.MessageCompleted():
+                self.messages.append(
+                    engine.Message(
+                        role="assistant", text=event.text, calls=event.calls, thinking=event.thinking, carry=event.carry
                     )
+                )
+                self.open_calls.update({call.call_id: call for call in event.calls})
+            case events.ToolCalled():
+                self.called.add(event.call_id)
+            case events.ToolFinished():
+                self.open_calls.pop(event.call_id, None)
+                self.messages.append(
+                    engine.Message(
+                        role="tool", text=event.text, call_id=event.call_id, tool=event.tool, is_error=event.is_error
+                    )
+                )
+            case events.ContextCompacted():
+                self.messages = engine.compacted(self.messages, event.summary, event.kept)
+            case _:
+                pass
+
+    def _replace_last_user_message(self, text: str) -> None:
+        for index in range(len(self.messages) - 1, -1, -1):
+            if self.messages[index].role == "user":
+                self.messages[index] = engine.Message(role="user", text=text)
+                return
+
+
+_TOLD_TO_ENGINES = frozenset(
+    event.kind
+    for event in (
+        events.RunStarted,
+        events.MessageDelivered,
+        events.PromptExpanded,
+        events.MessageCompleted,
+        events.ToolCalled,
+        events.ToolFinished,
+        events.ContextCompacted,
+    )
+)
+
+
+def _task(session: Session, run: Run, pending_approval: events.Approval | None) -> engine.Task:
     return engine.Task(
         session_id=session.id,
-        run_id=run_id,
+        run_id=run.id,
         workspace=session.workspace,
         provider=session.provider,
         model=session.model,
         sandbox=session.sandbox,
-        headless=session.mode == "headless",
-        messages=tuple(messages),
-        open_calls=tuple(open_calls.values()),
-        called=frozenset(called & open_calls.keys()),
+        headless=run.headless,
+        messages=(),
         pending_approval=pending_approval,
+        purpose=run.purpose,
+        instructions=run.instructions,
+        force=run.force,
+        policy=session.policy,
+        rules=tuple(session.rules),
+        thinking=session.thinking,
+        budget=session.budget,
+        started_at_ms=run.started_at_ms,
+        turns_taken=run.usage.calls,
+        tokens_used=run.usage.tokens,
+        cost=run.usage.cost,
+        context_tokens=session.context_tokens,
+        checkpoint=run.checkpoint,
+        timeline=Timeline(tuple(session.done), tuple(session.undone)),
+    )
+
+
+def _with_conversation(task: engine.Task, told: _Told) -> engine.Task:
+    return msgspec.structs.replace(
+        task,
+        messages=tuple(told.messages),
+        open_calls=tuple(told.open_calls.values()),
+        called=frozenset(told.called & told.open_calls.keys()),
     )

@@ -13,7 +13,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from switchtower.core import codec, commands, errors, events, ids, journal, receipts, redact, tower
-from switchtower.core.decide import decide
+from switchtower.core.decide import Decision, decide
 from switchtower.core.session import Session, card, fold, fold_entries, from_snapshot, to_snapshot
 from switchtower.runtime.hub import Cursor, Feed
 from switchtower.runtime.limits import Limits
@@ -198,7 +198,7 @@ class Lane:
                 # What an engine still says after its run has ended is too late to have happened in it.
                 if session.run is not None and session.run.id == run_id:
                     kind = type(event)
-                    if kind is events.TextDelta or kind is events.ThinkingDelta:
+                    if kind is events.TextDelta or kind is events.ThinkingDelta or kind is events.ToolProgressed:
                         stage.add_delta(run_id, event)
                     else:
                         stage.add(run_id, redact_event(event))
@@ -233,8 +233,11 @@ class Lane:
                     return {**receipts.prior_outcome(receipt, command), "replayed": True}
             decision = decide(session, command, now_ms=stage.now_ms, mint=services.mint)
             outcome = {**decision.outcome, "after_seq": session.seq}
-            for event in decision.events:
-                stage.add(decision.run_id, services.redactor.event(event))
+            part: Decision | None = decision
+            while part is not None:
+                for event in part.events:
+                    stage.add(part.run_id, services.redactor.event(event))
+                part = part.following
             if key is not None:
                 receipt = receipts.issue(command, outcome, stage.now_ms + services.receipt_ttl_ms)
                 self._receipts[key] = receipt

@@ -6,11 +6,11 @@ Recovery needs nothing of its own for that: a `RunStarted` of yesterday starts a
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
-from switchtower.core import commands, engine, errors, events, redact, tower
+from switchtower.core import commands, engine, errors, events, redact, tower, workshop
 from switchtower.core.session import Run, Session
 from switchtower.runtime.desk import RunDesk
 from switchtower.runtime.history import task_of
@@ -19,8 +19,6 @@ from switchtower.runtime.lane import Lane, Services
 log = logging.getLogger(__name__)
 
 CLOCK_MARGIN = 0.005
-
-CheckCriterion = Callable[[events.Criterion, events.Workspace, str], Awaitable[events.CriterionResult]]
 
 
 class Work(Struct):
@@ -40,12 +38,12 @@ class Runs:
         self,
         services: Services,
         engines: Mapping[str, engine.Engine],
-        check: CheckCriterion,
+        workshop_: workshop.Workshop,
         approval_timeout_ms: int,
     ) -> None:
         self._services = services
         self._engines = engines
-        self._check = check
+        self._workshop = workshop_
         self._approval_timeout_ms = approval_timeout_ms
         self._works: dict[str, Work] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -63,9 +61,12 @@ class Runs:
             case events.ApprovalRequested():
                 self.arm(lane, event.approval)
             case events.ApprovalDecided():
-                self._settle(run_id, event.approval_id, engine.Answer(event.verdict, event.comment))
+                self._settle(run_id, event.approval_id, engine.Answer(event.verdict, event.comment, event.rule))
             case events.ApprovalExpired() | events.ApprovalWithdrawn():
                 self._settle(run_id, event.approval_id, engine.Answer(None))
+            case events.MessageQueued(delivery=events.Delivery.STEER):
+                if run_id is not None and (work := self._works.get(run_id)) is not None:
+                    work.desk.steer(event)
             case events.RunCancelRequested():
                 assert run_id is not None, "a run has an id"
                 self._cancel(lane, run_id)
@@ -79,7 +80,8 @@ class Runs:
         assert session is not None and session.run is not None and session.run.id == run_id, "a run starts in its session"
         redactor: redact.Redactor = self._services.redactor
         asked_before = tuple(session.run.pending.values())
-        desk = RunDesk(lane, run_id, redactor, self._services.mint, self._approval_expiry, asked_before)
+        steered = [queued for queued in session.queue.values() if queued.delivery is events.Delivery.STEER]
+        desk = RunDesk(lane, run_id, redactor, self._services.mint, self._approval_expiry, asked_before, steered)
         loop = asyncio.get_running_loop()
         doing = self._to_the_end(lane, session, session.run, next(iter(asked_before), None), desk)
         work = self._works[run_id] = Work(desk, loop.create_task(doing, name=f"run {run_id}"))
@@ -170,13 +172,15 @@ class Runs:
     async def _to_the_end(
         self, lane: Lane, session: Session, run: Run, pending_approval: events.Approval | None, desk: RunDesk
     ) -> commands.FinishRun:
-        task = await task_of(self._services.journal, session, run.id, pending_approval)
+        task = await task_of(self._services.journal, session, run, pending_approval)
         result = await self._engine_result(session, task, desk)
         acceptance: list[events.CriterionResult] = []
         if result.outcome is events.Outcome.SUCCESS:
             for criterion in run.acceptance:
                 await desk.emit(events.PhaseChanged(phase="Checking acceptance", detail=criterion.id))
-                acceptance.append(await self._check(criterion, session.workspace, run.id))
+                acceptance.append(
+                    await self._workshop.check_criterion(criterion, session.workspace, session.sandbox, run.id)
+                )
         return self._finish(lane, run.id, result.outcome, result.summary, tuple(acceptance))
 
     async def _engine_result(self, session: Session, task: engine.Task, desk: RunDesk) -> engine.Result:

@@ -12,12 +12,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from switchtower.core import commands, engine, errors, events, ids, journal, redact, states, tower
+from switchtower.core import workshop as workshop_port
 from switchtower.core.session import Session
 from switchtower.runtime.hub import Cursor
 from switchtower.runtime.lane import Attach, Lane, Services
 from switchtower.runtime.limits import Limits
 from switchtower.runtime.recovery import recover
-from switchtower.runtime.runs import CheckCriterion, Runs
+from switchtower.runtime.runs import Runs
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +33,9 @@ class Runtime:
         self,
         journal_: journal.Journal,
         engines: Mapping[str, engine.Engine],
+        workshop: workshop_port.Workshop,
         *,
         redactor: redact.Redactor,
-        check_start: Callable[[commands.StartSession], None],
-        check_criterion: CheckCriterion,
-        kill_processes: Callable[[str], int],
         approval_timeout_ms: int,
         receipt_ttl_ms: int,
         retention: journal.Retention,
@@ -47,8 +46,7 @@ class Runtime:
         self._randomness = b""
         """Drawn in quantities: asking the kernel each time costs more than all else in making an id."""
         self._journal = journal_
-        self._check_start = check_start
-        self._kill_processes = kill_processes
+        self.workshop = workshop
         self._retention = retention
         self._lanes: dict[str, Lane] = {}
         self._idle: OrderedDict[str, Lane] = OrderedDict()
@@ -67,14 +65,14 @@ class Runtime:
             idle=self._lane_is_idle,
         )
         self._services = services
-        self.runs = Runs(services, engines, check_criterion, approval_timeout_ms)
+        self.runs = Runs(services, engines, workshop, approval_timeout_ms)
 
     async def start(self) -> None:
         """Takes up what was active when the last daemon ended, before anyone can ask."""
         active = await self._journal.cards(limit=MOST_RECOVERED, states=states.ACTIVE)
         for card in active:
             try:
-                await recover(self._lane(card.session_id), self.runs, self._kill_processes)
+                await recover(self._lane(card.session_id), self.runs, self.workshop.kill_processes)
             except Exception:
                 # One session that cannot be read must not keep the others from being served.
                 log.exception("%s could not be recovered", card.session_id)
@@ -130,8 +128,12 @@ class Runtime:
     def subscribe(self, session_id: str, after_seq: int, outlet: tower.Outlet) -> tower.Subscription:
         return Cursor(self._lane(session_id).feed, after_seq, outlet)
 
-    def check_workspace(self, command: commands.StartSession) -> None:
-        self._check_start(command)
+    async def session(self, session_id: str) -> Session:
+        lane = self._lane(session_id)
+        await lane.flush()
+        if lane.session is None or lane.session.seq == 0:
+            raise errors.SessionNotFound(session_id)
+        return lane.session
 
     async def cards(self, limit: int) -> list[journal.Card]:
         return await self._journal.cards(limit=limit)

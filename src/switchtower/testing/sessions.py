@@ -4,7 +4,7 @@ from typing import Any
 
 from switchtower.core import commands, events, journal
 from switchtower.core.codec import encode
-from switchtower.core.decide import decide
+from switchtower.core.decide import Decision, decide
 from switchtower.core.session import Session, fold
 
 OWNER = events.Actor(name="owner", via="cli")
@@ -28,8 +28,11 @@ class Table:
 
     def do(self, command: commands.AnyCommand) -> dict[str, Any]:
         decision = decide(self.session, command, now_ms=self.now_ms, mint=self.mint)
-        for event in decision.events:
-            self.tell(decision.run_id, event)
+        part: Decision | None = decision
+        while part is not None:
+            for event in part.events:
+                self.tell(part.run_id, event)
+            part = part.following
         return decision.outcome
 
     def tell(self, run_id: str | None, event: events.AnyEvent) -> None:
@@ -43,7 +46,18 @@ class Table:
         outcome = self.do(commands.SendMessage(session_id=self.session.id, actor=OWNER, text=text, **fields))
         return str(outcome["run_id"])
 
-    def ask(self, run_id: str, *, call_id: str = "call_1", fingerprint: str = "f", expires_at_ms: int = 10_000) -> str:
+    def queue(self, text: str, delivery: events.Delivery = events.Delivery.STEER) -> dict[str, Any]:
+        return self.do(commands.QueueMessage(session_id=self.session.id, actor=OWNER, text=text, delivery=delivery))
+
+    def ask(
+        self,
+        run_id: str,
+        *,
+        call_id: str = "call_1",
+        fingerprint: str = "f",
+        expires_at_ms: int = 10_000,
+        rule: events.Rule | None = None,
+    ) -> str:
         outcome = self.do(
             commands.RequestApproval(
                 session_id=self.session.id,
@@ -55,14 +69,27 @@ class Table:
                 details={"command": "make test"},
                 fingerprint=fingerprint,
                 expires_at_ms=expires_at_ms,
+                rule=rule,
             )
         )
         return str(outcome["approval_id"])
 
-    def settle(self, approval_id: str, verdict: events.Verdict = events.Verdict.APPROVE, *, run_id: str | None = None) -> None:
+    def settle(
+        self,
+        approval_id: str,
+        verdict: events.Verdict = events.Verdict.APPROVE,
+        *,
+        run_id: str | None = None,
+        always: bool = False,
+    ) -> None:
         self.do(
             commands.DecideApproval(
-                session_id=self.session.id, actor=OWNER, approval_id=approval_id, verdict=verdict, run_id=run_id
+                session_id=self.session.id,
+                actor=OWNER,
+                approval_id=approval_id,
+                verdict=verdict,
+                run_id=run_id,
+                always=always,
             )
         )
 

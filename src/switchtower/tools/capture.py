@@ -1,4 +1,10 @@
-"""Keeps the beginning and the end of a stream of bytes, in bounded memory, and says how much went missing between."""
+"""Keeps the beginning and the end of a stream of bytes, in bounded memory, and says how much went missing between. A `Spool`
+also writes the whole of a long stream into a file, for whoever wants to read the middle.
+"""
+
+import os
+
+SPILL_LIMIT = 64 * 1024 * 1024
 
 
 class HeadAndTail:
@@ -28,3 +34,34 @@ class HeadAndTail:
         head_text = self._head.decode(errors="replace").rstrip("\ufffd")
         tail_text = tail.decode(errors="replace").lstrip("\ufffd")
         return f"{head_text}\n[… {left_out} bytes left out …]\n{tail_text}"
+
+
+class Spool(HeadAndTail):
+    """Writes to the descriptor `spill` only once there is more than is kept: after a short stream the file is still empty.
+    Of a very long one the file has the first `spill_limit` bytes. It is the caller's, who opens, names and closes it."""
+
+    def __init__(self, keep_bytes: int, spill: int | None = None, *, spill_limit: int = SPILL_LIMIT) -> None:
+        super().__init__(keep_bytes)
+        self._keep_bytes = keep_bytes
+        self._spill = spill
+        self._spill_limit = spill_limit
+        self.spilled = 0
+
+    def add(self, chunk: bytes) -> None:
+        if self._spill is not None and self.total + len(chunk) > self._keep_bytes:
+            if self.spilled == 0:
+                self._write(bytes(self._head + self._tail))  # nothing is left out so far
+            self._write(chunk)
+        super().add(chunk)
+
+    def _write(self, chunk: bytes) -> None:
+        rest = memoryview(chunk)[: self._spill_limit - self.spilled]
+        while rest and self._spill is not None:
+            try:
+                written = os.write(self._spill, rest)
+            except OSError:
+                # A full disk is no reason to lose the command; `spilled` says how much there is.
+                self._spill = None
+                return
+            self.spilled += written
+            rest = rest[written:]

@@ -4,7 +4,9 @@ A tool that cannot do its work raises `Failed`; the toolbox turns that into an o
 a run never dies of it.
 """
 
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -15,6 +17,9 @@ class ErrorType(StrEnum):
     """Push's names for what can go wrong in a tool, as far as ours need them."""
 
     FILE_NOT_FOUND = "FILE_NOT_FOUND"
+    EDIT_HASH_MISMATCH = "EDIT_HASH_MISMATCH"
+    EDIT_CONTENT_NOT_FOUND = "EDIT_CONTENT_NOT_FOUND"
+    STALE_FILE = "STALE_FILE"
     EXEC_TIMEOUT = "EXEC_TIMEOUT"
     EXEC_NON_ZERO_EXIT = "EXEC_NON_ZERO_EXIT"
     SANDBOX_UNREACHABLE = "SANDBOX_UNREACHABLE"
@@ -23,11 +28,28 @@ class ErrorType(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
+class Effect(StrEnum):
+    """What a tool may do to the world. Reads may run side by side; everything else runs one by one."""
+
+    READ = "read"
+    WRITE = "write"
+    EXECUTE = "execute"
+
+
+async def unheard(text: str) -> None:
+    """Progress that nobody watches."""
+
+
 class ToolContext(Struct, frozen=True):
     """Where and for which run a tool works."""
 
     workspace: str
     run_id: str
+    session_id: str = ""
+    call_id: str = ""
+    sandbox: str = "local"
+    progress: Callable[[str], Awaitable[None]] = unheard
+    """Takes a piece of output as it comes, for people to watch. It may wait, so that a flood is slowed down."""
 
 
 class ToolOutput(Struct, frozen=True):
@@ -36,6 +58,8 @@ class ToolOutput(Struct, frozen=True):
     text: str
     is_error: bool = False
     error: events.ToolError | None = None
+    result: dict[str, Any] | None = None
+    """The CallToolResult of an MCP tool."""
 
 
 class Failed(Exception):

@@ -1,32 +1,35 @@
-"""Shell commands in a workspace. A command gets a session of its own, the run's id in its environment, nothing to read,
-and one pipe for what it writes; only the beginning and the end of that are kept.
+"""Programs and shell commands in a workspace. Each gets a session of its own, marks that tell whose it is, nothing to read,
+and one pipe for what it writes; only the beginning and the end of that are kept in memory.
 
-When a command is cancelled or takes too long, all that it started goes with it before `run_command` returns or raises.
-What it leaves in the background after a normal end may live on for the run's next commands; `end_run` ends it.
+When a command is cancelled or takes too long, all that it started goes with it before this room returns or raises. What it
+leaves in the background after a normal end may live on for the run's next commands, unless its sandbox ends with it;
+`end_run` ends it. Whoever runs something for a run calls `end_run` when the run is over.
 """
 
 import asyncio
+import errno
 import os
+import shutil
 import signal
 import subprocess
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from msgspec import Struct
 
-from switchtower.tools import capture, descendants, orphans, patience, proc
+from switchtower.tools import adoption, capture, descendants, environment, marks, orphans, output, patience, proc
+from switchtower.tools.sandbox import LOCAL, Sandbox
 
 kill_marked = orphans.kill_marked
+become_subreaper = adoption.become_subreaper
 
 KEEP_BYTES = 64 * 1024
 GRACE = 1.0
 """Between the polite signal and the final one."""
-_LINGER = 0.25
-"""How long output may still come after the shell has ended, from a background process that holds the pipe."""
 _LAST_WAIT = 5.0
 """For the killed to be gone: only one stuck in the kernel takes that long, and it dies on its way out."""
 _POLL = 0.02
-_CHUNK = 64 * 1024
-_MOST_LAST_READS = 16
 
 
 class Finished(Struct, frozen=True):
@@ -37,65 +40,135 @@ class Finished(Struct, frozen=True):
     timed_out: bool
     left_running: bool
     """Something in the background still held the pipe when the shell had ended."""
+    output_bytes: int = 0
+    """How much it put out in all."""
+    spilled_bytes: int = 0
+    """How much of that is in the file given as `spill`; 0 when `output` has it all."""
 
 
 async def run_command(
-    command: str, *, cwd: str, run_id: str, timeout_s: float, keep_bytes: int = KEEP_BYTES, grace_s: float = GRACE
+    command: str,
+    *,
+    cwd: str,
+    run_id: str,
+    timeout_s: float,
+    keep_bytes: int = KEEP_BYTES,
+    grace_s: float = GRACE,
+    sandbox: Sandbox = LOCAL,
+    workspace: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    on_output: output.Listener | None = None,
+    spill: int | None = None,
 ) -> Finished:
-    """Runs a command to its end. Raises `OSError` or `ValueError` when it cannot even be started."""
-    process, pipe = _spawn(command, cwd, run_id)
-    output = _Output(pipe, keep_bytes)
-    pidfd = proc.pidfd_of(process.pid)
+    """Runs a shell command to its end; otherwise as `run_program`."""
+    return await run_program(
+        [_SHELL, "-c", command],
+        cwd=cwd,
+        run_id=run_id,
+        timeout_s=timeout_s,
+        keep_bytes=keep_bytes,
+        grace_s=grace_s,
+        sandbox=sandbox,
+        workspace=workspace,
+        environment=environment,
+        on_output=on_output,
+        spill=spill,
+    )
+
+
+async def run_program(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    run_id: str,
+    timeout_s: float,
+    keep_bytes: int = KEEP_BYTES,
+    grace_s: float = GRACE,
+    sandbox: Sandbox = LOCAL,
+    workspace: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    on_output: output.Listener | None = None,
+    spill: int | None = None,
+) -> Finished:
+    """Runs a program to its end. Raises `OSError` or `ValueError` when it cannot even be started, and `SandboxUnavailable`
+    when the sandbox cannot be built around the workspace.
+
+    - `workspace` is what can be written in a sandbox; it is `cwd` unless given.
+    - `environment` replaces what commands see by default; the marks are added to either.
+    - `on_output` is told each piece as it comes, on the event loop. When it returns an awaitable, nothing more is read until
+      that is done, and a program that writes on has to wait.
+    - `spill` is a descriptor open for writing, into which all output goes once it is more than `keep_bytes`. It stays empty
+      otherwise. It is written to for as long as this runs and never closed here.
+    """
+    mark = marks.for_command(run_id)
+    process, pipe = _spawn(argv, cwd, mark, sandbox, workspace or cwd, environment)
+    heard = output.Output(pipe, capture.Spool(keep_bytes, spill), on_output)
+    running = _Running(process, mark, grace_s, has_guard=sandbox.guard is not None)
+    deadline = asyncio.get_running_loop().time() + timeout_s
     timed_out = False
     ended = False
     try:
         try:
-            async with asyncio.timeout(timeout_s):
-                await _exit_of(process, pidfd)
+            async with asyncio.timeout_at(deadline):
+                await running.exit()
         except TimeoutError:
             timed_out = True
-            await patience.to_the_end(_end_tree(process, pidfd, run_id, grace_s))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LINGER):
-                await output.closed.wait()
+            await patience.to_the_end(running.end_tree())
+        await heard.drain(deadline)
         ended = True
     except asyncio.CancelledError:
-        await patience.to_the_end(_end_tree(process, pidfd, run_id, grace_s))
+        await patience.to_the_end(running.end_tree())
         ended = True
         raise
     finally:
         if not ended:
             # The event loop is going down and has cancelled the cleaning too.
-            _kill_group(process, signal.SIGKILL)
+            running.kill_group(signal.SIGKILL)
             kill_marked(run_id)
-        output.close()
-        if pidfd is not None:
-            os.close(pidfd)
-        exit_code = _reap(process)
+        heard.close()
+        exit_code = running.reap()
     return Finished(
         exit_code=exit_code if exit_code >= 0 else 128 - exit_code,
-        output=output.kept.text(),
+        output=heard.kept.text(),
         timed_out=timed_out,
-        left_running=not output.closed.is_set(),
+        left_running=not heard.closed.is_set(),
+        output_bytes=heard.kept.total,
+        spilled_bytes=heard.kept.spilled,
     )
 
 
 async def end_run(run_id: str, *, grace_s: float = GRACE) -> None:
     """Ends whatever processes the run still has, politely first. Goes to its end even when cancelled."""
-    await patience.to_the_end(_end_marked(run_id, grace_s))
+    await patience.to_the_end(_end_run(run_id, grace_s))
 
 
-def _spawn(command: str, cwd: str, run_id: str) -> tuple[subprocess.Popen[bytes], int]:
+async def _end_run(run_id: str, grace_s: float) -> None:
+    await _ask_to_end(marks.Mark(run_id), grace_s)
+    await asyncio.to_thread(kill_marked, run_id)
+    await asyncio.to_thread(adoption.run_has_ended, run_id)
+
+
+def _spawn(
+    argv: Sequence[str], cwd: str, mark: marks.Mark, sandbox: Sandbox, workspace: str, given: Mapping[str, str] | None
+) -> tuple[subprocess.Popen[bytes], int]:
+    variables = {**(environment.current() if given is None else given), "PWD": cwd, **mark.variables()}
+    _check_program(argv, cwd, variables)
+    # The mark first: it is on everything from then on, the sandbox's guard too.
+    wrapped = marks.wrap(sandbox.wrap(argv, workspace), mark)
+    adoption.expect(mark.run_id)
     read_end, write_end = os.pipe()
     try:
-        process = subprocess.Popen(  # noqa: S603 - running what was asked for, after approval, is this room's purpose
-            [_SHELL, "-c", command],
-            cwd=cwd,
-            env={**os.environ, orphans.MARKER: run_id},
-            stdin=subprocess.DEVNULL,
-            stdout=write_end,
-            stderr=write_end,
-            start_new_session=True,
+        # On the event loop's own thread: a guard dies with the thread that started it.
+        process = adoption.keep(
+            lambda: subprocess.Popen(  # noqa: S603 - running what was asked for, after approval, is this room's purpose
+                wrapped,
+                cwd=cwd,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=write_end,
+                stderr=write_end,
+                start_new_session=True,
+            )
         )
     except BaseException:
         os.close(read_end)
@@ -105,98 +178,108 @@ def _spawn(command: str, cwd: str, run_id: str) -> tuple[subprocess.Popen[bytes]
     return process, read_end
 
 
-class _Output:
-    """Reads the pipe as it fills, so that a command never waits for us."""
+def _check_program(argv: Sequence[str], cwd: str, variables: Mapping[str, str]) -> None:
+    """What is started first is not the program itself, so nobody else would tell that there is none."""
+    if not argv:
+        raise ValueError("there is no program to run")
+    program = str(Path(cwd, argv[0])) if "/" in argv[0] else argv[0]
+    if shutil.which(program, path=variables.get("PATH")) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
 
-    def __init__(self, pipe: int, keep_bytes: int) -> None:
-        self.kept = capture.HeadAndTail(keep_bytes)
-        self.closed = asyncio.Event()
-        self._pipe = pipe
-        self._loop = asyncio.get_running_loop()
-        os.set_blocking(pipe, False)
-        self._loop.add_reader(pipe, self._read)
 
-    def _read(self) -> None:
-        try:
-            chunk = os.read(self._pipe, _CHUNK)
-        except BlockingIOError:
+class _Running:
+    """A started command, until it is reaped."""
+
+    def __init__(self, process: subprocess.Popen[bytes], mark: marks.Mark, grace_s: float, *, has_guard: bool) -> None:
+        self._process = process
+        self._mark = mark
+        self._grace_s = grace_s
+        self._has_guard = has_guard
+        self._pidfd = proc.pidfd_of(process.pid)
+
+    async def exit(self) -> None:
+        """Waits for the process to end, without reaping it where the system can."""
+        if self._pidfd is not None:
+            await _all_ended([self._pidfd])
             return
-        if chunk:
-            self.kept.add(chunk)
-        else:
-            self._loop.remove_reader(self._pipe)
-            self.closed.set()
-
-    def close(self) -> None:
-        """What the shell wrote before its end is in the pipe already, so it is not lost even when the loop was too busy
-        to read. Bounded: a background process may be writing without end."""
-        for _ in range(_MOST_LAST_READS):
-            if self.closed.is_set():
-                break
-            self._read()
-        self._loop.remove_reader(self._pipe)
-        os.close(self._pipe)
-
-
-async def _exit_of(process: subprocess.Popen[bytes], pidfd: int | None) -> None:
-    """Waits for the process to end, without reaping it where the system can."""
-    if pidfd is None:
-        while process.poll() is None:  # noqa: ASYNC110 - there is nothing to wait on without a pidfd
+        while self._process.poll() is None:  # noqa: ASYNC110 - there is nothing to wait on without a pidfd
             await asyncio.sleep(_POLL)
-        return
-    exited = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_reader(pidfd, exited.set)
-    try:
-        await exited.wait()
-    finally:
-        loop.remove_reader(pidfd)
+
+    async def end_tree(self) -> None:
+        strays = descendants.Descendants(self._process.pid)
+        try:
+            await asyncio.to_thread(strays.look)
+            if self._has_guard:
+                # The guard itself is not told: its end would leave nobody inside the time to clean up.
+                await _ask_to_end(self._mark, self._grace_s, except_pid=self._process.pid)
+            else:
+                self.kill_group(signal.SIGTERM)
+                await _ask_to_end(self._mark, self._grace_s, except_group=self._process.pid)
+            await asyncio.to_thread(strays.look)
+            self.kill_group(signal.SIGKILL)
+            await asyncio.to_thread(strays.kill, _LAST_WAIT)
+            await asyncio.to_thread(kill_marked, self._mark.run_id, command=self._mark.command)
+        finally:
+            strays.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WAIT):
+                await self.exit()
+
+    def kill_group(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+
+    def reap(self) -> int:
+        """Only at the very end: until then its pid, which is also the group's, cannot become anybody else's."""
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+        try:
+            return self._process.wait(timeout=_POLL)
+        except subprocess.TimeoutExpired:
+            return -signal.SIGKILL
+        finally:
+            adoption.let_go(self._process.pid)
 
 
-async def _end_tree(process: subprocess.Popen[bytes], pidfd: int | None, run_id: str, grace_s: float) -> None:
-    strays = descendants.Descendants(process.pid)
-    try:
-        await asyncio.to_thread(strays.look)
-        _kill_group(process, signal.SIGTERM)
-        await _await_end_of_marked(run_id, grace_s, group=process.pid)
-        await asyncio.to_thread(strays.look)
-        _kill_group(process, signal.SIGKILL)
-        await asyncio.to_thread(strays.kill, _LAST_WAIT)
-        await asyncio.to_thread(kill_marked, run_id)
-    finally:
-        strays.close()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_LAST_WAIT):
-            await _exit_of(process, pidfd)
-
-
-async def _end_marked(run_id: str, grace_s: float) -> None:
-    await _await_end_of_marked(run_id, grace_s, group=None)
-    await asyncio.to_thread(kill_marked, run_id)
-
-
-async def _await_end_of_marked(run_id: str, grace_s: float, *, group: int | None) -> None:
-    """Tells the run's processes to stop and gives them time. `group` has been told already: at a second signal some
-    programs drop their cleaning up."""
-    await asyncio.to_thread(orphans.signal_marked, run_id, signal.SIGTERM, outside_group=group)
+async def _ask_to_end(
+    mark: marks.Mark, grace_s: float, *, except_pid: int | None = None, except_group: int | None = None
+) -> None:
+    """Tells the processes to stop and gives them time, with what they start meanwhile. Who is excepted is not told: at a
+    second signal some programs drop their cleaning up."""
+    is_told = False
     with suppress(TimeoutError):
         async with asyncio.timeout(grace_s):
-            while await asyncio.to_thread(orphans.any_marked, run_id):  # noqa: ASYNC110 - nobody tells when they are gone
-                await asyncio.sleep(_POLL)
+            while held := await asyncio.to_thread(orphans.hold_marked, mark.run_id, command=mark.command):
+                try:
+                    if not is_told:
+                        told = [pidfd for pid, pidfd in held.items() if pid != except_pid and proc.group_of(pid) != except_group]
+                        proc.send(told, signal.SIGTERM)
+                        is_told = True
+                    await _all_ended(held.values())
+                finally:
+                    for pidfd in held.values():
+                        os.close(pidfd)
 
 
-def _kill_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    if process.returncode is None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
+async def _all_ended(pidfds: Collection[int]) -> None:
+    loop = asyncio.get_running_loop()
+    waiting = set(pidfds)
+    nobody_left = asyncio.Event()
 
+    def note(pidfd: int) -> None:
+        loop.remove_reader(pidfd)
+        waiting.discard(pidfd)
+        if not waiting:
+            nobody_left.set()
 
-def _reap(process: subprocess.Popen[bytes]) -> int:
-    """Only at the very end: until then its pid, which is also the group's, cannot become anybody else's."""
+    for pidfd in pidfds:
+        loop.add_reader(pidfd, note, pidfd)
     try:
-        return process.wait(timeout=_POLL)
-    except subprocess.TimeoutExpired:
-        return -signal.SIGKILL
+        await nobody_left.wait()
+    finally:
+        for pidfd in waiting:
+            loop.remove_reader(pidfd)
 
 
 _SHELL = next((shell for shell in ("/bin/bash", "/usr/bin/bash") if os.access(shell, os.X_OK)), "/bin/sh")

@@ -4,11 +4,14 @@ a wrong argument, an unknown tool or a bug in one is something a model reads abo
 Whether a call may run is not judged here.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from switchtower.tools import core_tools, outcome
+from switchtower.tools import file_tools, git_tools, known, outcome, patience, run_tool, search_tool
+
+CANCEL_PATIENCE = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +30,9 @@ class Tool(Protocol):
         """The JSON schema of the arguments."""
         ...
 
+    @property
+    def effect(self) -> outcome.Effect: ...
+
     def check(self, args: Mapping[str, Any], context: outcome.ToolContext) -> None:
         """Raises `outcome.Failed` for a call that cannot succeed, so that nobody is asked about it. Has no effect."""
         ...
@@ -39,12 +45,19 @@ class Tool(Protocol):
 
 
 class Toolbox:
+    """Cheap to make: one a run is fine, from our own tools and whoever else's."""
+
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         return tuple(self._tools.values())
+
+    def effect_of(self, name: str) -> outcome.Effect | None:
+        """None for a tool that does not exist."""
+        tool = self._tools.get(name)
+        return None if tool is None else tool.effect
 
     def check(self, name: str, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput | None:
         """Why this call cannot succeed, or `None` when it may."""
@@ -56,11 +69,11 @@ class Toolbox:
 
     async def execute(self, name: str, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput:
         try:
-            output = await self._named(name).execute(args, context)
+            output = await _guarded(self._named(name), args, context)
         except Exception as error:
             output = _failed(name, error)
         # A file's name can hold bytes that are no text; the journal holds only text.
-        return outcome.ToolOutput(_encodable(output.text), is_error=output.is_error, error=output.error)
+        return outcome.ToolOutput(_encodable(output.text), output.is_error, output.error, output.result)
 
     async def end_run(self, run_id: str) -> None:
         for tool in self._tools.values():
@@ -74,8 +87,47 @@ class Toolbox:
             raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"there is no tool `{name}`; there are {known}") from None
 
 
-def core_toolbox() -> Toolbox:
-    return Toolbox([core_tools.ListDir(), core_tools.ReadFile(), core_tools.WriteFile(), core_tools.Run()])
+def core_toolbox(*, network: bool = False) -> Toolbox:
+    """Our own tools. `network` lets what runs in a sandbox reach it. They remember what each session has read, so one set
+    serves all runs."""
+    known_files = known.KnownFiles()
+    return Toolbox(
+        [
+            file_tools.ListDir(),
+            file_tools.ReadFile(known_files),
+            search_tool.Search(),
+            file_tools.WriteFile(known_files),
+            file_tools.EditFile(known_files),
+            run_tool.Run(network=network),
+            git_tools.GitStatus(),
+            git_tools.GitDiff(),
+            git_tools.GitCommit(network=network),
+        ]
+    )
+
+
+async def _guarded(tool: Tool, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput:
+    """A run that is cancelled does not wait for a tool that will not stop, unless it promises to come to an end."""
+    call = asyncio.create_task(tool.execute(args, context))
+    try:
+        await asyncio.wait([call])
+    except asyncio.CancelledError:
+        call.cancel()
+        if False:
+            await patience.to_the_end(_settled(call, None))
+        elif not await _settled(call, CANCEL_PATIENCE):
+            log.warning("the tool %s does not stop when it is cancelled; it is left alone", tool.name)
+        raise
+    if call.cancelled():
+        raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"the tool `{tool.name}` gave up")
+    return call.result()
+
+
+async def _settled(call: "asyncio.Task[outcome.ToolOutput]", patience_s: float | None) -> bool:
+    await asyncio.wait([call], timeout=patience_s)
+    if call.done() and not call.cancelled():
+        call.exception()  # seen, so that asyncio does not report it as forgotten
+    return call.done()
 
 
 def _failed(name: str, error: Exception) -> outcome.ToolOutput:

@@ -49,6 +49,12 @@ def check(root: str, path: str) -> None:
     _refuse_secrets(root, parts, shown=path)
 
 
+def relative(root: str, path: str) -> str:
+    """The path below the workspace as it is written, once `check` has nothing against it."""
+    check(root, path)
+    return "/".join(_parts(root, path)) or "."
+
+
 @contextmanager
 def locate(root: str, path: str, *, make_folders: bool = False) -> Iterator[Place]:
     """Follows the path to its last part, which need not exist. `make_folders` creates what is missing on the way."""
@@ -78,6 +84,16 @@ def open_to_read(place: Place) -> tuple[int, os.stat_result]:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), place.path)
     raise Refused(f"`{place.path}` is not a regular file")
+
+
+def open_folder(place: Place) -> int:
+    """Opens a folder so that it can be listed."""
+    try:
+        return os.open(place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Refused(f"`{place.path}` changed into a link while it was opened") from error
+        raise
 
 
 class _Walk:

@@ -60,6 +60,30 @@ SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
     "run.started": [
         (RUN, events.RunStarted(text="hello", by=OWNER, message_id="msg_1")),
         (RUN, events.RunStarted(text="long " * 200, by=OWNER)),
+        *((RUN, events.RunStarted(text="", by=OWNER, purpose=purpose)) for purpose in events.Purpose),
+    ],
+    "session.configured": [(None, events.SessionConfigured(by=OWNER, provider="openai", model="gpt", policy="auto"))],
+    "message.queued": [(RUN, events.MessageQueued("msg_2", "use tabs", events.Delivery.STEER, OWNER))],
+    "message.delivered": [(RUN, events.MessageDelivered("msg_2", "use tabs"))],
+    "message.withdrawn": [(RUN, events.MessageWithdrawn("msg_2", "the run ended: cancelled"))],
+    "prompt.expanded": [(RUN, events.PromptExpanded("see @a.py\n\ncontent", ("a.py",)))],
+    "tool.progressed": [(RUN, events.ToolProgressed("call_1", "12 passed\n"))],
+    "model.usage": [
+        (RUN, events.UsageReported("openai", "gpt", 1_200, 80, 1_000, 0, 0.0123, 128_000)),
+        (RUN, events.UsageReported("local", "qwen", 10, 2)),
+    ],
+    "model.retry": [(RUN, events.RetryScheduled(2, 5, 1_500, "the server answered 529"))],
+    "model.retry_ended": [
+        (RUN, events.RetryEnded(2, success=True)),
+        (RUN, events.RetryEnded(5, success=False, reason="the server answered 529")),
+    ],
+    "context.compaction_started": [(RUN, events.CompactionStarted("threshold"))],
+    "context.compacted": [(RUN, events.ContextCompacted("threshold", "Goal: …", 4, 100_000, 9_000))],
+    "context.compaction_failed": [(RUN, events.CompactionFailed("cancelled", aborted=True))],
+    "workspace.checkpoint": [(RUN, events.CheckpointTaken("before", "4b825dc642cb6eb9a060e54bf8d69288fbee4904"))],
+    "workspace.restored": [
+        (RUN, events.WorkspaceRestored("undo", RUN, "4b825dc642cb6eb9a060e54bf8d69288fbee4904", ("a.py",), ("b.py",))),
+        (RUN, events.WorkspaceRestored("redo", RUN, "4b825dc642cb6eb9a060e54bf8d69288fbee4904")),
     ],
     "run.phase": [
         (RUN, events.PhaseChanged(phase="Thinking")),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from switchtower.core import commands, errors, events, journal, tower
+from switchtower.core import commands, errors, events, journal, tower, workshop
 from switchtower.core.access import Access
 from switchtower.core.session import Session
 from switchtower.protocols.push.peer import UNANSWERED_LIMIT, PushPeer
@@ -62,7 +62,11 @@ class FailingTower:
     def subscribe(self, session_id: str, after_seq: int, outlet: tower.Outlet) -> tower.Subscription:
         raise self._failure
 
-    def check_workspace(self, command: commands.StartSession) -> None:
+    @property
+    def workshop(self) -> workshop.Workshop:
+        raise self._failure
+
+    async def session(self, session_id: str) -> Session:
         raise self._failure
 
     async def cards(self, limit: int) -> list[journal.Card]:

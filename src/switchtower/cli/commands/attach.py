@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from switchtower.cli import console, output
+from switchtower.cli import arguments, console, output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="With --no-follow: print one array of events.")
 @click.option("--jsonl", "as_jsonl", is_flag=True, help="Print each event as it comes, one a line.")
 @click.option("--follow/--no-follow", default=True, help="Stay for what happens next, or stop at the present.  [default: follow]")
-@click.option("--token", metavar="TOKEN", help="The session's attach token, where the daemon asks for it.")
+@arguments.token
 def attach(session: str, from_seq: int, as_json: bool, as_jsonl: bool, follow: bool, token: str | None) -> int:
     """Watch a session from any point of its history. Ctrl-C detaches; the session goes on.
 
@@ -37,17 +37,12 @@ def attach(session: str, from_seq: int, as_json: bool, as_jsonl: bool, follow: b
 
 
 async def _attach(meant: str, from_seq: int, follow: bool, token: str | None, form: str) -> int:
-    from switchtower import config
-    from switchtower.cli import headless, lookup, signals
-    from switchtower.client.client import Client
+    from switchtower.cli import lookup, signals, through
 
     lines: list[bytes] = []
     with signals.interruption() as interrupted:
-        async with await Client.connect(config.load()) as client:
-            session_id = await lookup.session_id(client, meant)
-            if token is not None:
-                client.remember(session_id, token)
-            session = client.session(session_id, last_seen_seq=from_seq, on_lost=headless.say_lost)
+        async with lookup.opened(meant, token) as (client, session_id):
+            session = client.session(session_id, last_seen_seq=from_seq, on_lost=through.say_lost)
             watching = asyncio.create_task(_watch(session, follow, _shower(form, lines)))
             asked = asyncio.create_task(interrupted.wait())
             try:
@@ -65,19 +60,14 @@ async def _attach(meant: str, from_seq: int, follow: bool, token: str | None, fo
 
 
 def _shower(form: str, lines: list[bytes]) -> "Callable[[Event], None]":
+    from switchtower.cli.screens import Transcript
     from switchtower.cli.view import View
 
     if form == "json":
         return lambda event: lines.append(event.line)
     if form == "jsonl":
         return lambda event: output.line(event.line)
-
-    def line(text: str, colour: str | None) -> None:
-        output.end_answer()
-        text = console.printable(text)
-        output.line(console.paint(text, colour) if colour and console.has_colour(1) else text)
-
-    return View(answer=output.answer, end_answer=output.end_answer, line=line).show
+    return View(Transcript()).show
 
 
 async def _watch(session: "Session", follow: bool, show: "Callable[[Event], None]") -> None:

@@ -4,12 +4,13 @@ import asyncio
 
 import click
 
-from switchtower.cli import console
+from switchtower.cli import arguments, console
 
 
 @click.command()
 @click.argument("session")
-def cancel(session: str) -> int:
+@arguments.token
+def cancel(session: str, token: str | None) -> int:
     """Cancel a session's run. The session stays and takes further messages.
 
     SESSION is an id, a unique beginning or end of one, or `last`.
@@ -18,16 +19,13 @@ def cancel(session: str) -> int:
     Example:
       tower cancel last
     """
-    return asyncio.run(_cancel(session))
+    return asyncio.run(_cancel(session, token))
 
 
-async def _cancel(meant: str) -> int:
-    from switchtower import config
+async def _cancel(meant: str, token: str | None) -> int:
     from switchtower.cli import lookup
-    from switchtower.client.client import Client
 
-    async with await Client.connect(config.load()) as client:
-        session_id = await lookup.session_id(client, meant)
+    async with lookup.opened(meant, token) as (client, session_id):
         await client.cancel(session_id)
     console.say(f"cancelling the run of {session_id}")
     return console.Exit.OK

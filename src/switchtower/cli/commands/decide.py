@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
-from switchtower.cli import console
+from switchtower.cli import arguments, console
 
 if TYPE_CHECKING:
     from switchtower.client.client import Client
@@ -21,26 +21,34 @@ class Waiting(NamedTuple):
 @click.command()
 @click.argument("session", required=False)
 @click.argument("approval_id", required=False)
-@click.option("--comment", metavar="TEXT", help="Kept with the decision.")
-@click.option("--token", metavar="TOKEN", help="The session's attach token, where the daemon asks for it.")
-def approve(session: str | None, approval_id: str | None, comment: str | None, token: str | None) -> int:
+@click.option("--always", is_flag=True, help="And what is like it, for the rest of this session; prints the rule.")
+@click.option("--comment", metavar="TEXT", callback=arguments.sendable_option, help="Kept with the decision.")
+@arguments.token
+def approve(session: str | None, approval_id: str | None, always: bool, comment: str | None, token: str | None) -> int:
     """Let a waiting action happen.
 
     SESSION is an id, a unique beginning or end of one, or `last`; without it, the only session that waits. With APPROVAL_ID,
-    nothing is approved unless that very question is still open.
+    nothing is approved unless that very question is still open. What is destructive is asked each time anew: there is no
+    always for it.
 
     \b
     Example:
       tower approve last
+      tower approve last --always
     """
-    return asyncio.run(_decide("approve", session, approval_id, comment, token))
+    return asyncio.run(_decide("approve", session, approval_id, comment, token, always=always))
 
 
 @click.command()
 @click.argument("session", required=False)
 @click.argument("approval_id", required=False)
-@click.option("--comment", metavar="TEXT", help="Told to the model, which then goes on without the action.")
-@click.option("--token", metavar="TOKEN", help="The session's attach token, where the daemon asks for it.")
+@click.option(
+    "--comment",
+    metavar="TEXT",
+    callback=arguments.sendable_option,
+    help="Told to the model, which then goes on without the action.",
+)
+@arguments.token
 def deny(session: str | None, approval_id: str | None, comment: str | None, token: str | None) -> int:
     """Refuse a waiting action. Without a comment the run ends; a headless run ends in any case.
 
@@ -55,7 +63,13 @@ def deny(session: str | None, approval_id: str | None, comment: str | None, toke
 
 
 async def _decide(
-    decision: Literal["approve", "deny"], meant: str | None, approval_id: str | None, comment: str | None, token: str | None
+    decision: Literal["approve", "deny"],
+    meant: str | None,
+    approval_id: str | None,
+    comment: str | None,
+    token: str | None,
+    *,
+    always: bool = False,
 ) -> int:
     from switchtower import config
     from switchtower.client import errors
@@ -71,14 +85,30 @@ async def _decide(
         ]
         match waiting:
             case [only]:
-                await client.decide(only.session_id, only.run_id, only.approval.approvalId, decision, comment=comment)
-                console.say(f"{'approved' if decision == 'approve' else 'denied'}: {only.approval.summary} ({only.session_id})")
+                await _submit(client, only, decision, comment, always=always)
                 return console.Exit.OK
             case []:
                 raise errors.ClientError("no such approval is waiting for a decision", hint="see `tower status`")
             case _:
                 names = ", ".join(f"{found.session_id} ({found.approval.summary})" for found in waiting)
                 raise errors.ClientError(f"{len(waiting)} sessions wait: {names}", hint=f"name one: `tower {decision} SESSION`")
+
+
+async def _submit(
+    client: "Client", waiting: Waiting, decision: Literal["approve", "deny"], comment: str | None, *, always: bool
+) -> None:
+    from switchtower.cli import questions
+    from switchtower.client import errors
+
+    session_id, run_id, approval = waiting
+    rule = questions.always(approval)
+    if always and rule is None:
+        raise errors.ClientError(f"this is asked each time anew: {approval.summary}", hint="approve it without `--always`")
+    scope: messages.ApprovalScope = "session" if always else "once"
+    await client.decide(session_id, run_id, approval.approvalId, decision, comment=comment, scope=scope)
+    console.say(f"{'approved' if decision == 'approve' else 'denied'}: {approval.summary} ({session_id})")
+    if always:
+        console.say(f"from now on in this session: {rule}")
 
 
 async def _candidates(client: "Client", meant: str | None) -> list[str]:

@@ -2,10 +2,11 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
+from switchtower import config
 from switchtower.cli import arguments
 
 
@@ -26,6 +27,11 @@ def _rules(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
         return approvals.parse(values)
     except ValueError as problem:
         raise click.BadParameter(str(problem), ctx, parameter) from None
+
+
+def _configured_policy(settings: config.Settings) -> Any:
+    """None where nothing else is configured than usual: the daemon may have been started with something stricter."""
+    return None if settings.policy == config.Settings.policy else settings.policy
 
 
 @click.command()
@@ -49,7 +55,7 @@ def _rules(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one object: the run's completion.")
 @click.option("--jsonl", "as_jsonl", is_flag=True, help="Print each event as it comes, one a line.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Cancel the run after this long.")
+@arguments.amount("--timeout", "SECONDS", "Cancel the run after this long.")
 @click.option(
     "--cwd",
     "folder",
@@ -58,8 +64,16 @@ def _rules(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
     metavar="DIR",
     help="The folder to work in; the current one by default.",
 )
-@click.option("--provider", metavar="NAME", help="The model provider; the configured one by default.")
-@click.option("--model", metavar="NAME", help="One of the provider's models; its usual one by default.")
+@arguments.text_option("--provider", "The model or provider, see `tower models`; by default the first usable one.")
+@arguments.text_option("--model", "One of the provider's models; its usual one by default.")
+@arguments.thinking("How long the model thinks, where it can")
+@arguments.policy("What it may do unasked, by default as configured")
+@arguments.sandbox("Where commands run, by default as configured")
+@click.option("--worktree", is_flag=True, help="Work in a git worktree made for this session; the folder stays as it is.")
+@arguments.amount("--max-turns", "N", "End the run after N calls of the model.", most=2**31, whole=True)
+@arguments.amount("--max-tokens", "N", "End the run after N tokens, in and out.", most=2**53, whole=True)
+@arguments.amount("--max-cost", "USD", "End the run when it has cost so much, if prices are known.")
+@arguments.amount("--max-minutes", "M", "End the run when it has taken so long.")
 def run(
     text: str,
     headless: bool,
@@ -71,6 +85,14 @@ def run(
     folder: Path,
     provider: str | None,
     model: str | None,
+    thinking: Any,
+    policy: Any,
+    sandbox: Any,
+    worktree: bool,
+    max_turns: int | None,
+    max_tokens: int | None,
+    max_cost: float | None,
+    max_minutes: float | None,
 ) -> int:
     """Start a run in a new session and wait for its outcome.
 
@@ -84,25 +106,36 @@ def run(
     Exit codes:
       0 success, 1 failed, 2 cancelled, 3 an approval was denied, 4 acceptance failed, 64 wrong usage
 
+    The policy `yolo` asks nobody about anything; it is warned of and kept in the journal. A run that one of the --max limits
+    ends has failed.
+
     \b
     Example:
+      tower run "why does the build fail?" --policy read-only
+      tower run "fix the failing test" --worktree --sandbox bubblewrap --max-cost 0.50
       tower run --headless "run: make test" --approve "run:make *" --accept tests="make test" --json
     """
     if as_json and as_jsonl:
         raise click.UsageError("`--json` and `--jsonl` exclude each other")
     text = arguments.message(text)
 
-    from switchtower import config
     from switchtower.cli import headless as headless_run
     from switchtower.cli import prompt
     from switchtower.protocols.push import messages
 
     settings = config.load()
+    limits = messages.Limits(max_turns, max_tokens, max_cost, max_minutes)
     job = headless_run.Job(
         text=text,
         folder=folder,
         provider=provider or settings.provider,
-        model=model,
+        # The configured model is the configured provider's, and nobody else's.
+        model=model or (settings.model if provider is None and settings.provider != headless_run.AUTO else None),
+        policy=policy or _configured_policy(settings),
+        sandbox=sandbox or cast(Any, settings.sandbox),
+        worktree=worktree,
+        thinking=thinking,
+        limits=limits if limits != messages.Limits() else None,
         criteria=tuple(messages.AcceptanceCriterion(criterion_id, check) for criterion_id, check in criteria),
         rules=rules,
         timeout=timeout,

@@ -1,50 +1,88 @@
 """`tower send`: a message into a session that is there already."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import click
 
 from switchtower.cli import arguments, console, output
 
+if TYPE_CHECKING:
+    from switchtower.client.client import Client, Delivery
+
 
 @click.command()
 @click.argument("session")
 @click.argument("text")
+@click.option("--steer", is_flag=True, help="Into the run that is under way: the model reads it at its next step.")
+@click.option("--follow-up", is_flag=True, help="For after the run that is under way.")
 @click.option("--wait", is_flag=True, help="Show the run until it ends; the exit code is then the run's, as in `tower run`.")
-@click.option("--token", metavar="TOKEN", help="The session's attach token, where the daemon asks for it.")
-def send(session: str, text: str, wait: bool, token: str | None) -> int:
+@arguments.token
+def send(session: str, text: str, steer: bool, follow_up: bool, wait: bool, token: str | None) -> int:
     """Send a message to a session, which starts a run, and print the run's id.
 
     SESSION is an id, a unique beginning or end of one, or `last`; TEXT may be `-` for stdin. With --wait the answer is printed
     instead; approvals are left to `tower approve`. Ctrl-C then stops waiting, and the run goes on.
 
+    With --steer or --follow-up the message joins a run that is under way, and its own id is printed. If none is, it starts one.
+
     \b
     Example:
       tower send last "read README.md" --wait
+      tower send last "leave the tests alone" --steer
     """
-    return asyncio.run(_send(session, arguments.message(text), wait, token))
+    if sum((steer, follow_up, wait)) > 1:
+        raise click.UsageError("`--steer`, `--follow-up` and `--wait` exclude each other; hint: watch with `tower attach`")
+    text = arguments.message(text)
+    return asyncio.run(_send(session, text, "steer" if steer else "follow_up" if follow_up else None, wait, token))
 
 
-async def _send(meant: str, text: str, wait: bool, token: str | None) -> int:
-    from switchtower import config
-    from switchtower.cli import headless, lookup
+async def _send(meant: str, text: str, delivery: "Delivery | None", wait: bool, token: str | None) -> int:
+    from switchtower.cli import lookup
+
+    async with lookup.opened(meant, token) as (client, session_id):
+        if delivery is not None:
+            return await _queue(client, session_id, text, delivery)
+        if wait:
+            return await _send_and_wait(client, session_id, text)
+        output.line(await _start_run(client, session_id, text))
+        return console.Exit.OK
+
+
+async def _queue(client: "Client", session_id: str, text: str, delivery: "Delivery") -> int:
+    queued = await client.queue(session_id, text, delivery)
+    output.line(queued.runId or queued.messageId)
+    if queued.runId is not None:
+        console.say("no run was under way, so this started one")
+    else:
+        when = "at its next step" if delivery == "steer" else "when the run has ended well"
+        console.say(f"queued: the model reads it {when}")
+    return console.Exit.OK
+
+
+async def _send_and_wait(client: "Client", session_id: str, text: str) -> int:
+    from switchtower.cli import through
     from switchtower.cli.follow import Follower
-    from switchtower.client.client import Client
+    from switchtower.cli.screens import Progress
+    from switchtower.cli.view import View
     from switchtower.protocols.push import messages
 
-    async with await Client.connect(config.load()) as client:
-        session_id = await lookup.session_id(client, meant)
-        if token is not None:
-            client.remember(session_id, token)
-        if not wait:
-            output.line(await client.send(session_id, text))
-            return console.Exit.OK
-        head = (await client.session(session_id).attach()).replay.toSeq
-        run_id = await client.send(session_id, text)
+    def leave_to_others(approval: messages.ApprovalRequired) -> None:
+        console.say(f"waiting for a decision; hint: `tower approve {session_id}` or `tower deny {session_id}`", "yellow")
 
-        def leave_to_others(approval: messages.ApprovalRequired) -> None:
-            console.say(f"waiting for a decision; hint: `tower approve {session_id}` or `tower deny {session_id}`", "yellow")
+    head = (await client.session(session_id).attach()).replay.toSeq
+    run_id = await _start_run(client, session_id, text)
+    session = client.session(session_id, last_seen_seq=head, on_lost=through.say_lost)
+    follower = Follower(client, session, run_id, show=View(Progress()).show, decide=leave_to_others)
+    return (await follower.until_complete()).headless.exitCodeHint
 
-        session = client.session(session_id, last_seen_seq=head, on_lost=headless.say_lost)
-        follower = Follower(client, session, run_id, show=headless.progress_view().show, decide=leave_to_others)
-        return (await follower.until_complete()).headless.exitCodeHint
+
+async def _start_run(client: "Client", session_id: str, text: str) -> str:
+    from switchtower.client import errors
+
+    try:
+        return await client.send(session_id, text)
+    except errors.RequestFailed as problem:
+        if problem.code == "RUN_IN_PROGRESS":
+            problem.hint = "join it with `--steer`, or wait for its end with `--follow-up`"
+        raise

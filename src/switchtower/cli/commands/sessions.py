@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from switchtower.cli import console, output
+from switchtower.cli import ages, console, output, table
 
 if TYPE_CHECKING:
     from switchtower.protocols.push import messages
-
-_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 @click.command()
@@ -35,8 +33,8 @@ def sessions(as_json: bool, limit: int) -> int:
         return console.Exit.OK
     if not listed:
         console.say('no sessions yet; hint: start one with `tower run --headless "…"`')
-    for row in _table(listed, now=time.time()):
-        output.line(row)
+    for row in table.rows(_cells(listed, now=time.time())):
+        output.line(console.printable(row))
     return console.Exit.OK
 
 
@@ -48,22 +46,14 @@ async def _list(limit: int) -> "Sequence[messages.ListedSession]":
         return await client.list_sessions(limit)
 
 
-def _table(listed: "Sequence[messages.ListedSession]", *, now: float) -> list[str]:
-    rows = [
-        (session.sessionId, session.state, age(now - session.updatedAt / 1000), session.repo.currentBranch, session.repo.rootPath)
+def _cells(listed: "Sequence[messages.ListedSession]", *, now: float) -> list[tuple[str, ...]]:
+    return [
+        (
+            session.sessionId,
+            session.state,
+            ages.age(now - session.updatedAt / 1000),
+            session.repo.currentBranch,
+            session.repo.rootPath,
+        )
         for session in listed
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
-    return [
-        console.printable("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
-        for row in rows
-    ]
-
-
-def age(seconds: float) -> str:
-    """How long ago, or how long since, in one unit."""
-    whole = max(0, int(seconds))
-    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
-        if whole >= unit:
-            return f"{whole // unit} {name}"
-    return f"{whole} s"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from switchtower.cli import console, output
+from switchtower.cli import ages, console, output
 
 if TYPE_CHECKING:
     from switchtower import config
@@ -70,8 +70,6 @@ async def _look(settings: "config.Settings") -> dict[str, Any]:
 
 
 def _readable(found: dict[str, Any]) -> list[tuple[str, str]]:
-    from switchtower.cli.commands.sessions import age
-
     if not found["running"]:
         return [("daemon", "not running"), ("socket", found["socket"])]
     rows = [
@@ -80,7 +78,7 @@ def _readable(found: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     rows += [(name, found[name]) for name in ("http", "pi") if found[name]]
     if found["startedAt"]:
-        rows.append(("uptime", age(time.time() - found["startedAt"] / 1000)))
+        rows.append(("uptime", ages.age(time.time() - found["startedAt"] / 1000)))
     count = f"{found['sessions']} or more" if found["moreSessions"] else str(found["sessions"])
     rows.append(("sessions", f"{count}, {found['runningSessions']} running"))
     rows.append(("pending approvals", str(found["pendingApprovals"])))

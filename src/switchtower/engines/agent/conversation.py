@@ -18,16 +18,6 @@ def mended(messages: Sequence[engine.Message], still_open: Collection[str]) -> I
                 )
 
 
-def turns_taken(messages: Sequence[engine.Message]) -> int:
-    """How often the model has spoken since the user did."""
-    turns = 0
-    for message in reversed(messages):
-        if message.role == "user":
-            break
-        turns += message.role == "assistant"
-    return turns
-
-
 def final_text(messages: Sequence[engine.Message]) -> str | None:
     """The closing message of a run that had nothing left to do when a restart cut it short."""
     if messages and messages[-1].role == "assistant" and not messages[-1].calls:

@@ -4,78 +4,182 @@ The model, the tools and the desk are passed in, and all that is known comes fro
 enters the same loop, with its open calls first.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable
 
-from switchtower.core import engine, errors, events
-from switchtower.engines.agent import calls, conversation, turns
+from switchtower.core import engine, errors, events, policy
+from switchtower.engines.agent import attempts, budget, calls, chores, conversation, guests, turns
+from switchtower.engines.agent.changes import ChangeKeeper
+from switchtower.engines.agent.compaction import Compactor
+from switchtower.engines.agent.kit import Kit
+from switchtower.engines.agent.work import Stopped, Work
 from switchtower.models import port
-from switchtower.tools import registry
+from switchtower.tools import patience, sandbox
 
-MAX_TURNS = 50
 _LONGEST_SUMMARY = 500
-
-OpenModel = Callable[[str, str | None], port.Model]
-"""From a provider's name and a model's to a model; raises `errors.ProviderNotConfigured`."""
 
 log = logging.getLogger(__name__)
 
 
 class AgentEngine:
-    def __init__(self, open_model: OpenModel, toolbox: registry.Toolbox, *, max_turns: int = MAX_TURNS) -> None:
-        self._open_model = open_model
-        self._toolbox = toolbox
-        self._max_turns = max_turns
-        self._specs = tuple(
-            port.ToolSpec(name=tool.name, description=tool.description, parameters=tool.schema) for tool in toolbox.tools
-        )
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
 
     async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+        if task.purpose in (events.Purpose.UNDO, events.Purpose.REDO):
+            return await chores.restore(task, desk, self._kit.checkpoints)
         try:
-            if task.sandbox != "local":
-                raise errors.SandboxUnavailable(f"`{task.sandbox}`", hint="use `local`")
-            model = self._open_model(task.provider, task.model)
-        except errors.CoreError as refusal:
-            return await _failed(desk, refusal.code, refusal.message, retryable=refusal.retryable)
-        except Exception as error:
-            return await _model_failed(desk, error)
-        try:
-            return await self._converse(task, desk, model)
+            await asyncio.to_thread(sandbox.choose, task.sandbox)
+            model = await self._opened(task)
+            if task.purpose is events.Purpose.COMPACT:
+                return await self._compact(task, desk, model)
+            return await self._work(task, desk, model)
+        except Stopped as stopped:
+            return stopped.result
+        except port.ModelTrouble as trouble:
+            return await _failed(desk, "MODEL_ERROR", trouble.message, retryable=trouble.transient)
         except turns.ModelFailed as failed:
-            return await _model_failed(desk, failed.__cause__)
-        finally:
-            await self._toolbox.end_run(task.run_id)
+            log.error("the model raised", exc_info=failed.__cause__)
+            return await _failed(desk, "MODEL_ERROR", f"the model failed ({type(failed.__cause__).__name__})")
+        except (errors.ProviderNotConfigured, errors.SandboxUnavailable) as refusal:
+            return await _failed(desk, refusal.code, refusal.message, retryable=refusal.retryable)
 
-    async def _converse(self, task: engine.Task, desk: engine.Desk, model: port.Model) -> engine.Result:
+    async def _opened(self, task: engine.Task) -> port.Model:
+        try:
+            return await self._kit.open_model(task.provider, task.model)
+        except errors.CoreError:
+            raise
+        except Exception as error:
+            raise turns.ModelFailed from error
+
+    async def _work(self, task: engine.Task, desk: engine.Desk, model: port.Model) -> engine.Result:
+        changes = ChangeKeeper(self._kit.checkpoints, task, desk)
+        rules = policy.Policy(task.policy, self._kit.rules, task.rules)
+        work = Work(task, desk, self._kit.toolbox, rules, changes)
+        try:
+            work.toolbox = await guests.welcome(work, self._kit)
+            result = await _Conversation(work, model, self._kit).to_the_end()
+        except asyncio.CancelledError:
+            await patience.to_the_end(self._leave(work, changes.after_cancelled_run()))
+            raise
+        except BaseException:
+            await patience.to_the_end(self._leave(work, changes.after_run()))
+            raise
+        await patience.to_the_end(self._leave(work, changes.after_run()))
+        return result
+
+    async def _leave(self, work: Work, keep_changes: Awaitable[None]) -> None:
+        """What a run started ends with it, before its last checkpoint: nothing may change files behind that."""
+        try:
+            await work.toolbox.end_run(work.task.run_id)
+        finally:
+            await keep_changes
+
+    async def _compact(self, task: engine.Task, desk: engine.Desk, model: port.Model) -> engine.Result:
+        messages = list(conversation.mended(task.messages, ()))
+        compactor = Compactor(model, self._kit, desk)
+        shorter = await compactor.compact(messages, "requested", task.context_tokens, task.instructions)
+        if shorter is None:
+            return engine.Result(events.Outcome.FAILED, "The context was not compacted")
+        return engine.Result(events.Outcome.SUCCESS, f"The context was compacted to {len(shorter[0])} messages")
+
+
+class _Conversation:
+    """The loop itself, with what it keeps from turn to turn."""
+
+    def __init__(self, work: Work, model: port.Model, kit: Kit) -> None:
+        self._work = work
+        self._task = work.task
+        self._desk = work.desk
+        self._model = model
+        self._kit = kit
+        self._messages: list[engine.Message] = []
+        self._system = ""
+        self._specs: tuple[port.ToolSpec, ...] = ()
+        self._spending = budget.Spending.of(work.task)
+        self._context_tokens = work.task.context_tokens
+        self._compactor = Compactor(model, kit, work.desk)
+
+    async def to_the_end(self) -> engine.Result:
+        task = self._task
         open_calls = task.open_calls
+        self._messages = list(conversation.mended(task.messages, {call.call_id for call in open_calls}))
         if not open_calls and (said := conversation.final_text(task.messages)) is not None:
             return engine.Result(events.Outcome.SUCCESS, _summary(said))
-        messages = list(conversation.mended(task.messages, {call.call_id for call in open_calls}))
-        turns_left = self._max_turns - conversation.turns_taken(messages)
+        await self._prepare()
         while True:
-            for call in open_calls:
-                settled = await calls.settle(call, task, desk, self._toolbox)
-                messages.append(settled.message)
-                if settled.stop is not None:
-                    return settled.stop
-            if turns_left <= 0:
-                return await _failed(desk, "TURN_LIMIT", f"the run was stopped after {self._max_turns} turns of the model")
-            turns_left -= 1
-            await desk.emit(events.PhaseChanged("Thinking"))
-            message = await turns.take(model, tuple(messages), self._specs, desk)
-            messages.append(message)
+            await calls.settle_all(open_calls, self._work, self._messages)
+            await self._deliver_steering()
+            if (reason := budget.exceeded(self._spending, task, self._kit.now_ms())) is not None:
+                return await _failed(self._desk, "BUDGET_EXCEEDED", f"the run was stopped by its budget: {reason}")
+            if self._compactor.due(self._context_tokens):
+                await self._compact("threshold")
+            message = await self._next_message()
+            self._messages.append(message)
             open_calls = message.calls
-            if not open_calls:
+            if not open_calls and not await self._deliver_steering():
                 return engine.Result(events.Outcome.SUCCESS, _summary(message.text))
 
+    async def _prepare(self) -> None:
+        """What the model reads besides the conversation; and a message just sent, with its files and templates brought in."""
+        task, shelf = self._task, self._kit.shelf
+        tools = self._work.toolbox.tools
+        self._specs = tuple(port.ToolSpec(tool.name, tool.description, tool.schema) for tool in tools)
+        names = [tool.name for tool in tools]
+        self._system = await asyncio.to_thread(
+            shelf.system, task.workspace.root, tools=names, policy=task.policy, sandbox=task.sandbox, headless=task.headless
+        )
+        if self._messages and self._messages[-1].role == "user" and task.turns_taken == 0:
+            expansion = await asyncio.to_thread(shelf.expand, self._messages[-1].text, task.workspace.root)
+            if expansion.sources:
+                self._messages[-1] = engine.Message(role="user", text=expansion.text)
+                await self._desk.emit(events.PromptExpanded(expansion.text, expansion.sources))
+            for problem in expansion.problems:
+                await self._desk.emit(events.WarningRaised("PROMPT_NOT_EXPANDED", problem))
 
-async def _model_failed(desk: engine.Desk, cause: BaseException | None) -> engine.Result:
-    if isinstance(cause, errors.CoreError):
-        return await _failed(desk, "MODEL_ERROR", cause.message, retryable=cause.retryable)
-    log.error("the model raised", exc_info=cause)
-    message = f"the model failed ({type(cause).__name__})"
-    # A network that is down comes up again; a bug stays.
-    return await _failed(desk, "MODEL_ERROR", message, retryable=isinstance(cause, OSError))
+    async def _deliver_steering(self) -> bool:
+        """Whether there was something to tell the model that was said while it worked."""
+        steered = self._desk.steered()
+        for queued in steered:
+            expansion = await asyncio.to_thread(self._kit.shelf.expand, queued.text, self._task.workspace.root)
+            await self._desk.emit(events.MessageDelivered(queued.message_id, expansion.text))
+            self._messages.append(engine.Message(role="user", text=expansion.text))
+        return bool(steered)
+
+    async def _next_message(self) -> engine.Message:
+        await self._desk.emit(events.PhaseChanged("Thinking"))
+        try:
+            turn = await attempts.take(self._model, self._request(), self._desk, self._kit)
+        except port.ModelTrouble as trouble:
+            # The one failure that a shorter conversation can mend. Once: if it does not, the run has failed.
+            if not trouble.overflow or self._compactor.in_vain or not await self._compact("overflow"):
+                raise
+            self._compactor.in_vain = True
+            turn = await attempts.take(self._model, self._request(), self._desk, self._kit)
+        self._compactor.turns_since += 1
+        self._count(turn.usage)
+        return turn.message
+
+    def _request(self) -> port.Request:
+        return port.Request(
+            conversation=tuple(self._messages),
+            tools=self._specs,
+            system=self._system,
+            thinking=self._task.thinking,
+        )
+
+    async def _compact(self, reason: str) -> bool:
+        compacted = await self._compactor.compact(self._messages, reason, self._context_tokens)
+        if compacted is None:
+            return False
+        self._messages, usage = compacted
+        self._spending.add(usage)
+        return True
+
+    def _count(self, usage: events.UsageReported) -> None:
+        self._spending.add(usage)
+        self._context_tokens = usage.input_tokens + usage.output_tokens
 
 
 async def _failed(desk: engine.Desk, code: str, message: str, *, retryable: bool = False) -> engine.Result:

@@ -1,38 +1,91 @@
-"""What a person is asked before a tool acts. Pure: from a call to the question about it.
+"""What a person is asked before a tool acts. Pure: from a call, and a look at what it would do, to the question about it.
 
-The subject is the call itself in one canonical spelling; the approval is bound to it, so a yes to one call is a yes to no other.
+The subject is the call itself in one canonical spelling, with the place where it will run; the approval is bound to it, so a
+yes to one call is a yes to no other.
 """
+
+from collections.abc import Mapping
 
 import msgspec
 
 from switchtower.core import engine, events, policy
+from switchtower.tools.outcome import Effect
 
-_LONGEST_PREVIEW = 2000
 _LONGEST_SUMMARY = 200
 
+_TITLES = {"write_file": "Write a file", "edit_file": "Edit a file", "git_commit": "Commit", "run": "Run a command"}
 
-def about(call: events.ToolRequest, workspace: str, reason: str) -> engine.Question:
-    kind, title, summary, details = _described(call, workspace)
+
+def about(
+    call: events.ToolRequest,
+    task: engine.Task,
+    judgement: policy.Judgement,
+    effect: Effect | None,
+    preview: Mapping[str, object],
+) -> engine.Question:
+    details: dict[str, object] = {"tool": call.tool, **_shown(call, task), **preview, "reason": judgement.reason}
+    if judgement.destructive:
+        details["destructive"] = True
+    if judgement.always is not None:
+        details["always"] = policy.shown(judgement.always)
     return engine.Question(
         call_id=call.call_id,
-        kind=kind,
-        title=title,
-        summary=summary,
-        details={"tool": call.tool, **details, "reason": reason},
-        subject=msgspec.json.encode({"tool": call.tool, "args": call.args}, order="sorted").decode(),
+        kind=_kind(call.tool, effect),
+        title=_TITLES.get(call.tool, f"Use the tool {call.tool}"),
+        summary=_summary(call),
+        details=details,
+        subject=subject(call, task, preview),
+        rule=judgement.always,
     )
 
 
-def _described(call: events.ToolRequest, workspace: str) -> tuple[str, str, str, dict[str, object]]:
-    if call.tool in policy.COMMANDS:
-        command = str(call.args.get("command", ""))
-        return "exec", "Run a command", _first_line(command), {"command": command, "cwd": workspace}
-    if call.tool in policy.WRITES:
-        path, content = str(call.args.get("path", "")), str(call.args.get("content", ""))
-        size = len(content.encode(errors="replace"))
-        details: dict[str, object] = {"path": path, "bytes": size, "preview": _cut(content, _LONGEST_PREVIEW)}
-        return "write", "Write a file", f"{_first_line(path)} ({size} bytes)", details
-    return "tool", f"Use the tool {call.tool}", _first_line(str(call.args)), {"args": call.args}
+def subject(call: events.ToolRequest, task: engine.Task, preview: Mapping[str, object]) -> str:
+    """Exactly what will happen, and to what: a file that changes after it was looked at makes this another subject."""
+    return msgspec.json.encode(
+        {
+            "tool": call.tool,
+            "args": call.args,
+            "workspace": task.workspace.root,
+            "sandbox": task.sandbox,
+            "diff": preview.get("diff"),
+        },
+        order="sorted",
+    ).decode()
+
+
+def _kind(tool: str, effect: Effect | None) -> str:
+    if tool == "git_commit":
+        return "commit"
+    if tool == "run":
+        return "exec"
+    return "write" if effect is Effect.WRITE else "tool"
+
+
+def _shown(call: events.ToolRequest, task: engine.Task) -> dict[str, object]:
+    match call.tool:
+        case "run":
+            return {"command": str(call.args.get("command", "")), "cwd": task.workspace.root, "sandbox": task.sandbox}
+        case "write_file" | "edit_file":
+            return {"path": str(call.args.get("path", ""))}
+        case "git_commit":
+            return {"message": str(call.args.get("message", ""))}
+        case _:
+            return {"args": call.args}
+
+
+def _summary(call: events.ToolRequest) -> str:
+    match call.tool:
+        case "run":
+            return _first_line(str(call.args.get("command", "")))
+        case "write_file":
+            size = len(str(call.args.get("content", "")).encode(errors="replace"))
+            return f"{_first_line(str(call.args.get('path', '')))} ({size} bytes)"
+        case "edit_file":
+            return _first_line(str(call.args.get("path", "")))
+        case "git_commit":
+            return _first_line(str(call.args.get("message", "")))
+        case _:
+            return _first_line(str(call.args))
 
 
 def _first_line(text: str) -> str:

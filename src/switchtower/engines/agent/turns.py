@@ -1,53 +1,104 @@
 """One turn of the model: its parts become events as they arrive, and one whole message at the end. Runs no tools."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import assert_never
+
+from msgspec import Struct
 
 from switchtower.core import engine, events
 from switchtower.models import port
 
 
+class Turn(Struct, frozen=True):
+    message: engine.Message
+    usage: events.UsageReported
+
+
 class ModelFailed(Exception):
-    """The model raised; the cause is what it raised. Told apart from a failure of the desk, which is not the model's."""
+    """The model raised what no model should; the cause is what it raised. Told apart from a failure of the desk."""
 
 
-async def take(
-    model: port.Model, conversation: Sequence[engine.Message], tools: Sequence[port.ToolSpec], desk: engine.Desk
-) -> engine.Message:
+async def take(model: port.Model, request: port.Request, desk: engine.Desk, *, quiet: bool = False) -> Turn:
+    """One message. Raises `port.ModelTrouble` or `ModelFailed`. A quiet turn is told to nobody but the caller."""
     text: list[str] = []
     thinking: list[str] = []
     calls: list[events.ToolRequest] = []
-    async with aclosing(_guarded(model, conversation, tools)) as parts:
+    counted = port.Usage(0, 0)
+    carry: dict[str, object] | None = None
+    async with aclosing(_guarded(model, request)) as parts:
         async for part in parts:
             match part:
                 case port.TextDelta():
                     text.append(part.text)
-                    await desk.emit(events.TextDelta(part.text))
+                    if not quiet:
+                        await desk.emit(events.TextDelta(part.text))
                 case port.ThinkingDelta():
                     thinking.append(part.text)
-                    await desk.emit(events.ThinkingDelta(part.text))
+                    if not quiet:
+                        await desk.emit(events.ThinkingDelta(part.text))
                 case port.ToolCall():
-                    calls.append(events.ToolRequest(call_id=desk.mint("call"), tool=part.tool, args=part.args))
+                    calls.append(
+                        events.ToolRequest(call_id=desk.mint("call"), tool=part.tool, args=part.args, problem=part.problem)
+                    )
                 case port.Usage():
-                    pass
+                    counted = part
+                case port.Carry():
+                    carry = part.data
                 case _:
                     assert_never(part)
-    completed = events.MessageCompleted(
-        message_id=desk.mint("asst"), text="".join(text), thinking="".join(thinking), calls=tuple(calls)
+    if not (text or calls or _has_spoken(request.conversation)):
+        raise port.ModelTrouble("the model answered with nothing", transient=True)
+    usage = _reported(model, counted)
+    message = engine.Message(
+        role="assistant", text="".join(text), calls=tuple(calls), thinking="".join(thinking), carry=carry
     )
-    await desk.emit(completed)
-    return engine.Message(role="assistant", text=completed.text, calls=completed.calls)
+    if not quiet:
+        await desk.emit(
+            events.MessageCompleted(
+                message_id=desk.mint("asst"),
+                text=message.text,
+                thinking=message.thinking,
+                calls=message.calls,
+                carry=message.carry,
+            )
+        )
+    await desk.emit(usage)
+    return Turn(message, usage)
 
 
-async def _guarded(
-    model: port.Model, conversation: Sequence[engine.Message], tools: Sequence[port.ToolSpec]
-) -> AsyncGenerator[port.Part, None]:
-    parts: AsyncIterator[port.Part] | None = None
+def _has_spoken(conversation: object) -> bool:
+    """Whether the model has answered the last user message already: after its tools have run it may have no more to say."""
+    assert isinstance(conversation, tuple)
+    for message in reversed(conversation):
+        if message.role == "assistant":
+            return True
+        if message.role == "user":
+            return False
+    return False
+
+
+def _reported(model: port.Model, counted: port.Usage) -> events.UsageReported:
+    return events.UsageReported(
+        provider=model.provider,
+        model=model.name,
+        input_tokens=counted.input_tokens,
+        output_tokens=counted.output_tokens,
+        cache_read_tokens=counted.cache_read_tokens,
+        cache_write_tokens=counted.cache_write_tokens,
+        cost=counted.cost,
+        context_window=model.context_window,
+    )
+
+
+async def _guarded(model: port.Model, request: port.Request) -> AsyncGenerator[port.Part, None]:
+    parts = None
     try:
-        parts = model.stream(conversation, tools)
+        parts = model.stream(request)
         async for part in parts:
             yield part
+    except port.ModelTrouble:
+        raise
     except Exception as error:
         raise ModelFailed from error
     finally:

@@ -1,13 +1,14 @@
 """Push frames in: bytes to a checked request, and a request to a core command. Bad input becomes push's own error."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from switchtower.core import commands, events
-from switchtower.protocols.push import errors, messages
+from switchtower.protocols.push import errors, extensions, messages
 
 UNKNOWN_REQUEST = "req_unknown"
 """Answers a frame whose own `requestId` cannot be told."""
@@ -16,7 +17,7 @@ UNKNOWN_REQUEST = "req_unknown"
 class Request(Struct, frozen=True):
     request_id: str
     type: str
-    payload: messages.Request
+    payload: messages.Request | extensions.Request
     session_id: str | None
 
 
@@ -47,7 +48,10 @@ class _Envelope(Struct, frozen=True):
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _is_request_id = re.compile(r"req_[A-Za-z0-9._:-]{1,252}").fullmatch
 _is_session_id = re.compile(r"sess_[A-Za-z0-9._:-]{1,251}").fullmatch
-_payload_decoders = {name: msgspec.json.Decoder(payload).decode for name, payload in messages.REQUESTS.items()}
+_payload_decoders: dict[str, Callable[[msgspec.Raw], messages.Request | extensions.Request]] = {
+    name: msgspec.json.Decoder(payload).decode for name, payload in {**messages.REQUESTS, **extensions.REQUESTS}.items()
+}
+_NEEDS_SESSION = messages.NEEDS_SESSION | extensions.NEEDS_SESSION
 
 
 def parse(frame: bytes) -> Request:
@@ -77,7 +81,7 @@ def parse(frame: bytes) -> Request:
         error = errors.make("INVALID_REQUEST", f"Invalid payload: {problem}")
         raise Refused(envelope.requestId, envelope.type, error) from None
     session_id = envelope.sessionId
-    if envelope.type in messages.NEEDS_SESSION:
+    if envelope.type in _NEEDS_SESSION:
         session_id = _session_id(envelope, payload)
     return Request(envelope.requestId, envelope.type, payload, session_id)
 
@@ -140,7 +144,16 @@ def start_session(
         ),
         attach_token_sha256=attach_token_sha256,
         metadata=request.metadata,
+        policy=request.policy,
+        thinking=request.thinking,
+        budget=_budget(request.limits) if request.limits else None,
         id_is_fresh=True,
+    )
+
+
+def _budget(limits: messages.Limits) -> events.Budget:
+    return events.Budget(
+        max_turns=limits.maxTurns, max_tokens=limits.maxTokens, max_cost=limits.maxCost, max_minutes=limits.maxMinutes
     )
 
 
@@ -170,8 +183,31 @@ def decide_approval(request: messages.SubmitApproval, session_id: str, actor: ev
         run_id=request.runId,
         verdict=verdict,
         comment=request.comment,
+        always=request.scope == "session",
     )
 
 
 def cancel_run(request: messages.CancelRun, session_id: str, actor: events.Actor) -> commands.CancelRun:
     return commands.CancelRun(session_id=session_id, actor=actor, run_id=request.runId, reason=request.reason)
+
+
+def queue_message(request: extensions.QueueMessage, session_id: str, actor: events.Actor) -> commands.QueueMessage:
+    return commands.QueueMessage(
+        session_id=session_id,
+        actor=actor,
+        idempotency_key=request.clientMessageId,
+        text=request.text,
+        delivery=events.Delivery(request.delivery),
+    )
+
+
+def configure_session(request: extensions.ConfigureSession, session_id: str, actor: events.Actor) -> commands.ConfigureSession:
+    return commands.ConfigureSession(
+        session_id=session_id,
+        actor=actor,
+        provider=request.provider,
+        model=request.model,
+        policy=request.policy,
+        thinking=request.thinking,
+        title=request.title,
+    )

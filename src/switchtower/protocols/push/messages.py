@@ -27,6 +27,11 @@ RunOutcome = Literal["success", "failed", "cancelled", "denied"]
 ApprovalDecision = Literal["approve", "deny"]
 Mode = Literal["interactive", "headless"]
 SandboxProvider = Literal["local", "modal"]
+SandboxWish = Literal["local", "modal", "bubblewrap"]
+"""What a client may ask for; `bubblewrap` is ours, and told as `local`, which existing clients know."""
+PolicyProfile = Literal["read-only", "ask", "auto", "yolo"]
+ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
+ApprovalScope = Literal["once", "session"]
 ToolSource = Literal["github", "sandbox", "delegate", "scratchpad", "web-search", "unknown"]
 ToolErrorType = Literal[
     "FILE_NOT_FOUND",
@@ -110,15 +115,28 @@ class Repo(Struct, frozen=True):
     remoteUrl: str | None = None
 
 
+class Limits(Struct, frozen=True):
+    """Of each run of a session. Ours."""
+
+    maxTurns: Annotated[int, Meta(ge=1, le=2**31)] | None = None
+    maxTokens: Annotated[int, Meta(ge=1, le=2**53)] | None = None
+    maxCost: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    maxMinutes: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+
+
 class StartSession(Struct, frozen=True):
-    """`model` is ours: a provider's model other than its default."""
+    """All behind `metadata` is ours. `worktree` asks for a worktree of the repository, for this session alone."""
 
     mode: Mode
     provider: NonEmpty
-    sandboxProvider: SandboxProvider
+    sandboxProvider: SandboxWish
     repo: Repo
     metadata: dict[str, Any] = {}
     model: str | None = None
+    policy: PolicyProfile | None = None
+    thinking: ThinkingLevel | None = None
+    limits: Limits | None = None
+    worktree: bool = False
 
 
 class ListSessions(Struct, frozen=True):
@@ -155,6 +173,8 @@ class SubmitApproval(Struct, frozen=True):
     decision: ApprovalDecision
     sessionId: SessionId | None = None
     comment: str | None = None
+    scope: ApprovalScope = "once"
+    """Ours: `session` lets the rule that the approval shows as `details.always` hold from now on."""
 
 
 class CancelRun(Struct, frozen=True):

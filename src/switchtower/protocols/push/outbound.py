@@ -11,8 +11,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from switchtower.core import codec, events, journal
-from switchtower.core.session import Session
-from switchtower.protocols.push import messages
+from switchtower.core.session import Session, Usage
+from switchtower.protocols.push import extensions, messages
 
 _encode = msgspec.json.Encoder().encode
 
@@ -29,6 +29,7 @@ TOOL_NAMES = {
     "edit_file": "sandbox_edit_file",
     "run": "sandbox_exec",
     "git_diff": "sandbox_diff",
+    "git_status": "sandbox_status",
     "git_commit": "sandbox_commit",
 }
 """The names that push clients know how to render."""
@@ -75,8 +76,18 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
                 pendingApproval=approval_required(event.pending_approval) if event.pending_approval else None,
                 meta=messages.SnapshotMeta(event.provider, _sandbox(event.sandbox)),
             )
+        case events.SessionConfigured():
+            return "warning", messages.Warn("SESSION_CONFIGURED", "The session was configured", _configuration(event))
         case events.RunStarted():
-            return "status", _status("Run started", event.text)
+            return "status", _status(_RUN_PHASES[event.purpose], event.text)
+        case events.MessageQueued():
+            return "status", _status("Message queued", event.text)
+        case events.MessageDelivered():
+            return "status", _status("Message delivered", event.text)
+        case events.MessageWithdrawn():
+            return "warning", messages.Warn("MESSAGE_WITHDRAWN", f"Not delivered: {event.reason}", event.message_id)
+        case events.PromptExpanded():
+            return "status", _status("Prompt expanded", ", ".join(event.sources))
         case events.PhaseChanged():
             return "status", _status(event.phase, event.detail)
         case events.RunCancelRequested():
@@ -89,6 +100,8 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
             return "assistant_done", messages.AssistantDone(event.message_id)
         case events.ToolCalled():
             return "tool_call", messages.ToolCall(_tool_source(event.tool), _tool_name(event.tool), event.args)
+        case events.ToolProgressed():
+            return "status", messages.Status("tool", "Tool output", event.text)
         case events.ToolFinished():
             return "tool_result", messages.ToolResult(
                 source=_tool_source(event.tool),
@@ -98,6 +111,23 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
                 text=event.text,
                 structuredError=_structured_error(event.error) if event.error else None,
             )
+        case events.UsageReported():
+            return "status", messages.Status("model", "Usage", _usage(event))
+        case events.RetryScheduled():
+            wait = f"attempt {event.attempt} of {event.max_attempts} in {event.delay_ms / 1000:.1f} s"
+            return "warning", messages.Warn("MODEL_RETRY", f"The model call failed and begins again: {event.reason}", wait)
+        case events.RetryEnded():
+            return "status", _status("Retry succeeded" if event.success else "Retries failed", event.reason)
+        case events.CompactionStarted():
+            return "status", _status("Compacting the context", event.reason)
+        case events.ContextCompacted():
+            return "status", _status("Context compacted", f"{event.tokens_before} tokens became about {event.tokens_after}")
+        case events.CompactionFailed():
+            return "warning", messages.Warn("COMPACTION_FAILED", f"The context was not compacted: {event.reason}")
+        case events.CheckpointTaken():
+            return "status", _status(f"Checkpoint {event.when} the run's changes", event.tree)
+        case events.WorkspaceRestored():
+            return "status", _status("Workspace restored", _restored(event))
         case events.ApprovalRequested():
             return "approval_required", approval_required(event.approval)
         case events.ApprovalDecided():
@@ -194,6 +224,55 @@ def listed(card: journal.Card) -> messages.ListedSession:
     )
 
 
+def session_info(session: Session) -> extensions.SessionInfo:
+    run = session.run
+    return extensions.SessionInfo(
+        sessionId=session.id,
+        state=session.state.value,
+        title=session.title,
+        mode=session.mode,
+        engine=session.engine,
+        provider=session.provider,
+        model=session.model,
+        thinking=session.thinking,
+        policy=session.policy,
+        rules=[extensions.Rule(rule.effect, rule.tool, rule.path, rule.command) for rule in session.rules],
+        limits=messages.Limits(
+            session.budget.max_turns, session.budget.max_tokens, session.budget.max_cost, session.budget.max_minutes
+        ),
+        sandbox=session.sandbox,
+        rootPath=session.workspace.root,
+        branch=session.workspace.branch,
+        worktreeOf=session.workspace.origin,
+        activeRunId=run.id if run else None,
+        queue=[
+            extensions.QueuedMessage(queued.message_id, queued.text, queued.delivery.value) for queued in session.queue.values()
+        ],
+        usage=_usage_total(session.usage),
+        runUsage=_usage_total(run.usage) if run else None,
+        contextTokens=session.context_tokens,
+        contextWindow=session.context_window,
+        undoable=len(session.done),
+        redoable=len(session.undone),
+        version=session.version,
+        lastSeq=session.seq,
+        createdAt=session.created_at_ms,
+        updatedAt=session.updated_at_ms,
+    )
+
+
+def _usage_total(usage: Usage) -> extensions.Usage:
+    return extensions.Usage(
+        calls=usage.calls,
+        inputTokens=usage.input_tokens,
+        outputTokens=usage.output_tokens,
+        cacheReadTokens=usage.cache_read_tokens,
+        cacheWriteTokens=usage.cache_write_tokens,
+        cost=usage.cost,
+        unpricedCalls=usage.unpriced_calls,
+    )
+
+
 def _run_complete(run_id: str, event: events.RunCompleted) -> messages.RunComplete:
     results = [messages.CriterionResult(result.id, result.passed, result.exit_code, result.output) for result in event.acceptance]
     passed = sum(result.passed for result in results)
@@ -204,6 +283,35 @@ def _run_complete(run_id: str, event: events.RunCompleted) -> messages.RunComple
         acceptance=messages.Acceptance(len(results), passed, results),
         headless=messages.Headless(event.exit_code_hint),
     )
+
+
+_RUN_PHASES = {
+    events.Purpose.WORK: "Run started",
+    events.Purpose.COMPACT: "Compaction started",
+    events.Purpose.UNDO: "Undo started",
+    events.Purpose.REDO: "Redo started",
+}
+
+
+def _configuration(event: events.SessionConfigured) -> str:
+    changed = {
+        "provider": event.provider,
+        "model": event.model,
+        "policy": event.policy,
+        "thinking": event.thinking,
+        "title": event.title,
+    }
+    return ", ".join(f"{name}={value}" for name, value in changed.items() if value is not None)
+
+
+def _usage(event: events.UsageReported) -> str:
+    cost = "" if event.cost is None else f", ${event.cost:.4f}"
+    return f"{event.input_tokens} tokens in, {event.output_tokens} out{cost} ({event.provider} {event.model})"
+
+
+def _restored(event: events.WorkspaceRestored) -> str:
+    skipped = f"; left alone: {', '.join(event.skipped)}" if event.skipped else ""
+    return f"{event.direction} of {event.run_id}: {', '.join(event.files) or 'nothing to change'}{skipped}"
 
 
 def _status(phase: str, detail: str | None) -> messages.Status:

@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
@@ -15,13 +15,13 @@ from switchtower.core import commands, tower
 from switchtower.core import errors as core_errors
 from switchtower.core.access import Access
 from switchtower.core.session import Session
-from switchtower.protocols.push import errors, inbound, messages, outbound
+from switchtower.protocols.push import errors, extensions, extra_requests, inbound, messages, outbound
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
 
 log = logging.getLogger(__name__)
 
-CAPABILITIES = ["stream_tokens", "approvals", "replay_attach", "headless"]
+CAPABILITIES = ["stream_tokens", "approvals", "replay_attach", "headless", *extensions.CAPABILITIES]
 CLIENT_NAME_LIMIT = 100
 TRY_AGAIN_LATER = 1013
 UNANSWERED_LIMIT = 1_000
@@ -32,9 +32,9 @@ class PushPeer:
     """Implements `stream.Receiver` and `tower.Outlet`."""
 
     def __init__(self, tower_: tower.Tower, access: Access, runtime_version: str) -> None:
-        self._tower = tower_
+        self.tower = tower_
         self._access = access
-        self._actor = access.actor()
+        self.actor = access.actor()
         self._runtime_version = runtime_version
         self._stream: Stream | None = None
         self._subscriptions: dict[str, tower.Subscription] = {}
@@ -50,6 +50,7 @@ class PushPeer:
             "submit_approval": self._submit_approval,
             "cancel_run": self._cancel_run,
             "ping": self._ping,
+            **extra_requests.handlers(self),
         }
 
     # The receiver's side
@@ -105,7 +106,7 @@ class PushPeer:
             else:
                 self._follow(attachment, session_id, behind.cursor, [])
 
-        self._tower.attach(session_id, behind.cursor, self, admit=lambda _: None, done=attached)
+        self.tower.attach(session_id, behind.cursor, self, admit=lambda _: None, done=attached)
 
     # Requests
 
@@ -124,50 +125,44 @@ class PushPeer:
 
     def _ping(self, request: inbound.Request) -> bytes:
         if request.session_id is None:
-            return outbound.pong(request.request_id, self._tower.now_ms())
-        return outbound.answer(request.request_id, "ping", request.session_id, messages.Pong(True, self._tower.now_ms()))
+            return outbound.pong(request.request_id, self.tower.now_ms())
+        return outbound.answer(request.request_id, "ping", request.session_id, messages.Pong(True, self.tower.now_ms()))
 
     def _hello(self, request: inbound.Request) -> bytes:
         assert isinstance(request.payload, messages.Hello)
         client = f"{request.payload.clientName} {request.payload.clientVersion}"
-        self._actor = self._access.actor(client[:CLIENT_NAME_LIMIT])
+        self.actor = self._access.actor(client[:CLIENT_NAME_LIMIT])
         greeting = messages.HelloAnswer("pushd", self._runtime_version, messages.VERSION, CAPABILITIES)
         return outbound.answer(request.request_id, "hello", request.session_id, greeting)
 
     def _start_session(self, request: inbound.Request) -> None:
         assert isinstance(request.payload, messages.StartSession)
-        session_id = self._tower.mint("sess")
-        token = self._tower.mint_secret("att")
-        command = inbound.start_session(request.payload, session_id, self._actor, _sha256(token))
-        self._tower.check_workspace(command)
+        session_id = self.tower.mint("sess")
+        token = self.tower.mint_secret("att")
+        command = inbound.start_session(request.payload, session_id, self.actor, _sha256(token))
+        command = self.tower.workshop.prepared(command)
 
         def started(outcome: tower.Outcome) -> bytes:
             self._subscribe(session_id, after_seq=0)
-            return self._answer(request, session_id, messages.StartSessionAnswer(session_id, "idle", token))
+            return self.answer(request, session_id, messages.StartSessionAnswer(session_id, "idle", token))
 
-        self._submit(command, request, started)
+        if not request.payload.worktree:
+            self.submit(command, request, started)
+            return
+
+        async def begin() -> None:
+            self.submit(await self.tower.workshop.with_worktree(command), request, started)
+
+        self.attempt(request, begin)
 
     def _list_sessions(self, request: inbound.Request) -> None:
         assert isinstance(request.payload, messages.ListSessions)
         limit = request.payload.limit
 
-        async def answer() -> None:
-            try:
-                cards = await self._tower.cards(limit)
-                listing = messages.ListSessionsAnswer([outbound.listed(card) for card in cards])
-                frame = outbound.answer(request.request_id, request.type, request.session_id, listing)
-            except core_errors.CoreError as refusal:
-                frame = self._refusal(request, refusal)
-            except Exception:
-                log.exception("a %s request failed", request.type)
-                frame = outbound.refusal(request.request_id, request.type, request.session_id, errors.INTERNAL)
-            self._one_answered()
-            self._send(Packet([frame]))
+        async def listing() -> Struct:
+            return messages.ListSessionsAnswer([outbound.listed(card) for card in await self.tower.cards(limit)])
 
-        self._one_more_unanswered()
-        task = asyncio.get_running_loop().create_task(answer())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.answer_later(request, listing)
 
     def _attach_session(self, request: inbound.Request) -> None:
         self._attach(request)
@@ -192,20 +187,20 @@ class PushPeer:
                     self._summarise(session_id)
 
         self._one_more_unanswered()
-        self._tower.attach(session_id, last_seen_seq, self, admit=lambda session: self._admit(session, token), done=attached)
+        self.tower.attach(session_id, last_seen_seq, self, admit=lambda session: self._admit(session, token), done=attached)
 
     def _summarise(self, session_id: str) -> None:
         """Where things stand: a `session_snapshot` of its own, in the session's sequence."""
-        self._tower.submit(commands.ResumeSession(session_id=session_id, actor=self._actor), lambda _: None)
+        self.tower.submit(commands.ResumeSession(session_id=session_id, actor=self.actor), lambda _: None)
 
     def _attach_answer(self, request: inbound.Request, attachment: tower.Attachment) -> bytes:
         session, subscription = attachment.session, attachment.subscription
         replay = messages.Replay(subscription.cursor + 1, session.seq, completed=True, gap=attachment.gap)
-        return self._answer(request, session.id, messages.AttachAnswer(session.id, session.state.value, replay))
+        return self.answer(request, session.id, messages.AttachAnswer(session.id, session.state.value, replay))
 
     def _follow(self, attachment: tower.Attachment, session_id: str, last_seen_seq: int, frames: list[bytes]) -> None:
         if attachment.gap:
-            frames += outbound.gap_frames(attachment.session, last_seen_seq, attachment.earliest_seq, self._tower.now_ms())
+            frames += outbound.gap_frames(attachment.session, last_seen_seq, attachment.earliest_seq, self.tower.now_ms())
         if frames:
             self._send(Packet(frames))
         if earlier := self._subscriptions.pop(session_id, None):
@@ -216,31 +211,58 @@ class PushPeer:
     def _send_user_message(self, request: inbound.Request) -> None:
         assert isinstance(request.payload, messages.SendUserMessage) and request.session_id
         session_id = request.session_id
-        self._check_may_command(session_id)
+        self.check_may_command(session_id)
 
         def accepted(outcome: tower.Outcome) -> bytes:
-            # Existing clients expect to hear of a run that they started, attached or not.
-            if session_id not in self._subscriptions:
-                self._subscribe(session_id, after_seq=outcome["after_seq"])
-            return self._answer(request, session_id, messages.SendAnswer(outcome["run_id"], accepted=True))
+            self.hear_of(session_id, outcome)
+            return self.answer(request, session_id, messages.SendAnswer(outcome["run_id"], accepted=True))
 
-        self._submit(inbound.send_message(request.payload, session_id, self._actor), request, accepted)
+        self.submit(inbound.send_message(request.payload, session_id, self.actor), request, accepted)
 
     def _submit_approval(self, request: inbound.Request) -> None:
         assert isinstance(request.payload, messages.SubmitApproval) and request.session_id
-        self._check_may_command(request.session_id)
-        command = inbound.decide_approval(request.payload, request.session_id, self._actor)
-        self._submit(command, request, lambda _: self._answer(request, command.session_id, messages.Accepted(True)))
+        self.check_may_command(request.session_id)
+        command = inbound.decide_approval(request.payload, request.session_id, self.actor)
+        self.submit(command, request, lambda _: self.answer(request, command.session_id, messages.Accepted(True)))
 
     def _cancel_run(self, request: inbound.Request) -> None:
         assert isinstance(request.payload, messages.CancelRun) and request.session_id
-        self._check_may_command(request.session_id)
-        command = inbound.cancel_run(request.payload, request.session_id, self._actor)
-        self._submit(command, request, lambda _: self._answer(request, command.session_id, messages.Accepted(True)))
+        self.check_may_command(request.session_id)
+        command = inbound.cancel_run(request.payload, request.session_id, self.actor)
+        self.submit(command, request, lambda _: self.answer(request, command.session_id, messages.Accepted(True)))
 
     # What they share
 
-    def _submit(
+    def answer_later(self, request: inbound.Request, find: Callable[[], Awaitable[Struct]]) -> None:
+        """Answers a question that takes time, while others go on."""
+
+        async def answer() -> None:
+            payload = await find()
+            self._send(Packet([outbound.answer(request.request_id, request.type, request.session_id, payload)]))
+
+        self.attempt(request, answer)
+
+    def attempt(self, request: inbound.Request, work: Callable[[], Awaitable[None]]) -> None:
+        """Does what takes time; a failure of it is the request's answer."""
+
+        async def attempt() -> None:
+            try:
+                await work()
+            except core_errors.CoreError as refusal:
+                self._send(Packet([self._refusal(request, refusal)]))
+            except Exception:
+                log.exception("a %s request failed", request.type)
+                failed = outbound.refusal(request.request_id, request.type, request.session_id, errors.INTERNAL)
+                self._send(Packet([failed]))
+            finally:
+                self._one_answered()
+
+        self._one_more_unanswered()
+        task = asyncio.get_running_loop().create_task(attempt())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def submit(
         self, command: commands.AnyCommand, request: inbound.Request, succeeded: Callable[[tower.Outcome], bytes]
     ) -> None:
         def done(outcome: tower.Outcome | core_errors.CoreError) -> None:
@@ -253,7 +275,7 @@ class PushPeer:
                 self._send(Packet([succeeded(outcome)]))
 
         self._one_more_unanswered()
-        self._tower.submit(command, done)
+        self.tower.submit(command, done)
 
     def _one_more_unanswered(self) -> None:
         self._unanswered += 1
@@ -265,8 +287,13 @@ class PushPeer:
         if self._unanswered == UNANSWERED_LIMIT // 2 and self.ready and self._stream is not None:
             self._stream.resume_reading()
 
+    def hear_of(self, session_id: str, outcome: tower.Outcome) -> None:
+        """Existing clients expect to hear of a run that they started, attached or not."""
+        if session_id not in self._subscriptions:
+            self._subscribe(session_id, after_seq=outcome["after_seq"])
+
     def _subscribe(self, session_id: str, after_seq: int) -> None:
-        subscription = self._subscriptions[session_id] = self._tower.subscribe(session_id, after_seq, self)
+        subscription = self._subscriptions[session_id] = self.tower.subscribe(session_id, after_seq, self)
         subscription.start()
 
     def _admit(self, session: Session, token: str | None) -> None:
@@ -281,11 +308,11 @@ class PushPeer:
     def _may_command(self, session_id: str) -> bool:
         return self._access.trusted or session_id in self._subscriptions
 
-    def _check_may_command(self, session_id: str) -> None:
+    def check_may_command(self, session_id: str) -> None:
         if not self._may_command(session_id):
             raise core_errors.AttachForbidden(session_id, hint="attach to the session with its `attachToken` first")
 
-    def _answer(self, request: inbound.Request, session_id: str, payload: Struct) -> bytes:
+    def answer(self, request: inbound.Request, session_id: str, payload: Struct) -> bytes:
         return outbound.answer(request.request_id, request.type, session_id, payload)
 
     def _refusal(self, request: inbound.Request, refusal: core_errors.CoreError) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from switchtower.protocols.push import messages
+from switchtower.protocols.push import extensions, messages
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DEFS = "push-runtime-defs.schema.json"
@@ -20,6 +20,10 @@ RESPONSE = "push-runtime-response-envelope.schema.json"
 EVENT = "push-runtime-event-envelope.schema.json"
 
 Schema = dict[str, Any]
+
+REQUESTS = {**messages.REQUESTS, **extensions.REQUESTS}
+ANSWERS = {**messages.ANSWERS, **extensions.ANSWERS}
+NEEDS_SESSION = messages.NEEDS_SESSION | extensions.NEEDS_SESSION
 
 
 def documents() -> dict[str, Schema]:
@@ -41,7 +45,7 @@ def _document(name: str, title: str, body: Schema) -> Schema:
 
 def _definitions() -> Schema:
     payloads: list[type] = list(
-        dict.fromkeys([*messages.REQUESTS.values(), *messages.ANSWERS.values(), *messages.EVENTS.values()])
+        dict.fromkeys([*REQUESTS.values(), *ANSWERS.values(), *messages.EVENTS.values()])
     )
     _, components = msgspec.json.schema_components([*payloads, messages.ProtocolError], ref_template="#/$defs/{name}")
     # Response payloads of two names may share a type with an event; a definition is keyed by its class, so nothing is said twice.
@@ -59,12 +63,12 @@ def _requests() -> Schema:
             "v": {"const": messages.VERSION},
             "kind": {"const": "request"},
             "requestId": msgspec.json.schema(messages.RequestId),
-            "type": {"enum": list(messages.REQUESTS)},
+            "type": {"enum": list(REQUESTS)},
             "sessionId": {"anyOf": [msgspec.json.schema(messages.SessionId), {"type": "null"}]},
             "payload": {"type": "object"},
         },
         "required": ["v", "kind", "requestId", "type", "payload"],
-        "allOf": [*_payload_by_type(messages.REQUESTS), _session_somewhere()],
+        "allOf": [*_payload_by_type(REQUESTS), _session_somewhere()],
     }
 
 
@@ -72,7 +76,7 @@ def _session_somewhere() -> Schema:
     """A session-targeted request names its session, in the envelope or in the payload."""
     named = {"required": ["sessionId"], "properties": {"sessionId": {"type": "string"}}}
     return {
-        "if": {"properties": {"type": {"enum": sorted(messages.NEEDS_SESSION)}}},
+        "if": {"properties": {"type": {"enum": sorted(NEEDS_SESSION)}}},
         "then": {"anyOf": [named, {"properties": {"payload": named}}]},
     }
 
@@ -93,7 +97,7 @@ def _responses() -> Schema:
         "required": ["v", "kind", "requestId", "type", "ok", "payload", "error"],
         "additionalProperties": False,
         "if": {"properties": {"ok": {"const": True}}},
-        "then": {"properties": {"error": {"type": "null"}}, "allOf": _payload_by_type(messages.ANSWERS)},
+        "then": {"properties": {"error": {"type": "null"}}, "allOf": _payload_by_type(ANSWERS)},
         "else": {"properties": {"error": _ref(messages.ProtocolError), "payload": {"type": "null"}}},
     }
 

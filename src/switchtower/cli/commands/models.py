@@ -1,0 +1,76 @@
+"""`tower models`: which models can be used, and why the others cannot."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from switchtower.cli import console, output, table
+
+if TYPE_CHECKING:
+    from switchtower.protocols.push import extensions
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one array.")
+def models(as_json: bool) -> int:
+    """List the models that can be used, and why the others cannot. `*` marks the one that serves when none is named.
+
+    The first column is what --provider takes. Prices are in US dollars per million tokens, in and out. Keys are read when the
+    daemon starts: after setting one, `tower stop`.
+
+    \b
+    Example:
+      tower models
+      ANTHROPIC_API_KEY=… tower serve
+    """
+    import msgspec
+
+    listed = sorted(asyncio.run(_list()), key=lambda model: (not model.usable, not model.isDefault))
+    if as_json:
+        output.line(msgspec.json.encode(listed))
+        return console.Exit.OK
+    for row in table.rows(_cells(listed)):
+        output.line(console.printable(row))
+    return console.Exit.OK
+
+
+async def _list() -> "list[extensions.ModelListing]":
+    from switchtower import config
+    from switchtower.client.client import Client
+
+    async with await Client.connect(config.load()) as client:
+        return await client.models()
+
+
+def _cells(listed: "Sequence[extensions.ModelListing]") -> list[tuple[str, ...]]:
+    return [
+        (
+            "*" if model.isDefault else " ",
+            model.name,
+            model.provider,
+            model.model or "-",
+            _tokens(model.contextWindow),
+            _prices(model.priceIn, model.priceOut),
+            _status(model),
+        )
+        for model in listed
+    ]
+
+
+def _status(model: "extensions.ModelListing") -> str:
+    status = "usable" if model.usable else "not usable"
+    return f"{status}: {model.reason}" if model.reason else status
+
+
+def _tokens(count: int | None) -> str:
+    if count is None:
+        return "-"
+    return f"{count / 1_000_000:g}M" if count >= 1_000_000 else f"{count / 1_000:.0f}k" if count >= 1_000 else str(count)
+
+
+def _prices(price_in: float | None, price_out: float | None) -> str:
+    if price_in is None and price_out is None:
+        return "-"
+    return "/".join("?" if price is None else f"${price:g}" for price in (price_in, price_out))

@@ -1,0 +1,56 @@
+"""`tower skills`: what a message can begin with as `/name`."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from switchtower.cli import console, output, table
+
+if TYPE_CHECKING:
+    from switchtower.protocols.push import extensions
+
+
+@click.command()
+@click.option(
+    "--cwd",
+    "folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=".",
+    metavar="DIR",
+    help="The folder to look in; the current one by default.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one array.")
+def skills(folder: Path, as_json: bool) -> int:
+    """List the skills and prompt templates of a folder, and the user's own.
+
+    They are Markdown files in `.tower/skills` and `.tower/prompts`. A message that begins with `/NAME` uses one.
+
+    \b
+    Example:
+      tower skills
+      tower run "/review src/main.py"
+    """
+    import msgspec
+
+    listed = asyncio.run(_list(folder))
+    if as_json:
+        output.line(msgspec.json.encode(listed))
+        return console.Exit.OK
+    if not listed:
+        console.say("no skills and no prompts here; hint: put one in `.tower/prompts/NAME.md`")
+        return console.Exit.OK
+    for row in table.rows([(f"/{offer.name}", offer.kind, offer.origin, offer.description) for offer in listed]):
+        output.line(console.printable(row))
+    return console.Exit.OK
+
+
+async def _list(folder: Path) -> "list[extensions.Template]":
+    from switchtower import config
+    from switchtower.cli import workspace
+    from switchtower.client.client import Client
+
+    root = workspace.root_of(folder)
+    async with await Client.connect(config.load()) as client:
+        return await client.templates(root)

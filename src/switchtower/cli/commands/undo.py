@@ -1,0 +1,42 @@
+"""`tower undo`: takes back what a session's last run changed in its folder, or makes it again."""
+
+import asyncio
+
+import click
+
+from switchtower.cli import arguments, console
+
+
+@click.command()
+@click.argument("session")
+@click.option("--redo", is_flag=True, help="Take back the last undo instead.")
+@click.option("--force", is_flag=True, help="Also files that somebody has changed since; those changes are lost.")
+@arguments.token
+def undo(session: str, redo: bool, force: bool, token: str | None) -> int:
+    """Take back what a session's last run changed in its folder, and print which files that were.
+
+    SESSION is an id, a unique beginning or end of one, or `last`. Each further undo takes back the run before. A file that
+    somebody has changed since the run is left alone and named, unless --force is given. Branches and git's index are not
+    touched.
+
+    \b
+    Example:
+      tower undo last
+      tower undo last --redo
+    """
+    return asyncio.run(_undo(session, redo, force, token))
+
+
+async def _undo(meant: str, redo: bool, force: bool, token: str | None) -> int:
+    from switchtower.cli import lookup
+    from switchtower.cli.chores import Chore
+
+    async with lookup.opened(meant, token) as (client, session_id):
+        chore = Chore("Workspace restored")
+        code = await chore.see_through(client, session_id, lambda: client.undo(session_id, redo=redo, force=force))
+    if chore.result is not None and "; left alone: " in chore.result:
+        again = f"tower undo {session_id}"
+        # The undo has happened, so it is taken back before it is made again for all files.
+        forced = f"{again} && {again} --redo --force" if redo else f"{again} --redo && {again} --force"
+        console.say(f"files that were changed since are left alone; hint: `{forced}` does it to them too", "yellow")
+    return code

@@ -1,0 +1,81 @@
+"""A session as names and values for people. Pure."""
+
+import time
+from collections.abc import Iterator
+
+from switchtower.cli import ages, usage
+from switchtower.protocols.push import extensions, messages
+
+_LONGEST_MESSAGE = 100
+
+
+def of(about: extensions.SessionInfo, *, now: float | None = None) -> list[tuple[str, str]]:
+    return list(_pairs(about, time.time() if now is None else now))
+
+
+def _pairs(about: extensions.SessionInfo, now: float) -> Iterator[tuple[str, str]]:
+    yield "session", about.sessionId
+    if about.title:
+        yield "title", about.title
+    yield "state", about.state + (f", {about.activeRunId}" if about.activeRunId else "")
+    yield "model", f"{about.provider} {about.model}" if about.model else about.provider
+    if about.thinking:
+        yield "thinking", about.thinking
+    yield "policy", about.policy
+    if about.rules:
+        yield "rules", "\n".join(map(_rule, about.rules))
+    if limits := _limits(about.limits):
+        yield "limits of a run", limits
+    yield "sandbox", about.sandbox
+    yield "folder", _folder(about)
+    yield "usage", _usage(about.usage)
+    if about.runUsage is not None:
+        yield "usage of the run", _usage(about.runUsage)
+    yield "context", _context(about.contextTokens, about.contextWindow)
+    if about.queue:
+        yield "queue", "\n".join(f"{queued.delivery}: {_cut(queued.text)}" for queued in about.queue)
+    yield "undo", f"{_runs(about.undoable)} can be undone, {about.redoable} made again"
+    yield "started", f"{ages.age(now - about.createdAt / 1000)} ago, in the mode {about.mode}, by the engine {about.engine}"
+    yield "last event", f"{about.lastSeq}, {ages.age(now - about.updatedAt / 1000)} ago"
+
+
+def _rule(rule: extensions.Rule) -> str:
+    about = " ".join(part for part in (rule.path, rule.command) if part is not None)
+    return f"{rule.effect} {rule.tool or 'any tool'}" + (f": {about}" if about else "")
+
+
+def _limits(limits: messages.Limits) -> str:
+    parts = [
+        f"{limits.maxTurns} turns" if limits.maxTurns is not None else "",
+        f"{limits.maxTokens} tokens" if limits.maxTokens is not None else "",
+        f"${limits.maxCost:g}" if limits.maxCost is not None else "",
+        f"{limits.maxMinutes:g} minutes" if limits.maxMinutes is not None else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _folder(about: extensions.SessionInfo) -> str:
+    branch = f" (branch {about.branch})" if about.branch else ""
+    return f"{about.rootPath}{branch}" + (f"\na worktree of {about.worktreeOf}" if about.worktreeOf else "")
+
+
+def _usage(spent: extensions.Usage) -> str:
+    if not spent.calls:
+        return "no call of a model yet"
+    cached = f" ({spent.cacheReadTokens:,} from the cache)" if spent.cacheReadTokens else ""
+    price = usage.money(spent.cost, spent.calls - spent.unpricedCalls, spent.calls)
+    calls = "1 call" if spent.calls == 1 else f"{spent.calls} calls"
+    return f"{calls}, {spent.inputTokens:,} tokens in{cached}, {spent.outputTokens:,} out{price}"
+
+
+def _context(tokens: int, window: int | None) -> str:
+    return f"{tokens:,} of {window:,} tokens ({tokens / window:.0%})" if window else f"{tokens:,} tokens"
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
+def _cut(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _LONGEST_MESSAGE else f"{flat[:_LONGEST_MESSAGE]}…"

@@ -1,0 +1,51 @@
+"""An approval as lines for the person who decides: all of what will run, exactly, and why it is asked. Pure.
+
+A value of several lines is marked at each of them, so that nothing inside of it can pass for one of ours.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from switchtower.cli import diffs
+from switchtower.protocols.push import messages
+
+Lines = Iterator[tuple[str, str | None]]
+"""Each line with its colour."""
+
+
+def lines(approval: messages.ApprovalRequired) -> Lines:
+    yield f"? {approval.title}: {approval.summary}", "yellow"
+    details = approval.details
+    if details.get("destructive") is True:
+        yield "  DESTRUCTIVE: what this removes or overwrites may not come back", "red"
+    for name, value in details.items():
+        if name == "diff" and isinstance(value, str):
+            yield "  diff:", "yellow"
+            yield from ((f"  | {line}", colour) for line, colour in diffs.lines(value))
+        elif name not in ("destructive", "always"):
+            yield from _detail(name, value)
+    if (rule := always(approval)) is not None:
+        yield f"  always for this session would be: {rule}", "dim"
+
+
+def always(approval: messages.ApprovalRequired) -> str | None:
+    """The rule that "always for this session" would make; None where each time is asked anew."""
+    rule: Any = approval.details.get("always")
+    if rule is None or rule is False:
+        return None
+    return spelled(rule)
+
+
+def spelled(value: object) -> str:
+    """On one line, whatever it is."""
+    return value if isinstance(value, str) and "\n" not in value else json.dumps(value, ensure_ascii=False)
+
+
+def _detail(name: str, value: object) -> Lines:
+    if isinstance(value, str) and "\n" in value.rstrip("\n"):
+        yield f"  {name}:", "yellow"
+        for line in value.split("\n"):
+            yield f"  | {line}", "yellow"
+    else:
+        yield f"  {name}: {spelled(value)}", "yellow"

@@ -1,0 +1,18 @@
+"""What a tool call needs before it runs: nothing, a person's yes, or it never runs. Pure; it looks at words, not at files.
+
+`judge` is the door that everybody else uses. `profiles`, `rules` and `rulebook` hold what people have chosen; `calls` says
+what a call names; `secrets` and `paths` know about files. A shell command is taken apart by `shell` and looked at by `commands`:
+`runs` is all that it may run, `place` where. `coverage` says whether rules that allow cover it, with `layers`, `arguments` and
+`patterns`; `programs` and `destructive` are tables.
+"""
+
+from switchtower.core.policy.judge import Policy as Policy
+from switchtower.core.policy.profiles import COMMANDS as COMMANDS
+from switchtower.core.policy.profiles import PROFILES as PROFILES
+from switchtower.core.policy.profiles import READS as READS
+from switchtower.core.policy.profiles import WRITES as WRITES
+from switchtower.core.policy.rules import parse_rules as parse_rules
+from switchtower.core.policy.rules import shown as shown
+from switchtower.core.policy.rulings import Judgement as Judgement
+from switchtower.core.policy.rulings import Ruling as Ruling
+from switchtower.core.policy.secrets import is_secret as is_secret

@@ -1,0 +1,87 @@
+"""What the arguments of a call name: files, a command. Arguments come from a model and may be anything."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from switchtower.core.policy import patterns
+from switchtower.core.policy.profiles import Kind
+
+_FOLDERS = frozenset({"list_dir", "search", "git_diff"})
+"""Tools that look at the whole workspace when no path is given."""
+_FILE_KEY = re.compile(r"path|file|dir|folder|uri|src|dst|source|target|dest|root|cwd|location", re.IGNORECASE)
+_URL = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_MOST_VALUES = 2000
+_LONGEST_PATH = 4096
+
+
+class Named(Struct, frozen=True):
+    files: tuple[str, ...] = ()
+    odd: str | None = None
+    """Why it cannot be known what the call is about; goes on from "it"."""
+
+
+def files_of(tool: str, kind: Kind, args: Mapping[str, Any]) -> Named:
+    if kind is Kind.OTHER:
+        return _files_anywhere(args)
+    path, more = args.get("path"), args.get("paths")
+    named: list[object] = []
+    if path is not None:
+        named.append(path)
+    elif tool in _FOLDERS:
+        named.append(".")
+    if isinstance(more, list | tuple):
+        named.extend(more)
+    elif more is not None:
+        named.append(more)
+    if len(named) > _MOST_VALUES:
+        return Named(odd="names too many files")
+    files = tuple(one for one in named if isinstance(one, str))
+    if len(files) < len(named):
+        return Named(files, odd="has a path that is no text")
+    if any(len(one) > _LONGEST_PATH or "\0" in one for one in files):
+        return Named(files, odd="has a path that no file can have")
+    return Named(files)
+
+
+def _files_anywhere(args: Mapping[str, Any]) -> Named:
+    """Nothing is known about the tool, so a text counts that stands under a telling name or looks like a path."""
+    files = []
+    values = 0
+    waiting: list[tuple[str, object]] = [("", args)]
+    while waiting:
+        key, value = waiting.pop()
+        values += 1
+        if isinstance(value, str):
+            text = value.removeprefix("file://")
+            if len(text) <= _LONGEST_PATH and not _URL.match(text) and (_FILE_KEY.search(key) or _looks_like_path(text)):
+                files.append(text)
+        elif isinstance(value, Mapping | list | tuple):
+            if values + len(waiting) + len(value) > _MOST_VALUES:
+                return Named(tuple(files), odd="has too many arguments to look at")
+            if isinstance(value, Mapping):
+                waiting.extend((str(inner), one) for inner, one in value.items())
+            else:
+                waiting.extend((key, one) for one in value)
+    return Named(tuple(files))
+
+
+def _looks_like_path(text: str) -> bool:
+    return ("/" in text or text.startswith(".")) and not any(char.isspace() for char in text)
+
+
+def command_of(kind: Kind, args: Mapping[str, Any]) -> str | None:
+    """The text that will run; None when there is none to judge."""
+    command = args.get("command")
+    if kind is Kind.COMMAND:
+        return command if isinstance(command, str) else None
+    words = [*command] if isinstance(command, list | tuple) else [command]
+    more = args.get("args")
+    words.extend(more if isinstance(more, list | tuple) else ())
+    texts = [word for word in words if isinstance(word, str)]
+    if texts and len(texts) == len(words):
+        return texts[0] if texts == [command] else patterns.join(texts)
+    url = args.get("url")
+    return patterns.join([url]) if isinstance(url, str) else None

@@ -1,0 +1,122 @@
+"""One shell command, looked at from all sides: what it runs, what it names, what it writes, what is doubtful about it.
+
+It says what is the case; what follows from it is for the judge.
+"""
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from switchtower.core.policy import arguments, destructive, paths, patterns, place, programs, runs, secrets, shell
+
+_CODE_OPTION = re.compile(r"-[A-Za-z]*[cemEprVvh]|--(eval|version|help|print|command)(=.*)?", re.DOTALL)
+_STDIN = re.compile(r"-|/dev/stdin|/dev/fd/.*|/proc/(self|[0-9]+)/fd/.*")
+_GREPS = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "ack"})
+
+
+class Look(Struct, frozen=True):
+    text: str
+    script: shell.Script
+    runs: tuple[runs.Words, ...]
+    """All that it may run, taken generously."""
+    words: tuple[shell.Word, ...]
+    """All words that may name a file."""
+    place: place.Place
+    doubts: tuple[str, ...]
+    """Why it cannot be known what it runs; sentences that go on from "it"."""
+    written: tuple[str, ...]
+    """Files that it writes by redirection."""
+    secret: str | None
+    """A file of secrets that it names."""
+    destructive: str | None
+    """Why it is on the destructive list."""
+
+
+def look(text: str, workspace: str = "") -> Look:
+    script = shell.read(text)
+    found = runs.Runs(script)
+    where = place.after(found.commands, workspace)
+    return Look(
+        text=script.text.strip(),
+        script=script,
+        runs=tuple(found.commands),
+        words=tuple(_words(found)),
+        place=where,
+        doubts=(*dict.fromkeys(found.doubts), *_more_doubts(script)),
+        written=tuple(_written(found)),
+        secret=_secret(script, found, where),
+        destructive=destructive.reason(found),
+    )
+
+
+def hit_by(seen: Look, pattern: patterns.Pattern) -> bool:
+    """For rules that ask or deny: some part of it may be this command."""
+    if pattern.whole:
+        return pattern.text == seen.text
+    return any(patterns.hits(pattern, words) for words in seen.runs)
+
+
+def touches(seen: Look, pattern: paths.Pattern) -> bool:
+    """For rules that ask or deny: some word of it may be this path."""
+    return any(
+        paths.touches(pattern, parts, seen.place.workspace, wild=word.wild)
+        for word in seen.words
+        for value in arguments.values_in(word.text)
+        for parts in seen.place.possible(value)
+    )
+
+
+def _more_doubts(script: shell.Script) -> Iterator[str]:
+    for command in script.commands:
+        words = command.words
+        if not words:
+            continue
+        if not words[0].known or words[0].wild or not words[0].text.isascii() or not words[0].text:
+            yield "calls a command whose name is not written out"
+        wraps = runs.is_wrapper(words)
+        if wraps and programs.WRAPPERS[programs.base_name(words[0].text)].feeds:
+            yield "runs a command on words that are not known before it runs"
+        if any(_reads_code(words[start:]) for start in range(min(len(words), runs.MOST_WORDS) if wraps else 1)):
+            yield "runs code that it reads from its input"
+
+
+def _reads_code(words: runs.Words) -> bool:
+    name = programs.base_name(words[0].text)
+    if name not in programs.INTERPRETERS:
+        return False
+    rest = [word.text for word in words[1:]]
+    if not rest or any(_STDIN.fullmatch(text) for text in rest) or (name in programs.SHELLS and "-s" in rest):
+        return True
+    return rest[0].startswith("-") and not any(_CODE_OPTION.fullmatch(text) for text in rest)
+
+
+def _secret(script: shell.Script, found: runs.Runs, where: place.Place) -> str | None:
+    for command in script.commands:
+        is_grep = bool(command.words) and programs.base_name(command.words[0].text) in _GREPS
+        for word in (*command.words, *command.values, *(redirect.target for redirect in command.redirects)):
+            named = secrets.named_in_code(word.text) if is_grep else None
+            if not is_grep or word.wild:
+                named = named or secrets.named_in(word.text, where.bases, wildcards=word.wild)
+            if named is not None:
+                return named
+    if script.unreadable and (named := secrets.named_in_code(script.text)) is not None:
+        return named
+    return next((named for code in found.code if (named := secrets.named_in_code(code)) is not None), None)
+
+
+def _words(found: runs.Runs) -> Iterator[shell.Word]:
+    for script in found.scripts:
+        for command in script.commands:
+            yield from command.words
+            yield from command.values
+            yield from (redirect.target for redirect in command.redirects if redirect.file is not None)
+    # What is no shell, or cannot be read as one, is only looked through for what looks like a path.
+    for text in (*found.code, *(script.text for script in found.scripts if script.unreadable)):
+        yield from (shell.Word(path) for path in secrets.paths_in_code(text))
+
+
+def _written(found: runs.Runs) -> Iterator[str]:
+    for script in found.in_shell:
+        for command in script.commands:
+            yield from (redirect.file for redirect in command.redirects if redirect.writes and redirect.file is not None)

@@ -1,0 +1,88 @@
+"""Whether the rules that allow cover a command: all of it, each part, and nothing that they do not spell out and should have."""
+
+import re
+from collections.abc import Sequence
+
+from switchtower.core.policy import arguments, commands, layers, patterns, shell
+from switchtower.core.policy.place import Place
+from switchtower.core.policy.runs import Words
+
+_SET_OPTIONS = re.compile(r"[-+][eux]+|-[eux]*o|pipefail|errexit|nounset")
+_GLUE = frozenset({"pwd", "true", "false", ":", "echo"})
+_TESTS = frozenset({"test", "["})
+_LONGEST_PATTERN = 2000
+
+
+def covered_by(seen: commands.Look, allowed: Sequence[patterns.Pattern]) -> bool:
+    """For rules that allow: each command in it is covered by one of these, or does nothing by itself."""
+    if seen.doubts or not seen.script.commands:
+        return False
+    if any(pattern.any_command or (pattern.whole and pattern.text == seen.text) for pattern in allowed):
+        return True
+    return _script_covered(seen.script, seen.place, allowed) is True
+
+
+def pattern_for(seen: commands.Look) -> str | None:
+    """A pattern for exactly this; None when there is none, or when nobody would read it."""
+    if len(seen.text) > _LONGEST_PATTERN:
+        return None
+    listed = seen.script.commands
+    if len(listed) == 1 and listed[0].words and not listed[0].assignments and not listed[0].redirects:
+        exact = patterns.join(word.text for word in listed[0].words)
+        return exact if _script_covered(seen.script, seen.place, [patterns.parse(exact)]) else None
+    return seen.text if patterns.parse(seen.text).whole else None
+
+
+def _script_covered(script: shell.Script, place: Place, allowed: Sequence[patterns.Pattern]) -> bool | None:
+    """None when all of it does nothing by itself: nobody has allowed it, though nobody need mind."""
+    if script.doubts or not script.commands:
+        return False
+    used: bool | None = None
+    for command in script.commands:
+        if any(name not in layers.HARMLESS_VARIABLES for name in command.assignments):
+            return False
+        if any(
+            not redirect.writes and redirect.file and arguments.leads_out(redirect.file, place) for redirect in command.redirects
+        ):
+            return False
+        if command.words and _command_covered(command.words, place, allowed):
+            used = True
+        elif command.words and not _is_glue(command.words, place):
+            return False
+    return used
+
+
+def _command_covered(words: Words, place: Place, allowed: Sequence[patterns.Pattern]) -> bool:
+    wrapped = layers.of(words, place)
+    if wrapped is None:
+        return False
+    covered: list[tuple[int, frozenset[int]]] = []
+    """Where a rule begins to match, and the places that it spells out."""
+    for layer in wrapped:
+        for pattern in allowed:
+            spelled_out = patterns.covers(pattern, words[layer.start :])
+            if spelled_out is not None:
+                covered.append((layer.start, frozenset(layer.start + at for at in spelled_out)))
+        if not any(
+            (start == layer.start or layer.start in spelled_out) and layer.spelled_out <= spelled_out
+            for start, spelled_out in covered
+        ) and not (layer.text is not None and _script_covered(shell.read(layer.text), place, allowed)):
+            return False
+    return True
+
+
+def _is_glue(words: Words, place: Place) -> bool:
+    """What people put between commands and what changes nothing by itself."""
+    name, rest = words[0].text, [word.text for word in words[1:]]
+    if name in _GLUE:
+        return True
+    if name == "printf":
+        return bool(rest) and not rest[0].startswith("-")
+    if name == "cd":
+        return len(rest) == 1 and not words[1].wild and not rest[0].startswith("-") and place.locate(rest[0]) is not None
+    if name in _TESTS:
+        # A test of a variable works out the index in its name, commands and all.
+        return not any("[" in text or text in ("-v", "-R") for text in rest)
+    if name == "set":
+        return all(_SET_OPTIONS.fullmatch(text) for text in rest) and bool(rest)
+    return name == "exit" and all(text.isdigit() for text in rest)

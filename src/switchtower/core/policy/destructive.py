@@ -1,0 +1,220 @@
+"""The commands that are always asked about, whatever a rule allows: what they do cannot be taken back. A table, and one look.
+
+It is a list of the usual accidents, not a wall: a command that is missing here is still asked about like any other.
+"""
+
+import re
+from functools import lru_cache
+
+from msgspec import Struct
+
+from switchtower.core.policy import globs, patterns, programs, runs, shell
+
+
+class Row(Struct, frozen=True):
+    """A command, and what makes it destructive. With no options and no words to look for, all of it is."""
+
+    pattern: str
+    reason: str
+    letters: str = ""
+    """Single-letter options, alone or in a cluster."""
+    options: tuple[str, ...] = ()
+    """Long options, also when shortened."""
+    words: re.Pattern[str] | None = None
+
+
+_DELETES = "it deletes files for good"
+_DISCARDS = "it throws away changes that git has no copy of"
+_HISTORY = "it changes a history that others may have"
+_PUBLISHES = "it publishes to others"
+_SYSTEM = "it changes the machine itself"
+_RIGHTS = "it changes who may do what"
+_MASTER = "it runs with the rights of somebody else"
+_KILLS = "it ends processes by force"
+_CLOUD = "it takes down or changes what runs elsewhere"
+_DATA = "it deletes data for good"
+_SQL = re.compile(r"\b(drop|truncate|delete\s+from|alter)\b", re.IGNORECASE)
+_REMOVERS = re.compile(r"(^|/)(rm|unlink|rmdir|shred)$", re.IGNORECASE)
+
+_WHOLE = {
+    _DELETES: "shred srm wipe",
+    _DATA: "dd mkfs mke2fs mkswap wipefs fdisk sfdisk cfdisk gdisk sgdisk parted blkdiscard cryptsetup lvremove vgremove pvremove"
+    " truncate dropdb dropuser",
+    _RIGHTS: "chmod chown chgrp setfacl chattr setcap passwd chpasswd useradd userdel usermod groupadd visudo adduser deluser",
+    _MASTER: "sudo doas su pkexec runuser gosu su-exec",
+    _KILLS: "pkill killall skill fuser",
+    _SYSTEM: "shutdown reboot halt poweroff init telinit crontab at batch systemctl service launchctl iptables ip6tables nft ufw"
+    " firewall-cmd mount umount swapoff swapon modprobe insmod rmmod sysctl update-rc.d chkconfig loginctl kexec",
+}
+
+ROWS = (
+    *(Row(name, reason) for reason, names in _WHOLE.items() for name in names.split()),
+    Row("rm", _DELETES, letters="rRf", options=("recursive", "force", "no-preserve-root")),
+    *(Row(name, _DELETES, words=_REMOVERS) for name in ("xargs", "parallel", "find", "fd", "fdfind", "rush")),
+    Row("find", _DELETES, options=("delete",)),
+    Row("rsync", _DELETES, options=("delete", "del", "remove-source-files")),
+    Row("git reset", _DISCARDS, options=("hard", "merge", "keep")),
+    Row("git clean", _DISCARDS),
+    Row("git checkout", _DISCARDS, letters="fB", options=("force",), words=re.compile(r"^(--|\.|:/|\*|\./.*)$")),
+    Row("git switch", _DISCARDS, letters="fC", options=("force", "force-create", "discard-changes")),
+    Row("git restore", _DISCARDS),
+    Row("git stash drop", _DISCARDS),
+    Row("git stash clear", _DISCARDS),
+    Row("git branch", _DISCARDS, letters="DMf", options=("force",)),
+    Row("git worktree remove", _DISCARDS, letters="f", options=("force",)),
+    Row("git update-ref", _HISTORY),
+    Row("git reflog expire", _DISCARDS),
+    Row("git reflog delete", _DISCARDS),
+    Row("git gc", _DISCARDS, options=("prune",)),
+    Row("git filter-branch", _HISTORY),
+    Row("git filter-repo", _HISTORY),
+    Row(
+        "git push",
+        _HISTORY,
+        letters="fd",
+        options=("force", "force-with-lease", "force-if-includes", "delete", "mirror", "prune"),
+        words=re.compile(r"^[+:]."),
+    ),
+    Row("kill", _KILLS, words=re.compile(r"^-?(9|(sig)?kill|-1)$", re.IGNORECASE)),
+    *(
+        Row(command, _PUBLISHES)
+        for command in (
+            *(
+                f"{name} {verb}"
+                for name in ("npm", "pnpm", "yarn", "bun")
+                for verb in ("publish", "unpublish", "deprecate", "dist-tag")
+            ),
+            *(
+                f"{name} publish"
+                for name in ("cargo", "poetry", "uv", "flit", "hatch", "pdm", "rye", "lerna", "changeset", "vsce", "ovsx")
+            ),
+            *(f"{name} push" for name in ("gem", "docker", "podman", "buildah", "skopeo", "helm", "nuget", "crane")),
+            "yarn npm publish",
+            "cargo yank",
+            "gem yank",
+            "twine upload",
+            "python setup.py upload",
+            "dotnet nuget push",
+            "mvn deploy",
+            "gradle publish",
+            "gradlew publish",
+            "docker image push",
+            "docker compose push",
+            "gh release",
+            "gh repo delete",
+            "gh pr merge",
+            "glab release",
+            "semantic-release",
+            "goreleaser",
+            "np",
+        )
+    ),
+    Row("docker buildx", _PUBLISHES, options=("push",)),
+    Row("docker build", _PUBLISHES, options=("push",)),
+    *(
+        Row(command, _CLOUD)
+        for command in (
+            *(f"kubectl {verb}" for verb in ("delete", "drain", "replace", "apply", "scale")),
+            *(
+                f"{name} {verb}"
+                for name in ("terraform", "tofu", "terragrunt")
+                for verb in ("destroy", "apply", "import", "taint")
+            ),
+            "terraform state rm",
+            "pulumi destroy",
+            "pulumi up",
+            "helm uninstall",
+            "helm delete",
+            "aws s3 rm",
+            "aws s3 rb",
+            "aws cloudformation delete-stack",
+            "aws ec2 terminate-instances",
+            "gcloud projects delete",
+            "az group delete",
+            "heroku apps:destroy",
+            "fly deploy",
+            "flyctl deploy",
+            "vercel deploy",
+            "netlify deploy",
+            "serverless remove",
+            "cdk destroy",
+        )
+    ),
+    *(Row(f"docker {verb}", _DATA) for verb in ("system prune", "volume rm", "volume prune", "image prune", "container prune")),
+    Row("docker rm", _DATA, letters="fv", options=("force", "volumes")),
+    Row("docker compose down", _DATA, letters="v", options=("volumes",)),
+    *(Row(name, _DATA, words=_SQL) for name in ("psql", "mysql", "mariadb", "sqlite3", "mycli", "pgcli", "duckdb", "sqlcmd")),
+    Row("redis-cli", _DATA, words=re.compile(r"^flush(all|db)$", re.IGNORECASE)),
+    Row("mongo", _DATA, words=re.compile(r"drop", re.IGNORECASE)),
+    Row("mongosh", _DATA, words=re.compile(r"drop", re.IGNORECASE)),
+)
+
+_FETCHED_CODE = "it runs what it has fetched, and nobody has seen that"
+_RUN_FILES = programs.SHELLS | {"source", ".", "eval"}
+_FETCHERS = frozenset({"curl", "wget", "wget2", "fetch", "aria2c", "axel"})
+
+
+def reason(found: runs.Runs) -> str | None:
+    """Why this is destructive, in a clause that begins with "it"."""
+    for words in found.commands:
+        if (why := _row_hit(words)) is not None:
+            return why
+    return _FETCHED_CODE if any(_runs_what_it_fetches(script) for script in found.scripts) else None
+
+
+@lru_cache(maxsize=1)
+def _by_program() -> dict[str, list[Row]]:
+    table: dict[str, list[Row]] = {}
+    for row in ROWS:
+        table.setdefault(row.pattern.split()[0], []).append(row)
+    return table
+
+
+def _row_hit(words: runs.Words) -> str | None:
+    table = _by_program()
+    name = programs.base_name(words[0].text)
+    rows = table.get(name) or table.get(name.partition(".")[0])
+    if words[0].wild:
+        wildcard = globs.parse(name)
+        rows = [row for program, all_rows in table.items() if globs.matches(wildcard, program) for row in all_rows]
+    for row in rows or ():
+        # The program is known by now, under whatever path and version; the rest of the row is compared word by word.
+        if patterns.hits_arguments(patterns.of_rule(row.pattern).words[1:], words[1:]) and _is_flagged(row, words[1:]):
+            return row.reason
+    return None
+
+
+def _is_flagged(row: Row, words: runs.Words) -> bool:
+    if not row.letters and not row.options and row.words is None:
+        return True
+    return any(_flags(row, word) for word in words)
+
+
+def _flags(row: Row, word: shell.Word) -> bool:
+    text = word.text
+    if not word.known or (row.words is not None and row.words.search(text)):
+        return True
+    if not text.startswith("-"):
+        return False
+    name = text.lstrip("-").partition("=")[0]
+    if text.startswith("--"):
+        return bool(name) and any(option.startswith(name) for option in row.options)
+    return name in row.options or any(letter in text[1:] for letter in row.letters)
+
+
+def _runs_what_it_fetches(script: shell.Script) -> bool:
+    calls = [frozenset(runs.called(command.words)) for command in script.commands]
+    fetches = [not programs.DOWNLOADERS.isdisjoint(names) for names in calls]
+    interprets = [not (programs.INTERPRETERS | _RUN_FILES).isdisjoint(names) for names in calls]
+    for stages in script.pipelines:
+        fetched = False
+        for first, last in stages:
+            if fetched and any(interprets[first:last]):
+                return True
+            fetched = fetched or any(fetches[first:last])
+    for place, command in enumerate(script.commands):
+        first, last = command.inner
+        if interprets[place] and any(fetches[first:last]):
+            return True
+    everything = frozenset().union(*calls)
+    return not _FETCHERS.isdisjoint(everything) and not _RUN_FILES.isdisjoint(everything)

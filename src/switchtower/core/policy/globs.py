@@ -1,0 +1,146 @@
+"""Wildcards over plain text: `*`, `?`, `[a-z]`, `[!a]`, and `\\` before a character that means itself.
+
+Matching takes time in proportion to pattern times text, whatever the pattern: a regular expression could be led astray.
+Knows nothing of paths, words or rules.
+"""
+
+from functools import lru_cache
+
+from msgspec import Struct
+
+
+class One(Struct, frozen=True):
+    """One character: any, or one out of these ranges, or none of them."""
+
+    ranges: tuple[tuple[str, str], ...] | None = None
+    negated: bool = False
+
+    def takes(self, char: str) -> bool:
+        if self.ranges is None:
+            return True
+        return any(first <= char <= last for first, last in self.ranges) != self.negated
+
+
+Token = str | One | None
+"""A character that means itself, one character of a kind, or (None) any number of any."""
+Glob = tuple[Token, ...]
+
+_MOST_TO_COMPARE = 256
+
+
+def parse(pattern: str) -> Glob:
+    tokens: list[Token] = []
+    at = 0
+    while at < len(pattern):
+        char = pattern[at]
+        at += 1
+        if char == "*":
+            if not tokens or tokens[-1] is not None:
+                tokens.append(None)
+        elif char == "?":
+            tokens.append(One())
+        elif char == "[" and (end := _end_of_class(pattern, at)) is not None:
+            tokens.append(_class(pattern[at:end]))
+            at = end + 1
+        elif char == "\\" and at < len(pattern):
+            tokens.append(pattern[at])
+            at += 1
+        else:
+            tokens.append(char)
+    return tuple(tokens)
+
+
+of_rule = lru_cache(maxsize=512)(parse)
+"""For patterns from a configuration, which come again and again; what a model writes is not worth remembering."""
+
+
+def escape(text: str) -> str:
+    """A pattern that matches this text and no other."""
+    return "".join(f"\\{char}" if char in "*?[\\" else char for char in text)
+
+
+def is_literal(glob: Glob) -> bool:
+    return all(isinstance(token, str) for token in glob)
+
+
+def matches(glob: Glob, text: str) -> bool:
+    """Whether the whole text fits. Only the last star is ever widened, which is enough and keeps it from running wild."""
+    here = at = 0
+    star, star_at = -1, 0
+    while at < len(text):
+        token = glob[here] if here < len(glob) else ""
+        if token is None:
+            star, star_at = here, at
+            here += 1
+        elif token == text[at] or (isinstance(token, One) and token.takes(text[at])):
+            here += 1
+            at += 1
+        elif star >= 0:
+            star_at += 1
+            here, at = star + 1, star_at
+        else:
+            return False
+    return all(token is None for token in glob[here:])
+
+
+def meets(left: Glob, right: Glob) -> bool:
+    """Whether some text fits both. Errs towards yes."""
+    if len(left) > _MOST_TO_COMPARE or len(right) > _MOST_TO_COMPARE:
+        return True
+    reached = {(0, 0)}
+    waiting = [(0, 0)]
+    while waiting:
+        i, j = waiting.pop()
+        if i == len(left) and j == len(right):
+            return True
+        for step in _steps(left, i, right, j):
+            if step not in reached:
+                reached.add(step)
+                waiting.append(step)
+    return False
+
+
+def _steps(left: Glob, i: int, right: Glob, j: int) -> list[tuple[int, int]]:
+    """Where one can stand after one more character, or after a star has had enough."""
+    one = left[i] if i < len(left) else ""
+    other = right[j] if j < len(right) else ""
+    steps = []
+    if one is None:
+        steps.append((i + 1, j))
+    if other is None:
+        steps.append((i, j + 1))
+    if one != "" and other != "" and _share(one, other):
+        steps.append((i if one is None else i + 1, j if other is None else j + 1))
+    return steps
+
+
+def _share(one: Token, other: Token) -> bool:
+    if isinstance(one, str) and isinstance(other, str):
+        return one == other
+    if isinstance(one, str) and isinstance(other, One):
+        return other.takes(one)
+    if isinstance(one, One) and isinstance(other, str):
+        return one.takes(other)
+    return True
+
+
+def _end_of_class(pattern: str, at: int) -> int | None:
+    first = at + 1 if pattern[at : at + 1] in ("!", "^") else at
+    # A bracket that comes first is one of the characters.
+    end = pattern.find("]", first + 1)
+    return None if end < 0 else end
+
+
+def _class(body: str) -> One:
+    negated = body[:1] in ("!", "^")
+    chars = body[1:] if negated else body
+    ranges = []
+    at = 0
+    while at < len(chars):
+        if chars[at + 1 : at + 2] == "-" and at + 2 < len(chars):
+            ranges.append((chars[at], chars[at + 2]))
+            at += 3
+        else:
+            ranges.append((chars[at], chars[at]))
+            at += 1
+    return One(tuple(ranges), negated)

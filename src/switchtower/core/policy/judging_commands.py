@@ -1,0 +1,111 @@
+"""Judges shell commands, and the commands that start MCP servers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from switchtower.core import events
+from switchtower.core.policy import calls, commands, coverage, judging_files, paths, patterns
+from switchtower.core.policy.judging_files import GIT_FILES, READ_ONLY
+from switchtower.core.policy.profiles import Kind
+from switchtower.core.policy.rulebook import Rulebook, said_by, shortened
+from switchtower.core.policy.rulings import Judgement, Ruling, allow, ask, deny
+
+_STARTS_SERVER = "it starts an MCP server that the workspace names"
+_HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+
+
+def judge(args: Mapping[str, Any], book: Rulebook, workspace: str) -> Judgement:
+    text = calls.command_of(Kind.COMMAND, args)
+    if text is None:
+        return book.refusal("it runs a command that is no text")
+    seen = commands.look(text, workspace)
+    if (restricted := _restriction("run", seen, book)) is not None:
+        return restricted
+    if seen.secret is not None:
+        why = f"it runs a command that names `{shortened(seen.secret)}`, which may hold secrets"
+        return ask(why, destructive=seen.destructive is not None)
+    if book.profile == "yolo":
+        return _judge_in_yolo("run", seen, book)
+    if seen.destructive is not None:
+        return ask(seen.destructive, destructive=True)
+    if seen.doubts:
+        return ask(f"it {seen.doubts[0]}")
+    if not seen.script.commands:
+        return ask("there is nothing in it to run")
+    for file in seen.written:
+        if (question := _question_about_writing(file, seen, book, workspace)) is not None:
+            return ask(question)
+    if coverage.covered_by(seen, book.allowed_commands("run")):
+        return allow("a rule allows it")
+    return ask("it runs a command", always=_always("run", seen))
+
+
+def judge_server(args: Mapping[str, Any], book: Rulebook, workspace: str) -> Judgement:
+    text = calls.command_of(Kind.SERVER, args)
+    if text is None:
+        return book.refusal("it starts an MCP server without saying how")
+    seen = commands.look(text, workspace)
+    if (restricted := _restriction("mcp_server", seen, book)) is not None:
+        return restricted
+    if book.profile == "yolo":
+        return _judge_in_yolo("mcp_server", seen, book)
+    if seen.destructive is not None:
+        return ask(seen.destructive, destructive=True)
+    if seen.doubts:
+        return ask(_STARTS_SERVER)
+    if any(_is_server(pattern, seen) for pattern in book.allowed_commands("mcp_server")):
+        return allow("a rule allows it")
+    return ask(_STARTS_SERVER, always=_always("mcp_server", seen))
+
+
+def _restriction(tool: str, seen: commands.Look, book: Rulebook) -> Judgement | None:
+    destructive = seen.destructive is not None
+    if (rule := book.of_command(Ruling.DENY, tool, seen)) is not None:
+        return deny(said_by(rule), destructive=destructive)
+    if book.profile == "read-only":
+        return deny(READ_ONLY, destructive=destructive)
+    if book.profile != "yolo" and any(_writes_git(file, seen) for file in seen.written):
+        return deny(GIT_FILES, destructive=destructive)
+    if (rule := book.of_command(Ruling.ASK, tool, seen)) is not None:
+        return ask(said_by(rule), destructive=destructive)
+    return None
+
+
+def _judge_in_yolo(tool: str, seen: commands.Look, book: Rulebook) -> Judgement:
+    destructive = seen.destructive is not None
+    if seen.doubts and book.restricts(tool):
+        return ask(f"it {seen.doubts[0]}, and there are rules that may be about it", destructive=destructive)
+    if seen.script.unreadable and not seen.script.commands:
+        return ask(f"it {seen.doubts[0]}", destructive=destructive)
+    return allow("the profile `yolo` allows it", destructive=destructive)
+
+
+def _writes_git(file: str, seen: commands.Look) -> bool:
+    return any(map(paths.belongs_to_git, seen.place.possible(file)))
+
+
+def _question_about_writing(file: str, seen: commands.Look, book: Rulebook, workspace: str) -> str | None:
+    """A redirection writes a file as `write_file` does, and wants what that wants."""
+    if file in _HARMLESS_DEVICES:
+        return None
+    located = seen.place.locate(file)
+    if located is None:
+        return f"it writes `{shortened(file)}`, which is outside the workspace"
+    for parts in located:
+        # As a rule sees it: a rule for this very file is a rule for `write_file`, not for whatever a command puts there.
+        judged = judging_files.judge("write_file", Kind.WRITE, {"path": "/".join(parts)}, book, workspace)
+        if judged.ruling is not Ruling.ALLOW or paths.steers_the_agent(parts):
+            return f"it writes `{shortened(file)}`"
+    return None
+
+
+def _is_server(pattern: patterns.Pattern, seen: commands.Look) -> bool:
+    if pattern.any_command or pattern.text == seen.text:
+        return True
+    listed = seen.script.commands
+    return len(listed) == 1 and patterns.covers(pattern, listed[0].words) is not None
+
+
+def _always(tool: str, seen: commands.Look) -> events.Rule | None:
+    pattern = coverage.pattern_for(seen)
+    return None if pattern is None else events.Rule(effect=Ruling.ALLOW.value, tool=tool, command=pattern)

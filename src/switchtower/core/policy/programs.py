@@ -1,0 +1,161 @@
+"""What is known about programs, as tables: which run other commands, which run code, which only read. Judges nothing.
+
+A program that is missing here is one that nothing is known about. It runs under a rule that names it, and not otherwise.
+"""
+
+import re
+
+from msgspec import Struct
+
+from switchtower.core.policy import paths
+
+
+def names(text: str) -> frozenset[str]:
+    """A set of names, written as a text with blanks between them."""
+    return frozenset(text.split())
+
+
+SHELLS = names("sh bash dash zsh ksh ksh93 mksh pdksh ash fish csh tcsh rbash")
+INTERPRETERS = SHELLS | names(
+    "python pypy perl ruby node nodejs deno bun tsx ts-node php lua luajit rscript osascript tclsh wish expect pwsh"
+    " powershell julia groovy scala jshell irb erl elixir iex ghci runghc guile racket sbcl octave gnuplot m4 jjs"
+)
+DOWNLOADERS = names(
+    "curl wget wget2 fetch aria2c axel lynx links w3m http https httpie xh nc ncat netcat socat ftp tftp sftp scp ssh rsync"
+    " telnet gh glab aws gsutil gcloud az s3cmd rclone openssl dig nslookup base64 xxd uudecode"
+)
+"""Also what turns an innocent text into another one: piped into a shell, nobody has seen what it runs."""
+EDITORS = names("vi vim nvim view vimdiff ex ed red emacs emacsclient nano pico less more most man info pg")
+STRING_RUNNERS = (
+    INTERPRETERS
+    | EDITORS
+    | names(
+        "awk gawk mawk nawk sed gsed tar bsdtar gtar make gmake rsync scp sftp gdb lldb find fd fdfind trap alias at batch"
+        " ftp zip 7z git eval source . mysql psql sqlite3 mapfile readarray complete bind xdg-open"
+    )
+)
+"""Some of their arguments are code, in a shell or in a language that can call one."""
+
+READERS = names(
+    "cat head tail wc ls stat file du df nl tac cmp diff md5sum sha1sum sha256sum sha512sum basename dirname realpath"
+    " readlink grep egrep fgrep cut tr rev fold column comm paste od hexdump strings tree id whoami uname date which"
+)
+"""No argument makes them write a file or run a program, except where `arguments` says otherwise."""
+SPEAKERS = frozenset({"echo", "printf"})
+"""Their arguments are text, not names of files."""
+
+SHELL_STATE = names(
+    "alias unalias export declare typeset local readonly unset set shopt enable hash trap eval exec source . builtin let read"
+    " mapfile readarray getopts bind complete compgen compopt ulimit umask history fc fg bg disown pushd popd dirs suspend"
+    " logout return break continue shift caller coproc cd chdir"
+)
+"""Builtins that change what later words mean. No wildcard stands for them."""
+
+VERSIONED = re.compile(r"(python|pypy|perl|ruby|node|php|lua|bash|ksh|zsh|vim|gawk|tclsh|ghc)(-?[0-9][0-9.]*)(t|d|w)?$")
+
+
+class Wrapper(Struct, frozen=True):
+    """A program that runs the command behind its own options."""
+
+    verbs: frozenset[str] = frozenset()
+    """It does so only with one of these among its first words."""
+    operands: int = 0
+    """Words of its own that come before the command."""
+    values: frozenset[str] = frozenset()
+    """Options that take the next word."""
+    flags: frozenset[str] = frozenset()
+    """Options that do not."""
+    feeds: bool = False
+    """It adds words that are nowhere to be seen in the command."""
+
+
+def _wrapper(verbs: str = "", *, operands: int = 0, values: str = "", flags: str = "", feeds: bool = False) -> Wrapper:
+    return Wrapper(frozenset(verbs.split()), operands, frozenset(values.split()), frozenset(flags.split()), feeds)
+
+
+_PLAIN = _wrapper()
+WRAPPERS: dict[str, Wrapper] = {
+    **dict.fromkeys(
+        names(
+            "nohup setsid time command builtin exec eval chronic fakeroot rlwrap unbuffer catchsegv valgrind ltrace firejail"
+            " bwrap proot numactl prlimit setarch linux32 linux64 dbus-run-session xvfb-run daemonize start-stop-daemon"
+            " systemd-run ssh-agent setpriv capsh hyperfine entr watchexec nodemon tmux screen torsocks torify proxychains"
+            " proxychains4 tsocks caffeinate arch ts coproc busybox toybox dotenv direnv mise asdf rtx nix-shell guix"
+            " flatpak-spawn distrobox toolbox pkexec sem rush op doppler aws-vault chamber with-contenv s6-setuidgid setuidgid"
+            " softlimit envdir tini dumb-init cgexec"
+        ),
+        _PLAIN,
+    ),
+    "env": _wrapper(values="-u --unset -C --chdir", flags="-i - -0 --null -v"),
+    "nice": _wrapper(values="-n --adjustment"),
+    "ionice": _wrapper(values="-c -n -p", flags="-t"),
+    "chrt": _wrapper(operands=1),
+    "taskset": _wrapper(operands=1, flags="-c"),
+    "timeout": _wrapper(operands=1, values="-k -s --signal --kill-after", flags="--preserve-status --foreground -v"),
+    "gtimeout": _wrapper(operands=1),
+    "stdbuf": _wrapper(values="-i -o -e"),
+    "watch": _wrapper(values="-n --interval", flags="-d -t -g -x"),
+    "script": _wrapper(values="-c"),
+    "flock": _wrapper(operands=1, flags="-n -x -s"),
+    "xargs": _wrapper(values="-n -I -P -d -L -s -a -E", flags="-0 -r -t -p", feeds=True),
+    "parallel": _wrapper(feeds=True),
+    "find": _wrapper("-exec -execdir -ok -okdir", feeds=True),
+    "fd": _wrapper("-x -X --exec --exec-batch", feeds=True),
+    "fdfind": _wrapper("-x -X --exec --exec-batch", feeds=True),
+    "sudo": _wrapper(values="-u -g -p -h -C -T -r -t -U -D -R"),
+    "doas": _wrapper(values="-u -C"),
+    "su": _PLAIN,
+    "runuser": _PLAIN,
+    "gosu": _wrapper(operands=1),
+    "su-exec": _wrapper(operands=1),
+    "chroot": _wrapper(operands=1),
+    "unshare": _PLAIN,
+    "nsenter": _PLAIN,
+    "strace": _wrapper(values="-e -o -p -s -u", flags="-f -c -t -v"),
+    "perf": _wrapper("stat record trace"),
+    "ssh": _wrapper(operands=1, values="-i -p -l -o -F -J -L -R -D -W -b -c -e -E -I -m -O -Q -S -w"),
+    "sshpass": _wrapper(values="-p -f -d"),
+    "docker": _wrapper(
+        "exec run", operands=1, values="-e -u -w -v -p --name --user --workdir --env", flags="-i -t -it -ti -d --rm"
+    ),
+    "podman": _wrapper(
+        "exec run", operands=1, values="-e -u -w -v -p --name --user --workdir --env", flags="-i -t -it -ti -d --rm"
+    ),
+    "docker-compose": _wrapper("exec run", operands=1),
+    "kubectl": _wrapper("exec run debug", operands=1, values="-n -c --namespace --container", flags="-i -t -it --"),
+    "oc": _wrapper("exec run rsh", operands=1),
+    "lxc": _wrapper("exec", operands=1),
+    "vagrant": _wrapper("ssh"),
+    "adb": _wrapper("shell"),
+    "uv": _wrapper("run x tool"),
+    "uvx": _PLAIN,
+    "pipx": _wrapper("run"),
+    "poetry": _wrapper("run"),
+    "pipenv": _wrapper("run"),
+    "pdm": _wrapper("run"),
+    "hatch": _wrapper("run"),
+    "rye": _wrapper("run"),
+    "conda": _wrapper("run", values="-n -p"),
+    "mamba": _wrapper("run", values="-n -p"),
+    "bundle": _wrapper("exec"),
+    "rbenv": _wrapper("exec"),
+    "pyenv": _wrapper("exec"),
+    "npx": _wrapper(flags="-y --yes"),
+    "bunx": _PLAIN,
+    "npm": _wrapper("exec x"),
+    "pnpm": _wrapper("exec dlx"),
+    "yarn": _wrapper("exec dlx"),
+    "cargo": _wrapper("watch"),
+    "nix": _wrapper("run shell develop"),
+    "git": _wrapper("foreach bisect rebase filter-branch"),
+    "opam": _wrapper("exec"),
+    "stack": _wrapper("exec"),
+    "cabal": _wrapper("exec"),
+}
+
+
+def base_name(text: str) -> str:
+    """A program's name without its folder, its version and its case."""
+    name = paths.fold(text).rsplit("/", 1)[-1].removesuffix(".exe")
+    versioned = VERSIONED.match(name)
+    return versioned[1] if versioned else name

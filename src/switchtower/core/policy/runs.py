@@ -1,0 +1,131 @@
+"""Everything that a command may end up running: each command in it, and those inside wrappers, strings and here-documents.
+
+For rules that ask or deny and for the destructive list, so it errs towards too much: whatever stands behind a wrapper may
+be the command that it runs, and any longer argument of an interpreter may be code.
+"""
+
+import re
+from collections.abc import Iterator
+
+from switchtower.core.policy import programs, shell
+
+_DEEPEST = 4
+_MOST_RUNS = 5_000
+_TOKENS = re.compile(r"[^\s;&|()`{}<>$\"',!=\[\]\\#]+")
+_DEFAULTS = re.compile(r":[-=+?]")
+_MAY_BE_CODE = re.compile(r"[\s;&|<>()$`!'\"=]")
+_GIT_CODE = re.compile(r"(--?[\w-]+|[\w.-]+)=|.*ext::|!", re.DOTALL)
+_GIT_CODE_OPTIONS = frozenset({"-x", "--exec", "-u", "--upload-pack", "--receive-pack", "-c", "foreach", "run"})
+_ROUGH_WINDOW = 16
+_LONGEST_RUN = 1000
+MOST_WORDS = 200
+"""Of a wrapper, each of which may be the beginning of the command that it runs."""
+_MOST_SCRIPTS = 50
+_TOO_MUCH = "has too many commands"
+_TAKE_SHELL = programs.SHELLS | programs.names("eval trap su runuser sudo ssh watch script flock parallel xargs hyperfine")
+
+Words = tuple[shell.Word, ...]
+
+
+class Runs:
+    """Gathers them, with a limit on how much it looks at."""
+
+    def __init__(self, script: shell.Script) -> None:
+        self.commands: list[Words] = []
+        self.scripts: list[shell.Script] = []
+        """The script itself, and arguments read as if they were one."""
+        self.in_shell: list[shell.Script] = [script]
+        """Those of them that a shell will certainly read."""
+        self.code: list[str] = []
+        """Arguments that may be program text."""
+        self.doubts: list[str] = list(script.doubts)
+        """Of the script, and of what it tells a shell to run."""
+        self._add_script(script, 0)
+
+    def _add_script(self, script: shell.Script, depth: int) -> None:
+        self.scripts.append(script)
+        for command in script.commands:
+            self._add_command(command, depth)
+        if script.documents and any(self._runs_code(command) for command in script.commands):
+            for body in script.documents:
+                self._add_code(body, depth, is_shell=False)
+        if script.unreadable:
+            self._add_rough(script.text)
+
+    def _add_command(self, command: shell.Command, depth: int) -> None:
+        words = command.words
+        if not words:
+            return
+        self._add(words)
+        if not words[0].known:
+            self._add_rough(" ".join(word.text for word in words))
+        wraps = is_wrapper(words)
+        if wraps:
+            if len(words) > MOST_WORDS:
+                self.doubts.append("has too many words")
+            for start in range(1, min(len(words), MOST_WORDS)):
+                if words[start].known:
+                    self._add(words[start : start + _LONGEST_RUN])
+        if wraps or self._runs_code(command):
+            is_shell = any(name in _TAKE_SHELL for name in called(words))
+            for text in _code_in(words):
+                self._add_code(text, depth, is_shell=is_shell)
+            for redirect in command.redirects:
+                if redirect.operator == "<<<":
+                    self._add_code(redirect.target.text, depth, is_shell=is_shell)
+
+    def _add_code(self, text: str, depth: int, *, is_shell: bool) -> None:
+        self.code.append(text)
+        if depth >= _DEEPEST or len(self.scripts) >= _MOST_SCRIPTS:
+            self.doubts.append(_TOO_MUCH)
+            return
+        script = shell.read(text)
+        if is_shell:
+            self.in_shell.append(script)
+            self.doubts.extend(script.doubts)
+        self._add_script(script, depth + 1)
+        self._add_rough(text)
+
+    def _add_rough(self, text: str) -> None:
+        """Every word of a text as if a command began there: for text that is not shell, or cannot be read."""
+        found = _TOKENS.findall(_DEFAULTS.sub(" ", text[: shell.LONGEST]))
+        tokens = [shell.Word(token) for token in found[: _MOST_RUNS - len(self.commands) + 1]]
+        for start in range(len(tokens)):
+            self._add(tuple(tokens[start : start + _ROUGH_WINDOW]))
+
+    def _add(self, words: Words) -> None:
+        if len(self.commands) >= _MOST_RUNS:
+            self.doubts.append(_TOO_MUCH)
+        else:
+            self.commands.append(words)
+
+    def _runs_code(self, command: shell.Command) -> bool:
+        return any(name in programs.STRING_RUNNERS for name in called(command.words))
+
+
+def is_wrapper(words: Words, start: int = 0) -> bool:
+    wrapper = programs.WRAPPERS.get(programs.base_name(words[start].text))
+    if wrapper is None:
+        return False
+    return not wrapper.verbs or any(word.text in wrapper.verbs or not word.known for word in words[start + 1 :])
+
+
+def called(words: Words) -> Iterator[str]:
+    """The names of the programs that these words may call."""
+    if not words:
+        return
+    wraps = is_wrapper(words)
+    for place, word in enumerate(words):
+        if place == 0 or wraps:
+            yield programs.base_name(word.text)
+
+
+def _code_in(words: Words) -> Iterator[str]:
+    is_git = programs.base_name(words[0].text) == "git"
+    for place, word in enumerate(words[1:], start=1):
+        if not _MAY_BE_CODE.search(word.text):
+            continue
+        # Most long words of git are messages; only these are commands.
+        if is_git and not _GIT_CODE.match(word.text) and words[place - 1].text not in _GIT_CODE_OPTIONS:
+            continue
+        yield word.text

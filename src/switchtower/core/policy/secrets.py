@@ -1,0 +1,111 @@
+"""The files that hold secrets, by name. The list lives here and only here; it looks at names, never at files.
+
+`tools/scope.py` asks `is_secret` again about the path that a name really leads to, because a link can carry an innocent one.
+In a command a secret is only looked for: a shell has endless ways to spell a path, so what is found is asked about and what
+is not found proves nothing.
+"""
+
+import re
+from collections.abc import Iterator
+
+from switchtower.core.policy import globs, paths
+
+NAMES = (
+    ".env*",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    ".npmrc",
+    ".pypirc",
+    ".netrc",
+    ".git-credentials",
+    "id_*",
+)
+FOLDERS = frozenset({".ssh"})
+PLACES = frozenset({(".aws", "credentials"), (".docker", "config.json")})
+
+_NAME = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in NAMES), re.DOTALL)
+_KEY_FILE = re.compile(r"id_(rsa|dsa|ecdsa|ed25519|xmss)(_sk)?(\.pub)?")
+_SEPARATORS = re.compile(r"[=:@,]")
+_PATHS_IN_CODE = re.compile(r"[\w.~/+-]+")
+_MOST_TO_LOOK_AT = 4096
+_WILDCARDS = re.compile(r"[*?\[]")
+_HIDDEN_BY_WILDCARD = re.compile(r"[*?\[{]")
+
+# What a wildcard of a shell could stand for. `id_*` is narrower here: `*.md` would fit `id_x.md` too.
+_WILDCARD_TARGETS = (
+    *(globs.parse(name) for name in NAMES if name != "id_*"),
+    *(globs.parse(f"id_{kind}{end}") for kind in ("rsa", "dsa", "ecdsa", "ed25519") for end in ("", ".pub", "_sk")),
+    *(globs.parse(name) for name in (*FOLDERS, *(folder for folder, _ in PLACES))),
+)
+
+
+def is_secret(path: str) -> bool:
+    """Whether a file of this name is kept from tools. Upper and lower case count as one, as they do on some disks."""
+    parts = tuple(part for part in paths.fold(path).replace("\\", "/").split("/") if part not in ("", "."))
+    if not parts:
+        return False
+    return bool(_NAME.fullmatch(parts[-1])) or parts[-2:] in PLACES or not FOLDERS.isdisjoint(parts)
+
+
+def holds_secrets(path: str) -> bool:
+    """Whether a search through this folder would read secrets whatever else it finds."""
+    folder = path.rstrip("/")
+    return is_secret(folder) or any(is_secret(f"{folder}/{name}") for _, name in PLACES)
+
+
+def named_in(word: str, bases: tuple[paths.Parts, ...] = ((),), *, wildcards: bool = False) -> str | None:
+    """The secret file that a word of a command names: the word, a value in it (`--file=.env`, `HEAD:.env`), or a wildcard."""
+    if not _could_name(word):
+        return None
+    for candidate in _candidates(word[:_MOST_TO_LOOK_AT]):
+        if any(is_secret("/".join((*base, candidate))) for base in bases if candidate):
+            return candidate
+        if wildcards and _could_expand_to_secret(candidate):
+            return candidate
+    return None
+
+
+def named_in_code(code: str) -> str | None:
+    """The secret file that a piece of program text names. Names of variables such as `id_user` are no key files."""
+    if not _could_name(code):
+        return None
+    for path in paths_in_code(code):
+        name = path.rsplit("/", 1)[-1]
+        if is_secret(path) and (not paths.fold(name).startswith("id_") or _KEY_FILE.fullmatch(paths.fold(name))):
+            return path
+    return None
+
+
+def paths_in_code(code: str) -> Iterator[str]:
+    """What looks like a path in a text that is no shell command."""
+    return (found[0] for found in _PATHS_IN_CODE.finditer(code))
+
+
+def _could_name(text: str) -> bool:
+    """All secrets have a dot, an underscore or a look-alike of one in their name; most words of a command have neither."""
+    return "." in text or "_" in text or not text.isascii() or bool(_HIDDEN_BY_WILDCARD.search(text)) or "credentials" in text
+
+
+def _candidates(word: str) -> Iterator[str]:
+    yield word
+    yield from _SEPARATORS.split(word)
+    if word.startswith("-") and not word.startswith("--"):
+        yield word[2:]
+
+
+def _could_expand_to_secret(path: str) -> bool:
+    parts = paths.fold(path).split("/")
+    if not _WILDCARDS.search(path):
+        return False
+    return any(folder in parts for folder, _ in PLACES) or any(
+        _WILDCARDS.search(part) and any(_expands(globs.parse(part), target) for target in _WILDCARD_TARGETS) for part in parts
+    )
+
+
+def _expands(wildcard: globs.Glob, target: globs.Glob) -> bool:
+    # A shell's wildcard does not stand for a dot at the beginning of a name.
+    if target[:1] == (".",) and wildcard[:1] != (".",):
+        return False
+    return globs.meets(wildcard, target)

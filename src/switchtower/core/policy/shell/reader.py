@@ -1,0 +1,314 @@
+"""Finds every simple command in a text: behind `&&`, `;`, `|`, `&` and newlines, in groups, subshells and expansions.
+
+It reads on whatever comes, so that a command behind a mistake is still found; the doubts say that there was one. Takes
+time in proportion to the text and gives up, in doubt, on one that is too long, too deep or too much.
+"""
+
+import re
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from switchtower.core.policy.shell import words
+from switchtower.core.policy.shell.script import Command, Redirect, Script, Word
+
+LONGEST = 64 * 1024
+_DEEPEST = 24
+_MOST_COMMANDS = 500
+_MOST_WORDS = 4000
+_MOST_DOUBTS = 8
+
+# Control characters, blanks that are none to a shell, marks that turn or hide text, halves of characters.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\ufff0-\uffff"
+    "\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+_REDIRECT = re.compile(r"(&>>|&>)|[0-9]*(>&-|<&-|>>|>\||>&|<<<|<<-|<<|<&|<>|>(?!\()|<(?!\())")
+_PLAIN_TARGET = re.compile(r"[\w./~][\w./~-]*")
+_DELIMITER = re.compile(r"""(?:(?P<quote>['"])(?P<quoted>[\w.-]+)(?P=quote)|(?P<escape>\\?)(?P<bare>[\w.-]+))(?=[\s;&|<>()]|$)""")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?\+?=", re.ASCII)
+_DESCRIPTOR_NAME = re.compile(r"\{\w+\}")
+_SKIPPED = frozenset({"if", "then", "elif", "else", "fi", "!", "{", "}", "while", "until", "do", "done"})
+_LOOPS = frozenset({"while", "until"})
+_DOUBTED = {
+    "for": "has a loop",
+    "select": "has a loop",
+    "case": "chooses between commands",
+    "esac": "chooses between commands",
+    "function": "defines a function",
+    "coproc": "starts a command beside it",
+    "[[": "tests a condition that can run commands",
+    "in": "has a loop",
+}
+
+
+class _Document(Struct, frozen=True):
+    """A here-document that has been announced and follows on the next line."""
+
+    end: str
+    expanded: bool
+    indented: bool
+
+
+def read(text: str) -> Script:
+    if len(text) > LONGEST:
+        return Script(text[:LONGEST], (), doubts=("is too long to be read",), unreadable=True)
+    reader = _Reader(text)
+    reader.read_to_the_end()
+    return reader.script()
+
+
+class _Reader:
+    def __init__(self, text: str, depth: int = 0) -> None:
+        self.text = text
+        self.at = 0
+        self._depth = depth
+        self._words = 0
+        self._commands: list[Command] = []
+        self._pipelines: list[tuple[tuple[int, int], ...]] = []
+        self._documents: list[str] = []
+        self._announced: list[_Document] = []
+        self._doubts: list[str] = []
+        self._unreadable = False
+
+    def script(self) -> Script:
+        return Script(
+            self.text,
+            tuple(self._commands),
+            tuple(self._pipelines),
+            tuple(self._documents),
+            tuple(self._doubts),
+            self._unreadable,
+        )
+
+    def doubt(self, reason: str, *, unreadable: bool = False) -> None:
+        self._unreadable |= unreadable
+        if len(self._doubts) < _MOST_DOUBTS and reason not in self._doubts:
+            self._doubts.append(reason)
+
+    def read_to_the_end(self) -> None:
+        if _UNSEEN.search(self.text):
+            self.doubt("has characters that cannot be seen", unreadable=True)
+        self._read_list(nested=False)
+        if self._announced:
+            self.doubt("announces a text that does not follow", unreadable=True)
+
+    def enter(self) -> bool:
+        if self._depth >= _DEEPEST:
+            self._give_up("is nested too deeply to be read")
+            return False
+        self._depth += 1
+        return True
+
+    def leave(self) -> None:
+        self._depth -= 1
+
+    def read_nested(self) -> None:
+        if not self.enter():
+            return
+        announced = bool(self._announced)
+        self._read_list(nested=True)
+        if announced or self._announced:
+            self.doubt("announces a text around or inside an expansion", unreadable=True)
+        self.leave()
+
+    def read_quoted_commands(self, text: str) -> None:
+        self._absorb(text, _Reader.read_to_the_end)
+
+    def _absorb(self, text: str, how: "Callable[[_Reader], None]") -> None:
+        """Reads another text and takes over what it holds."""
+        if not self.enter():
+            return
+        other = _Reader(text, self._depth)
+        how(other)
+        self.leave()
+        self._words += other._words
+        shift = len(self._commands)
+        for command in other._commands:
+            first, last = command.inner
+            self._commands.append(
+                Command(command.words, command.assignments, command.values, command.redirects, (first + shift, last + shift))
+            )
+        for pipeline in other._pipelines:
+            self._pipelines.append(tuple((first + shift, last + shift) for first, last in pipeline))
+        self._documents.extend(other._documents)
+        for reason in other._doubts:
+            self.doubt(reason)
+        self._unreadable |= other._unreadable
+
+    def _give_up(self, reason: str) -> None:
+        self.doubt(reason, unreadable=True)
+        self.at = len(self.text)
+
+    def _read_list(self, *, nested: bool) -> None:
+        stages: list[tuple[int, int]] = []
+        start = len(self._commands)
+        while True:
+            self._skip_blanks()
+            operator = self._operator()
+            if operator == "|":
+                stages.append((start, len(self._commands)))
+                start = len(self._commands)
+                self.at += 2 if self.text.startswith("|&", self.at) else 1
+                continue
+            if operator == "\n":
+                self.at += 1
+                self._read_documents()
+                if stages and start == len(self._commands):
+                    continue  # A pipe goes on behind the end of its line.
+            if operator is not None:
+                if stages:
+                    self._pipelines.append((*stages, (start, len(self._commands))))
+                stages, start = [], len(self._commands)
+            if operator == "":
+                if nested:
+                    self.doubt("has a parenthesis without an end", unreadable=True)
+                return
+            if operator == ")":
+                self.at += 1
+                if nested:
+                    return
+                self.doubt("has a parenthesis without a beginning", unreadable=True)
+            elif operator in ("&&", "||", ";", "&"):
+                self.at += len(operator)
+            elif operator is None:
+                self._read_command_or_group()
+
+    def _operator(self) -> str | None:
+        """What separates commands here; "" is the end and None no separator."""
+        pair = self.text[self.at : self.at + 2]
+        if pair in ("&&", "||"):
+            return pair
+        if pair in ("&>", ""):
+            return None if pair else ""
+        return pair[0] if pair[0] in "\n;&|)" else None
+
+    def _read_command_or_group(self) -> None:
+        if len(self._commands) >= _MOST_COMMANDS:
+            self._give_up("has too many commands")
+        elif self.text[self.at] == "(":
+            if self.text.startswith("((", self.at):
+                self.doubt("has the shell calculate")
+            self.at += 1
+            self.read_nested()
+        else:
+            self._read_command()
+
+    def _read_command(self) -> None:
+        first_inner = len(self._commands)
+        found: list[Word] = []
+        names: list[str] = []
+        values: list[Word] = []
+        redirects: list[Redirect] = []
+        while True:
+            self._skip_blanks()
+            if self.at >= len(self.text) or self._operator() is not None:
+                break
+            if self.text[self.at] == "(":
+                self.doubt("has a parenthesis in the middle of a command", unreadable=True)
+                break
+            if redirect := _REDIRECT.match(self.text, self.at):
+                self.at = redirect.end()
+                redirects.append(self._read_redirect(redirect[1] or redirect[2]))
+                continue
+            self._words += 1
+            if self._words > _MOST_WORDS:
+                self._give_up("has too many words")
+                break
+            start = self.at
+            word = words.read(self)
+            raw = self.text[start : self.at]
+            if self.at == start:
+                self.doubt(f"has a `{self.text[start]}` that says nothing here", unreadable=True)
+                self.at += 1
+            elif found:
+                found.append(word)
+            elif raw in _SKIPPED and not names and not redirects:
+                if raw in _LOOPS:
+                    self.doubt("has a loop")
+            elif assignment := _ASSIGNMENT.match(raw):
+                if assignment[2] or "(" in raw or self.text[self.at : self.at + 1] == "(":
+                    self.doubt("sets a variable in a way that can run commands", unreadable=True)
+                names.append(assignment[1])
+                values.append(Word(word.text.partition("=")[2], word.known, word.wild))
+            else:
+                if raw in _DOUBTED:
+                    self.doubt(_DOUBTED[raw], unreadable=True)
+                found.append(word)
+            if self.text[self.at : self.at + 1] in ("<", ">") and _DESCRIPTOR_NAME.fullmatch(raw):
+                self.doubt("lets the shell choose a descriptor")
+        if found or names or redirects:
+            inner = (first_inner, len(self._commands))
+            self._commands.append(Command(tuple(found), tuple(names), tuple(values), tuple(redirects), inner))
+
+    def _read_redirect(self, operator: str) -> Redirect:
+        self._words += 1
+        self._skip_blanks()
+        if operator in ("<<", "<<-"):
+            return self._announce(operator)
+        if operator in (">&-", "<&-"):
+            return Redirect(operator, Word(""))
+        start = self.at
+        target = words.read(self)
+        if self.at == start:
+            self.doubt("has a redirection to nowhere", unreadable=True)
+        if operator != "<<<" and (target.wild or "$?" in target.text):
+            self.doubt("has a redirection to a file that is not written out")
+        if operator in (">&", "<&") and not _PLAIN_TARGET.fullmatch(self.text, start, self.at):
+            # Bash works off the quotes of this one twice.
+            self.doubt("joins a descriptor with something unusual", unreadable=True)
+        return Redirect(operator, target)
+
+    def _announce(self, operator: str) -> Redirect:
+        delimiter = _DELIMITER.match(self.text, self.at)
+        if delimiter is None:
+            self.doubt("announces a text in a way that is hard to read", unreadable=True)
+            words.read(self)
+            return Redirect(operator, Word(""))
+        self.at = delimiter.end()
+        end = delimiter["quoted"] or delimiter["bare"]
+        expanded = not delimiter["quote"] and not delimiter["escape"]
+        self._announced.append(_Document(end, expanded=expanded, indented=operator == "<<-"))
+        return Redirect(operator, Word(""))
+
+    def _read_documents(self) -> None:
+        """The here-documents that begin on this line, one behind the other."""
+        announced, self._announced = self._announced, []
+        for document in announced:
+            start = self.at
+            while True:
+                if self.at >= len(self.text):
+                    self.doubt("announces a text that does not end", unreadable=True)
+                    body = self.text[start:]
+                    break
+                newline = self.text.find("\n", self.at)
+                end = len(self.text) if newline < 0 else newline
+                line = self.text[self.at : end]
+                line_start, self.at = self.at, end if newline < 0 else end + 1
+                if (line.lstrip("\t") if document.indented else line) == document.end:
+                    body = self.text[start:line_start]
+                    break
+            self._documents.append(body)
+            if document.expanded and re.search(r"[$`\\]", body):
+                self.doubt("has a text that the shell fills in")
+                if "\\" in body:
+                    self.doubt("has a text with backslashes that the shell works off", unreadable=True)
+                self._absorb(body, words.scan_document)
+
+    def _skip_blanks(self) -> None:
+        """Blanks, comments and broken lines; they may stand wherever a word may begin."""
+        text = self.text
+        while self.at < len(text):
+            char = text[self.at]
+            if char in " \t":
+                self.at += 1
+            elif char == "\\" and text[self.at + 1 : self.at + 2] == "\n":
+                # Bash takes the pair out before it looks for operators: without a blank beside it, it can join two.
+                if text[self.at - 1 : self.at] not in (" ", "\t", "\n") and text[self.at + 2 : self.at + 3] not in (" ", "\t"):
+                    self.doubt("breaks a line in the middle of a word", unreadable=True)
+                self.at += 2
+            elif char == "#":
+                newline = text.find("\n", self.at)
+                self.at = len(text) if newline < 0 else newline
+            else:
+                return

@@ -1,0 +1,52 @@
+"""The agent's parts, made from the settings and joined: models, tools, MCP servers, checkpoints, prompts, policy."""
+
+import os
+
+from switchtower import config
+from switchtower.core import events, policy, redact
+from switchtower.daemon.workshop import DaemonWorkshop
+from switchtower.engines.agent.kit import Kit
+from switchtower.engines.agent.loop import AgentEngine
+from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.models.catalog import Catalog
+from switchtower.tools import environment, processes, registry
+from switchtower.tools.checkpoints import Checkpoints
+from switchtower.tools.mcp.servers import Servers
+
+
+class Agent:
+    """`engine` does the work; `workshop` answers the runtime's questions about it."""
+
+    def __init__(self, settings: config.Settings, redactor: redact.Redactor) -> None:
+        processes.become_subreaper()
+        self._catalog = Catalog(
+            settings.models, os.environ, demo_delay=settings.demo_delay_ms / 1_000, on_secret=redactor.add
+        )
+        environment.configure(secret_variables=self._catalog.secret_variables(), allowed=settings.pass_env)
+        checkpoints = Checkpoints(settings.checkpoints_dir)
+        shelf = Shelf(settings.folders.config)
+        self._servers = Servers(settings.mcp_file, environment=environment.current)
+        kit = Kit(
+            open_model=self._catalog.open,
+            toolbox=registry.core_toolbox(network=settings.sandbox_network),
+            checkpoints=checkpoints,
+            servers=self._servers,
+            shelf=shelf,
+            rules=_configured_rules(settings),
+            compact_at=settings.compact_at,
+        )
+        self.engine = AgentEngine(kit)
+        self.workshop = DaemonWorkshop(settings, self._catalog, checkpoints, shelf)
+
+    async def close(self) -> None:
+        await self._servers.close()
+        await self._catalog.close()
+
+
+def _configured_rules(settings: config.Settings) -> tuple[events.Rule, ...]:
+    try:
+        return policy.parse_rules(settings.rules)
+    except ValueError as problem:
+        raise config.ConfigError(
+            "rules", f"`{settings.config_file}`", str(problem), hint="see docs/policy.md for the form of a rule"
+        ) from None

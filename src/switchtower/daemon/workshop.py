@@ -1,0 +1,133 @@
+"""The world around the runtime, for real: implements the workshop port with folders, processes, git and the catalogue of models."""
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from switchtower import config
+from switchtower.core import commands, errors, events, policy, workshop
+from switchtower.core.timeline import Change
+from switchtower.daemon import checks
+from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.models.catalog import Catalog
+from switchtower.tools import processes, worktrees
+from switchtower.tools import sandbox as sandboxes
+from switchtower.tools.checkpoints import Checkpoints, Unavailable
+
+AUTO = "auto"
+"""The provider of whoever leaves the choice to us."""
+
+
+class DaemonWorkshop:
+    """Implements `workshop.Workshop`."""
+
+    def __init__(self, settings: config.Settings, catalog: Catalog, checkpoints: Checkpoints, shelf: Shelf) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._checkpoints = checkpoints
+        self._shelf = shelf
+
+    def prepared(self, command: commands.StartSession) -> commands.StartSession:
+        provider, model = command.provider, command.model
+        if provider == AUTO:
+            provider, usual = self.default_model()
+            model = model or usual
+        self._catalog.check(provider, model)
+        sandboxes.choose(command.sandbox, network=self._settings.sandbox_network)
+        _check_policy(command.policy)
+        checks.check_folder(command.workspace.root)
+        return replace(
+            command,
+            provider=provider,
+            model=model,
+            policy=command.policy or self._settings.policy,
+            budget=_within(command.budget, self._usual_budget()),
+        )
+
+    def check_configuration(self, command: commands.ConfigureSession) -> None:
+        _check_policy(command.policy)
+        if command.provider is not None:
+            self._catalog.check(command.provider, command.model)
+
+    async def with_worktree(self, command: commands.StartSession) -> commands.StartSession:
+        folder = self._settings.worktrees_dir
+        worktree = await worktrees.create(command.workspace.root, folder, command.session_id)
+        workspace = replace(command.workspace, root=worktree.root, branch=worktree.branch, origin=worktree.origin)
+        return replace(command, workspace=workspace)
+
+    async def check_criterion(
+        self, criterion: events.Criterion, workspace: events.Workspace, sandbox: str, run_id: str
+    ) -> events.CriterionResult:
+        where = sandboxes.choose(sandbox, network=self._settings.sandbox_network)
+        return await checks.check_criterion(criterion, workspace, run_id, where=where)
+
+    def kill_processes(self, run_id: str) -> int:
+        return processes.kill_marked(run_id)
+
+    async def diff(self, workspace: events.Workspace, changes: Sequence[Change]) -> str:
+        if not changes:
+            return ""
+        first, last = changes[0], changes[-1]
+        # One run alone is shown as it ended; a whole session as the folder is now.
+        after = last.after if len(changes) == 1 else None
+        try:
+            return await self._checkpoints.diff(workspace.root, first.before, after)
+        except Unavailable as reason:
+            raise errors.NothingToRestore(str(reason)) from reason
+
+    async def models(self) -> Sequence[workshop.ModelOffer]:
+        default, _ = self.default_model()
+        listings = await asyncio.to_thread(self._catalog.listings)  # the first time it loads a list of prices
+        return [
+            workshop.ModelOffer(
+                name=listing.name,
+                provider=listing.provider,
+                model=listing.model,
+                usable=listing.usable,
+                reason=listing.reason,
+                is_default=listing.name == default,
+                context_window=listing.context_window,
+                price_in=listing.price_in,
+                price_out=listing.price_out,
+            )
+            for listing in listings
+        ]
+
+    async def templates(self, workspace: str) -> Sequence[workshop.TemplateOffer]:
+        listed = await asyncio.to_thread(self._shelf.listed, workspace)
+        return [
+            workshop.TemplateOffer(template.name, template.kind, template.description, template.path, template.origin)
+            for template in listed
+        ]
+
+    def default_model(self) -> tuple[str, str | None]:
+        if self._settings.provider != AUTO:
+            return self._settings.provider, self._settings.model
+        return self._catalog.default()
+
+    def _usual_budget(self) -> events.Budget:
+        settings = self._settings
+        return events.Budget(
+            max_turns=settings.max_turns or None,
+            max_tokens=settings.max_tokens or None,
+            max_cost=settings.max_cost or None,
+            max_minutes=settings.max_minutes or None,
+        )
+
+
+def _check_policy(profile: str | None) -> None:
+    if profile is not None and profile not in policy.PROFILES:
+        raise errors.InvalidCommand(f"there is no policy `{profile}`", hint=f"use one of {', '.join(policy.PROFILES)}")
+
+
+def _within(asked: events.Budget | None, usual: events.Budget) -> events.Budget:
+    """What a session asks for itself; what it leaves open is as configured."""
+    if asked is None:
+        return usual
+    return events.Budget(
+        max_turns=asked.max_turns or usual.max_turns,
+        max_tokens=asked.max_tokens or usual.max_tokens,
+        max_cost=asked.max_cost or usual.max_cost,
+        max_minutes=asked.max_minutes or usual.max_minutes,
+    )

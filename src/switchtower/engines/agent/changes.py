@@ -1,0 +1,55 @@
+"""The workspace as it was before a run's first change, kept so that the run can be undone. Changes nothing itself."""
+
+import asyncio
+import logging
+
+from switchtower.core import engine, events
+from switchtower.tools.checkpoints import Checkpoints, Unavailable
+
+PATIENCE_WHEN_CANCELLED = 0.5
+"""Whoever cancels a run wants it to end. Without the tree after it, what is found at an undo counts as the run's."""
+
+log = logging.getLogger(__name__)
+
+
+class ChangeKeeper:
+    def __init__(self, checkpoints: Checkpoints, task: engine.Task, desk: engine.Desk) -> None:
+        self._checkpoints = checkpoints
+        self._task = task
+        self._desk = desk
+        self._before = task.checkpoint
+        self._gave_up = False
+
+    async def before_change(self) -> None:
+        """Call it before anything that may change a file. Only the first call of a run does something."""
+        if self._before is not None or self._gave_up:
+            return
+        try:
+            self._before = await self._take("before")
+        except Unavailable as reason:
+            self._gave_up = True
+            await self._desk.emit(
+                events.WarningRaised("CHECKPOINT_UNAVAILABLE", f"This run's changes cannot be undone: {reason}")
+            )
+        else:
+            await self._desk.emit(events.CheckpointTaken("before", self._before))
+
+    async def after_run(self) -> None:
+        if self._before is None:
+            return
+        try:
+            tree = await self._take("after")
+        except Unavailable as reason:
+            log.warning("no checkpoint after run %s: %s", self._task.run_id, reason)
+        else:
+            await self._desk.emit(events.CheckpointTaken("after", tree))
+
+    async def after_cancelled_run(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_WHEN_CANCELLED):
+                await self.after_run()
+        except TimeoutError:
+            log.warning("no checkpoint after the cancelled run %s: it takes too long", self._task.run_id)
+
+    async def _take(self, when: str) -> str:
+        return await self._checkpoints.take(self._task.workspace.root, self._task.session_id, f"{self._task.run_id}-{when}")

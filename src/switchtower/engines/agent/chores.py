@@ -1,0 +1,41 @@
+"""Runs that are no work of the model: taking a run's changes back, or making them again."""
+
+from typing import Literal
+
+from switchtower.core import engine, events
+from switchtower.tools.checkpoints import Checkpoints, Unavailable
+
+_MOST_NAMED = 10
+
+
+async def restore(task: engine.Task, desk: engine.Desk, checkpoints: Checkpoints) -> engine.Result:
+    direction: Literal["undo", "redo"] = "redo" if task.purpose is events.Purpose.REDO else "undo"
+    changes = task.timeline.undone if direction == "redo" else task.timeline.done
+    assert changes, "a restoring run starts only when there is something to restore"
+    change = changes[-1]
+    root = task.workspace.root
+    try:
+        # Of a run that crashed nobody kept the end: what is there now counts as that.
+        after = change.after or await checkpoints.take(root, task.session_id, f"{change.run_id}-after")
+        restored = await checkpoints.restore(root, before=change.before, after=after, direction=direction, force=task.force)
+    except Unavailable as reason:
+        await desk.emit(events.ErrorRaised("RESTORE_FAILED", f"The workspace could not be restored: {reason}"))
+        return engine.Result(events.Outcome.FAILED, f"The workspace could not be restored: {reason}")
+    await desk.emit(
+        events.WorkspaceRestored(
+            direction=direction, run_id=change.run_id, after=after, files=restored.files, skipped=restored.skipped
+        )
+    )
+    done = "Undid" if direction == "undo" else "Made again"
+    return engine.Result(events.Outcome.SUCCESS, f"{done} {change.run_id}: {_named(restored.files)}{_skipped(restored.skipped)}")
+
+
+def _named(files: tuple[str, ...]) -> str:
+    if not files:
+        return "there was nothing to change"
+    more = f" and {len(files) - _MOST_NAMED} more" if len(files) > _MOST_NAMED else ""
+    return ", ".join(files[:_MOST_NAMED]) + more
+
+
+def _skipped(files: tuple[str, ...]) -> str:
+    return f"; left alone, because they were changed since: {_named(files)}" if files else ""

@@ -1,0 +1,55 @@
+"""The MCP servers of a session: asked about before a workspace's own are started, and their tools put beside ours."""
+
+from switchtower.core import engine, events, policy
+from switchtower.engines.agent.kit import Kit
+from switchtower.engines.agent.work import Stopped, Work
+from switchtower.tools import registry
+from switchtower.tools.mcp.config import ServerConfig
+
+TOOL = "mcp_server"
+"""The name that rules know the start of a server by."""
+
+
+async def welcome(work: Work, kit: Kit) -> registry.Toolbox:
+    """Our tools and the servers'. A server that may not or cannot be had is reported and left out."""
+
+    async def admit(config: ServerConfig) -> bool:
+        return await _admitted(config, work)
+
+    async def report(code: str, message: str) -> None:
+        await work.desk.emit(events.WarningRaised(code, message))
+
+    task = work.task
+    tools = await kit.servers.tools_for(
+        task.session_id, task.workspace.root, sandbox=task.sandbox, admit=admit, report=report
+    )
+    return registry.Toolbox([*kit.toolbox.tools, *tools]) if tools else kit.toolbox
+
+
+async def _admitted(config: ServerConfig, work: Work) -> bool:
+    """Whoever can write a workspace's `.mcp.json` could otherwise have any program started."""
+    args = {"name": config.name, **config.shown}
+    judgement = work.policy.judge(TOOL, args, workspace=work.task.workspace.root)
+    if judgement.ruling is not policy.Ruling.ASK:
+        return judgement.ruling is policy.Ruling.ALLOW
+    answer = await work.desk.ask(
+        engine.Question(
+            call_id=f"{TOOL}_{config.name}",
+            kind="mcp",
+            title="Start an MCP server",
+            summary=f"{config.name}: {args.get('command') or args.get('url')}",
+            details={"tool": TOOL, **args, "reason": judgement.reason, **_always(judgement)},
+            subject=config.subject,
+            rule=judgement.always,
+        )
+    )
+    if answer.rule is not None:
+        work.policy = work.policy.granting(answer.rule)
+    # Headless, a denial is the answer of a client that was told nothing of servers: the work may well do without.
+    if answer.verdict is events.Verdict.DENY_STOP and not work.task.headless:
+        raise Stopped(engine.Result(events.Outcome.DENIED, f"denied (Start an MCP server: {config.name})"))
+    return answer.verdict is events.Verdict.APPROVE
+
+
+def _always(judgement: policy.Judgement) -> dict[str, object]:
+    return {"always": policy.shown(judgement.always)} if judgement.always is not None else {}

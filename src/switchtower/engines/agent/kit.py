@@ -1,0 +1,33 @@
+"""What an agent works with, passed in as one: models, tools, the keepers of the workspace, and its settings."""
+
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct, field
+
+from switchtower.core import events
+from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.models import port, retry
+from switchtower.tools import registry
+from switchtower.tools.checkpoints import Checkpoints
+from switchtower.tools.mcp.servers import Servers
+
+OpenModel = Callable[[str, str | None], Awaitable[port.Model]]
+"""From a provider's name and a model's to a model; raises `errors.ProviderNotConfigured`."""
+
+
+class Kit(Struct, frozen=True):
+    open_model: OpenModel
+    toolbox: registry.Toolbox
+    checkpoints: Checkpoints
+    servers: Servers
+    shelf: Shelf = field(default_factory=lambda: Shelf(None))
+    rules: tuple[events.Rule, ...] = ()
+    """The configured policy."""
+    backoff: retry.Backoff = field(default_factory=retry.Backoff)
+    compact_at: float = 0.8
+    """The part of the context window from which on the conversation is summarised; 0 never does."""
+    randomness: Callable[[], float] = random.random
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+

@@ -1,0 +1,169 @@
+"""The one door from prompts to files. What comes through is bounded, is text, and lies where it may; every complaint of
+the system or of `scope` becomes a `Trouble` with a sentence. These calls block and belong on a thread.
+"""
+
+import codecs
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from switchtower.tools import outcome, scope
+
+SCAN_LIMIT = 8 * 1024 * 1024
+"""How far into a file a line is looked for."""
+_BLOCK = 64 * 1024
+
+
+class Trouble(Exception):
+    """A file cannot be used. The text says why and can stand behind its name and a colon."""
+
+
+class Missing(Trouble):
+    """There is no such file, or something else has its name."""
+
+
+class Folder(Struct, frozen=True):
+    """A folder that files are read below."""
+
+    root: str
+    own: bool = False
+    """It is the user's, not the workspace's: a link in it is the user's word and may lead anywhere."""
+
+
+class Lines(NamedTuple):
+    """A range of lines, counted from 1, both ends in it."""
+
+    first: int
+    last: int
+
+
+class Document(Struct, frozen=True):
+    """A file's text, or the beginning of it when it was `cut`."""
+
+    path: str
+    """For people: below the workspace and without links, or as it was asked for in the user's own folder."""
+    text: str
+    size: int
+    cut: bool
+
+
+class Entry(NamedTuple):
+    name: str
+    kind: str
+    """`file`, `folder` or `link`; a pipe or a device counts as a file here and is refused when it is opened."""
+
+
+class Listing(Struct, frozen=True):
+    path: str
+    entries: tuple[Entry, ...]
+    cut: bool
+
+
+def read(folder: Folder, path: str, *, limit: int, lines: Lines | None = None) -> Document:
+    """The file's text, at most `limit` bytes of it."""
+    with _located(folder, path) as place:
+        file, status = scope.open_to_read(place)
+        with os.fdopen(file, "rb") as stream:
+            content = stream.read(limit + 1) if lines is None else _picked(stream, lines, limit)
+    cut = len(content) > limit
+    text = _decoded(content[:limit], whole=not cut)
+    return Document(path=path if folder.own else place.path, text=text, size=status.st_size, cut=cut)
+
+
+def names(folder: Folder, path: str, *, most: int) -> Listing:
+    """What is in a folder, sorted. Of one with more than `most` entries it is some `most` of them."""
+    with _located(folder, path) as place:
+        opened = os.open(place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.folder)
+        try:
+            with os.scandir(opened) as scanned:
+                entries = [Entry(entry.name, _kind(entry)) for entry in islice(scanned, most + 1)]
+        finally:
+            os.close(opened)
+    return Listing(path=path if folder.own else place.path, entries=tuple(sorted(entries[:most])), cut=len(entries) > most)
+
+
+def is_there(folder: Folder, path: str) -> bool:
+    """Whether something has this name, also something that may not be read. Where nobody may look, something may be."""
+    above, name = os.path.split(path.rstrip("/"))
+    try:
+        with _located(folder, above) as place:
+            opened = os.open(place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.folder)
+            try:
+                os.lstat(name, dir_fd=opened)
+            finally:
+                os.close(opened)
+    except Missing:
+        return False
+    except Trouble:
+        return True
+    return True
+
+
+@contextmanager
+def _located(folder: Folder, path: str) -> Iterator[scope.Place]:
+    """Also explains what goes wrong with the place while it is used."""
+    try:
+        root = folder.root
+        if folder.own:
+            root, path = os.path.split(os.path.realpath(Path(root, path)))
+        with scope.locate(root, path) as place:
+            yield place
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise Missing("there is no such file") from error
+    except outcome.Failed as failed:
+        if failed.type is outcome.ErrorType.SANDBOX_UNREACHABLE:
+            raise Missing("its folder cannot be opened") from failed
+        raise Trouble(failed.message) from failed
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise Missing("no file can have such a name") from error
+        raise Trouble(error.strerror or "it cannot be read") from error
+    except ValueError as error:
+        raise Missing("no file can have such a name") from error
+
+
+def _picked(stream: BufferedReader, lines: Lines, limit: int) -> bytes:
+    """These lines, as far as one byte beyond the limit. Never holds more than a block of what it passes over."""
+    picked = bytearray()
+    number = 1
+    for _ in range(SCAN_LIMIT // _BLOCK):
+        block = stream.read(_BLOCK)
+        if not block or number > lines.last or len(picked) > limit:
+            break
+        if number + (ends := block.count(b"\n")) < lines.first:
+            number += ends
+            continue
+        start = 0
+        while start < len(block) and number <= lines.last:
+            end = block.find(b"\n", start) + 1
+            if number >= lines.first:
+                picked += block[start : end or None]
+            number += end > 0
+            start = end or len(block)
+    if not picked:
+        raise Trouble(f"it has no lines {lines.first}-{lines.last}, or not within its first {SCAN_LIMIT // 1024**2} MiB")
+    return bytes(picked[: limit + 1])
+
+
+def _decoded(content: bytes, *, whole: bool) -> str:
+    if b"\0" in content:
+        raise Trouble("it is a binary file")
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    try:
+        # A character that the limit cut in two is left out.
+        return decoder.decode(content, final=whole)
+    except UnicodeDecodeError:
+        raise Trouble("it is not UTF-8 text") from None
+
+
+def _kind(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return "link"
+    return "folder" if entry.is_dir(follow_symlinks=False) else "file"

@@ -1,0 +1,40 @@
+"""What the user and the workspace offer to an agent: instructions, skills, prompts and the files that a message names.
+
+Nothing is remembered: each call looks at the files as they are. The calls block and belong on a thread; none raises for
+what it finds, a problem comes back as text.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from switchtower.engines.agent.prompts import expansion, reading, system, templates
+
+
+class Shelf:
+    def __init__(self, user_folder: Path | None) -> None:
+        self._user_folder = user_folder.absolute() if user_folder is not None else None
+
+    def listed(self, workspace: str) -> tuple[templates.Template, ...]:
+        """What a message can call with `/name`, by name."""
+        known = templates.catalogue(workspace, self._user_folder).templates
+        return tuple(known[name] for name in sorted(known))
+
+    def system(
+        self, workspace: str, *, tools: Sequence[str], policy: str, sandbox: str, headless: bool, preset: str | None = None
+    ) -> str:
+        return system.prompt(
+            workspace, self._user_folder, tools=tools, policy=policy, sandbox=sandbox, headless=headless, preset=preset
+        )
+
+    def expand(self, text: str, workspace: str) -> expansion.Expansion:
+        return expansion.expand(text, workspace, self._user_folder)
+
+    def skill(self, name: str, workspace: str) -> str | None:
+        """The whole text of a skill, for an agent that asks for it by name; None when there is none of that name."""
+        template = templates.catalogue(workspace, self._user_folder).templates.get(name)
+        if template is None or template.kind != "skill":
+            return None
+        try:
+            return templates.text_of(template, workspace, self._user_folder)
+        except reading.Trouble as trouble:
+            return f"[`{template.path}` cannot be used: {trouble}]"

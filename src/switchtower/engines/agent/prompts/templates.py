@@ -1,0 +1,101 @@
+"""Skills and prompts by name, from the user's folder and from the workspace.
+
+A workspace comes from anywhere and must not put its words into a command that the user knows. So the user's template has
+its name for good, and the workspace's of the same name is called `workspace:NAME`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.engines.agent.prompts import blocks, folders, frontmatter, reading
+
+TEMPLATE_LIMIT = 64 * 1024
+LONGEST_DESCRIPTION = 200
+_HEAD = 8 * 1024
+_IN_WORKSPACE = ".tower"
+
+Origin = Literal["user", "workspace"]
+_RESERVED: frozenset[str] = frozenset({"user", "workspace"})
+"""First parts of a name that say where it comes from: no folder may claim them."""
+
+
+class Template(Struct, frozen=True):
+    """A Markdown file that a message can call with `/name`."""
+
+    name: str
+    kind: folders.Kind
+    description: str
+    path: str
+    """Relative to the workspace for the workspace's own, absolute for the user's."""
+    origin: Origin
+    arguments: str = ""
+    """A hint at what to write behind the name."""
+
+
+class Catalogue(Struct, frozen=True):
+    templates: dict[str, Template]
+    unusable: dict[str, str]
+    """Why a file that has a template's name is none."""
+
+
+def catalogue(workspace: str, user_folder: Path | None) -> Catalogue:
+    known = Catalogue({}, {})
+    for template in _everywhere(workspace, user_folder, known.unusable):
+        for name in (template.name, f"{template.origin}:{template.name}", f"{template.origin}:{template.kind}:{template.name}"):
+            if name not in known.templates:
+                known.templates[name] = msgspec.structs.replace(template, name=name)
+                break
+    return known
+
+
+def text_of(template: Template, workspace: str, user_folder: Path | None) -> str:
+    """The template without its front matter. Raises `reading.Trouble`."""
+    document = reading.read(_folder(template.origin, workspace, user_folder), template.path, limit=TEMPLATE_LIMIT)
+    if document.cut:
+        raise reading.Trouble(f"it is longer than {TEMPLATE_LIMIT // 1024} KiB")
+    return frontmatter.part(document.text.replace("\r\n", "\n")).body.strip()
+
+
+def _everywhere(workspace: str, user_folder: Path | None, unusable: dict[str, str]) -> Iterator[Template]:
+    """The user's come first, and prompts before skills: who comes first gets the plain name."""
+    tops: list[tuple[Origin, str]] = [("workspace", _IN_WORKSPACE)]
+    if user_folder is not None:
+        tops.insert(0, ("user", str(user_folder)))
+    for origin, top in tops:
+        folder = _folder(origin, workspace, user_folder)
+        for kind, inner in folders.FOLDERS.items():
+            for spot in folders.spots(folder, f"{top}/{inner}", kind):
+                try:
+                    yield _read(folder, spot, kind, origin)
+                except reading.Trouble as trouble:
+                    unusable.setdefault(":".join(spot.parts), f"`{spot.path}` cannot be used: {trouble}")
+
+
+def _read(folder: reading.Folder, spot: folders.Spot, kind: folders.Kind, origin: Origin) -> Template:
+    document = reading.read(folder, spot.path, limit=_HEAD)
+    if document.size > TEMPLATE_LIMIT:
+        raise reading.Trouble(f"it is longer than {TEMPLATE_LIMIT // 1024} KiB")
+    fields, body = frontmatter.part(document.text.replace("\r\n", "\n"))
+    if not body.strip() and not document.cut:
+        raise reading.Trouble("it is empty")
+    given = fields.get("name", "")
+    parts = (*spot.parts[:-1], given if folders.PART.fullmatch(given) else spot.parts[-1])
+    if parts[0] in _RESERVED:
+        raise reading.Trouble(f"a name cannot begin with `{parts[0]}`")
+    first_line = next((line for line in body.splitlines() if line.strip()), "")
+    return Template(
+        name=":".join(parts),
+        kind=kind,
+        description=blocks.one_line(fields.get("description", first_line.lstrip("# \t")), longest=LONGEST_DESCRIPTION),
+        path=spot.path,
+        origin=origin,
+        arguments=blocks.one_line(fields.get("arguments", fields.get("argument-hint", "")), longest=LONGEST_DESCRIPTION),
+    )
+
+
+def _folder(origin: Origin, workspace: str, user_folder: Path | None) -> reading.Folder:
+    return reading.Folder(workspace) if origin == "workspace" else reading.Folder(str(user_folder), own=True)

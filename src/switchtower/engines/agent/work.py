@@ -1,0 +1,23 @@
+"""One run's own things: its task, its desk, its tools and what has been allowed so far."""
+
+from msgspec import Struct
+
+from switchtower.core import engine, policy
+from switchtower.engines.agent.changes import ChangeKeeper
+from switchtower.tools import registry
+
+
+class Work(Struct):
+    task: engine.Task
+    desk: engine.Desk
+    toolbox: registry.Toolbox
+    policy: policy.Policy
+    changes: ChangeKeeper
+
+
+class Stopped(Exception):
+    """A decision ended the run."""
+
+    def __init__(self, result: engine.Result) -> None:
+        super().__init__(result.summary)
+        self.result = result

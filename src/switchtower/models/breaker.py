@@ -1,0 +1,170 @@
+"""A circuit breaker: a provider that fails again and again is left alone for a while, and nobody waits for it meanwhile.
+
+Closed, calls pass. After too many failures in a row it is open and refuses. When its time is over it is half-open: one call
+passes as a probe, and its outcome decides. Only what says that the provider is unwell counts: it cannot be reached, breaks
+off, or has a server's trouble. A refused request or key shows a provider that works; a rate limit or a cancelled call says
+nothing either way.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from enum import StrEnum
+
+from msgspec import Struct
+
+from switchtower.models import port
+
+
+class State(StrEnum):
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half-open"
+
+
+class Settings(Struct, frozen=True):
+    """Times are in seconds."""
+
+    failures: int = 6
+    """In a row. More than the attempts of one call, so that one unlucky run does not decide for all."""
+    rest: float = 30.0
+    longest_rest: float = 300.0
+    """Each failed probe doubles the rest, up to this."""
+
+
+class Breaker:
+    def __init__(self, name: str, clock: Callable[[], float], settings: Settings = Settings()) -> None:  # noqa: B008
+        self._name = name
+        self._clock = clock
+        self._settings = settings
+        self._failures = 0
+        self._rest = settings.rest
+        self._opens_again_at: float | None = None
+        self._probe: Permit | None = None
+        self._era = 0
+        """Counts changes of state: what a call that began in an earlier one comes to is no news."""
+
+    @property
+    def state(self) -> State:
+        if self._opens_again_at is None:
+            return State.CLOSED
+        return State.OPEN if self._clock() < self._opens_again_at else State.HALF_OPEN
+
+    @property
+    def failures(self) -> int:
+        """In a row, up to now."""
+        return self._failures
+
+    def enter(self) -> "Permit":
+        """A permit for one call, to be settled when it ends. Raises `ModelTrouble` when there is none to be had."""
+        match self.state:
+            case State.OPEN:
+                assert self._opens_again_at is not None
+                raise self._refusal(f"in {max(1, round(self._opens_again_at - self._clock()))} s")
+            case State.HALF_OPEN if self._probe is not None:
+                raise self._refusal("as soon as the call that tries it now has ended")
+            case State.HALF_OPEN:
+                self._probe = Permit(self, self._era)
+                return self._probe
+            case State.CLOSED:
+                return Permit(self, self._era)
+
+    def settle(self, permit: "Permit", well: bool | None) -> None:
+        """What a call came to: the provider is well, is not, or nobody can say."""
+        if self._probe is permit:
+            self._probe = None
+        elif permit.era != self._era:
+            return
+        if well:
+            self._close()
+        elif well is False:
+            self._failures += 1
+            if self.state is State.HALF_OPEN:
+                self._rest = min(self._rest * 2, self._settings.longest_rest)
+                self._open()
+            elif self._failures >= self._settings.failures:
+                self._open()
+
+    def _close(self) -> None:
+        self._failures = 0
+        if self._opens_again_at is not None:
+            self._opens_again_at = None
+            self._rest = self._settings.rest
+            self._era += 1
+
+    def _open(self) -> None:
+        self._opens_again_at = self._clock() + self._rest
+        self._era += 1
+
+    def _refusal(self, when: str) -> port.ModelTrouble:
+        times = f"{self._failures} times in a row" if self._failures > 1 else "before"
+        return port.ModelTrouble(f"{self._name} has failed {times} and is left alone; it is tried again {when}", transient=False)
+
+
+class Permit:
+    """The right to make one call. Settling it twice, or after the state has changed, does nothing."""
+
+    def __init__(self, breaker: Breaker, era: int) -> None:
+        self._breaker = breaker
+        self._settled = False
+        self.era = era
+
+    def settle(self, *, well: bool | None) -> None:
+        if not self._settled:
+            self._settled = True
+            self._breaker.settle(self, well)
+
+
+_ASKED_TO_WAIT = frozenset({409, 425, 429})
+
+
+def verdict(trouble: port.ModelTrouble) -> bool | None:
+    """What a trouble says of the provider: that it is well, that it is not, or neither."""
+    if trouble.status in _ASKED_TO_WAIT:
+        return None
+    if trouble.transient or (trouble.status or 0) >= 500:
+        return False
+    return None if trouble.status is None else True
+
+
+class GuardedModel:
+    """A model behind a breaker."""
+
+    def __init__(self, model: port.Model, breaker: Breaker) -> None:
+        self._model = model
+        self._breaker = breaker
+
+    @property
+    def provider(self) -> str:
+        return self._model.provider
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def context_window(self) -> int | None:
+        return self._model.context_window
+
+    async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
+        permit = self._breaker.enter()
+        try:
+            async with _closing(self._model.stream(request)) as parts:
+                async for part in parts:
+                    yield part
+        except port.ModelTrouble as trouble:
+            permit.settle(well=verdict(trouble))
+            raise
+        except BaseException:
+            permit.settle(well=None)  # cancelled, closed half-way, or a bug of ours
+            raise
+        permit.settle(well=True)
+
+
+@contextlib.asynccontextmanager
+async def _closing(parts: AsyncIterator[port.Part]) -> AsyncIterator[AsyncIterator[port.Part]]:
+    """Closes the model's stream together with ours, not whenever it happens to be collected."""
+    try:
+        yield parts
+    finally:
+        if isinstance(parts, AsyncGenerator):
+            await parts.aclose()

@@ -1,0 +1,234 @@
+"""What can be configured: one `Entry` a `[models.NAME]` of the file, and one a provider that the environment speaks of.
+
+Reads what it is given and does no I/O. A mistake in the file is refused with the key's name and a remedy; a key that is
+merely missing makes an entry that cannot be used yet, which is no mistake.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from switchtower import config
+from switchtower.models import addresses, providers
+
+THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
+LONGEST_NAME = 200
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_SOURCE = "the configuration file"
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A provider as it can be asked for. It knows where a key is, and never the key."""
+
+    name: str
+    provider: providers.Provider
+    source: str
+    """`config` or `environment`."""
+    base_url: str | None = None
+    model: str | None = None
+    key_env: str | None = None
+    key_command: tuple[str, ...] = ()
+    price_in: float | None = None
+    price_out: float | None = None
+    context_window: int | None = None
+    thinking: str | None = None
+    timeout: float | None = None
+    headers: dict[str, str] = {}
+    problem: str | None = None
+    """Why the environment's own words for it cannot be used."""
+
+    def __repr__(self) -> str:
+        return f"Entry({self.name!r}, {self.provider.kind!r})"  # a header may hold a key
+
+    @property
+    def endpoint(self) -> str:
+        """Names who is spoken to: entries with the same one share its fate."""
+        own_address = self.base_url != self.provider.base_url
+        return f"{self.provider.kind} at {self.base_url}" if own_address else self.provider.kind
+
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """Where its key may be. A key that belongs to the provider is not sent to another address."""
+        if self.key_env is not None:
+            return (self.key_env,)
+        if self.key_command or (self.source == "config" and self.base_url != self.provider.base_url):
+            return ()
+        return self.provider.key_variables
+
+    @property
+    def needs_key(self) -> bool:
+        """A server of the user's own may well ask for none."""
+        if self.key_env is not None or self.key_command:
+            return True
+        return self.provider.needs_key and self.base_url == self.provider.base_url
+
+
+def from_config(tables: Mapping[str, Any]) -> Iterator[Entry]:
+    """The entries of the `[models]` table, in its order. Raises `ConfigError`."""
+    for name, table in tables.items():
+        if not _NAME.fullmatch(name):
+            raise _error(name, "not a name", "use letters, digits, `.`, `_` and `-`")
+        if name == providers.DEMO:
+            raise _error(name, "the demo model is built in", "choose another name")
+        if not isinstance(table, Mapping):
+            raise _error(name, "not a table", f"write `[models.{name}]` and its keys below it")
+        yield _entry(name, table)
+
+
+def from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
+    """An entry for every provider that variables alone can make usable, whether or not they are set."""
+    for provider in providers.PROVIDERS.values():
+        if not provider.key_variables and provider.url_variable is None:
+            continue  # only the file can say where it is
+        named = environ.get(provider.url_variable, "").strip() if provider.url_variable else ""
+        base_url = provider.base_url if provider.key_variables else None
+        problem = None
+        if named:
+            address = addresses.ollama(named) if provider.kind == "ollama" else named
+            problem = addresses.problem(address)
+            base_url = None if problem else addresses.normal(address, provider.kind)
+        yield Entry(
+            name=provider.kind,
+            provider=provider,
+            source="environment",
+            base_url=base_url,
+            model=provider.model if base_url == provider.base_url else None,
+            problem=f"`{provider.url_variable}` {problem}" if problem else None,
+        )
+
+
+def _entry(name: str, table: Mapping[str, Any]) -> Entry:
+    for key in table:
+        if key not in _PARSERS:
+            raise _error(f"{name}.{key}", "no key has this name", f"remove it; the keys are {', '.join(_PARSERS)}")
+    values: dict[str, Any] = {}
+    for key, parse in _PARSERS.items():
+        if key in table:
+            try:
+                values[key] = parse(table[key])
+            except _Wrong as wrong:
+                raise _error(f"{name}.{key}", wrong.problem, wrong.remedy) from None
+    if "provider" not in values:
+        raise _error(f"{name}.provider", "missing", f"add `provider`, one of {', '.join(providers.PROVIDERS)}")
+    provider: providers.Provider = values.pop("provider")
+    if "key_env" in values and "key_command" in values:
+        raise _error(f"{name}.key_command", "there is a `key_env` too", "keep one of the two")
+    if "base_url" in values:
+        values["base_url"] = addresses.normal(values["base_url"], provider.kind)
+    elif provider.base_url is None:
+        raise _error(f"{name}.base_url", "missing", "add the server's address, such as `http://127.0.0.1:8000/v1`")
+    values.setdefault("base_url", provider.base_url)
+    if values["base_url"] == provider.base_url:
+        values.setdefault("model", provider.model)  # a server of the user's own need not have the provider's model
+    return Entry(name=name, provider=provider, source="config", **values)
+
+
+class _Wrong(ValueError):
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.remedy = remedy
+
+
+def _provider(value: object) -> providers.Provider:
+    if isinstance(value, str) and value in providers.PROVIDERS:
+        return providers.PROVIDERS[value]
+    raise _Wrong(f"{_shown(value)} is not a provider", f"use one of {', '.join(providers.PROVIDERS)}")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME or not value.isprintable():
+        raise _Wrong(f"{_shown(value)} is not a name", "give a text in quotes")
+    return value.strip()
+
+
+def _url(value: object) -> str:
+    problem = addresses.problem(value) if isinstance(value, str) else "not an address"
+    if not isinstance(value, str) or problem is not None:
+        # The value is not shown: people put passwords into addresses.
+        raise _Wrong(problem or "not an address", "give an address such as `http://127.0.0.1:8000/v1`")
+    return value.strip()
+
+
+def _variable(value: object) -> str:
+    if not isinstance(value, str) or not _VARIABLE.fullmatch(value):
+        # Not shown either: some write the key itself here.
+        raise _Wrong("not the name of a variable", "give the name of a variable that holds the key, not the key")
+    return value
+
+
+def _command(value: object) -> tuple[str, ...]:
+    import shlex
+
+    try:
+        words = shlex.split(value) if isinstance(value, str) else value
+    except ValueError:
+        words = None
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
+        raise _Wrong("not a command", 'give a text or a list of texts, such as `["pass", "show", "openai"]`')
+    return tuple(words)
+
+
+def _price(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e6:
+        raise _Wrong(f"{_shown(value)} is not a price", "give US dollars for a million tokens, such as `2.5`")
+    return float(value)
+
+
+def _window(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 256 <= value <= 1_000_000_000:
+        raise _Wrong(f"{_shown(value)} is not a number of tokens", "give a whole number from 256 on, such as `128000`")
+    return value
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 86_400:
+        raise _Wrong(f"{_shown(value)} is not a number of seconds", "give seconds of silence to wait for, such as `300`")
+    return float(value)
+
+
+def _thinking(value: object) -> str:
+    if value not in THINKING:
+        raise _Wrong(f"{_shown(value)} is not a level", f"use one of {', '.join(THINKING)}")
+    return str(value)
+
+
+def _headers(value: object) -> dict[str, str]:
+    remedy = 'give texts, such as `headers = { "X-Team" = "tower" }`'
+    if not isinstance(value, Mapping):
+        raise _Wrong("not a table", remedy)
+    for name, content in value.items():
+        if not isinstance(name, str) or not _HEADER.fullmatch(name):
+            raise _Wrong(f"{_shown(name)} is not a header's name", remedy)
+        if not isinstance(content, str) or not content.isascii() or not content.isprintable():
+            raise _Wrong(f"the content of `{name}` is not plain text", remedy)
+    return dict(value)
+
+
+_PARSERS: dict[str, Callable[[object], Any]] = {
+    "provider": _provider,
+    "model": _text,
+    "base_url": _url,
+    "key_env": _variable,
+    "key_command": _command,
+    "price_in": _price,
+    "price_out": _price,
+    "context_window": _window,
+    "thinking": _thinking,
+    "timeout": _seconds,
+    "headers": _headers,
+}
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return f"`{text if len(text) <= 60 else text[:60] + '…'}`"
+
+
+def _error(key: str, problem: str, remedy: str) -> config.ConfigError:
+    return config.ConfigError(f"models.{key}", _SOURCE, problem, hint=remedy)

@@ -1,0 +1,84 @@
+"""Where a provider's key comes from: a variable, or a command that prints it. Keys pass through here and are never shown."""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+
+from switchtower.core import errors
+from switchtower.models import entries
+
+TIMEOUT = 10.0
+_GLANCE = 0.01
+LONGEST = 16_384
+"""Bytes of a command's output; a key is shorter, and a command that runs wild is not waited for."""
+
+
+def from_environment(entry: entries.Entry, environ: Mapping[str, str]) -> str | None:
+    return next((value for name in entry.key_variables if (value := environ.get(name, "").strip())), None)
+
+
+def from_command(entry: entries.Entry, environ: Mapping[str, str], timeout: float = TIMEOUT) -> str:
+    """Runs the entry's command and takes the first line it prints. Blocks. Raises `ProviderNotConfigured`.
+
+    Nothing of what it printed is repeated in an error: it may be the key, or half of it.
+    """
+    setting = f"`key_command` of `[models.{entry.name}]`"
+    try:
+        process = subprocess.Popen(  # noqa: S603
+            entry.key_command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=dict(environ),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no command"
+        raise _refused(entry, f"the {setting} cannot be run: {reason}") from None
+    try:
+        problem, output = _read(process, time.monotonic() + timeout)
+    finally:
+        # The whole group, while the process is not yet reaped and the group surely its own: it may have left others behind.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        exit_code = process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+    if problem is None and exit_code != 0:
+        problem = f"ended with exit code {exit_code}"
+    key = output.decode("ascii", "replace").strip().partition("\n")[0].strip()
+    if problem is None and not (key and key.isascii() and key.isprintable()):
+        problem = "printed no key"
+    if problem is not None:
+        raise _refused(entry, f"the {setting} {problem}")
+    return key
+
+
+def _read(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[str | None, bytes]:
+    """What it printed up to its end, or why that was not waited for."""
+    assert process.stdout is not None
+    output = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while (left := deadline - time.monotonic()) > 0:
+            if not selector.select(left):
+                continue
+            piece = os.read(process.stdout.fileno(), LONGEST)
+            output += piece
+            if len(output) > LONGEST:
+                return "printed more than a key", b""
+            if not piece:
+                break
+    while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() >= deadline:
+            return "did not end in time", b""
+        time.sleep(_GLANCE)
+    return None, output
+
+
+def _refused(entry: entries.Entry, detail: str) -> errors.ProviderNotConfigured:
+    return errors.ProviderNotConfigured(f"`{entry.name}`: {detail}", hint="run it in a terminal and see what it prints")

@@ -1,0 +1,87 @@
+"""What a call costs and how much a model can take in: what the user configured, else what the bundled price list knows,
+else nothing. It asks no network; the list is as old as the library that brings it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from switchtower.models import entries, port
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo, Provider
+
+MILLION = 1_000_000
+_SAMPLE = 1_000
+"""Tokens; few enough to stay in the first tier of every price."""
+
+
+class Price(Struct, frozen=True):
+    """US dollars for a million tokens."""
+
+    going_in: float | None
+    coming_out: float | None
+
+
+def cost(entry: entries.Entry, model: str, usage: port.Usage) -> float | None:
+    """In US dollars; None when no price is known. A configured price counts cached tokens like others."""
+    if entry.price_in is not None or entry.price_out is not None:
+        return (usage.input_tokens * (entry.price_in or 0.0) + usage.output_tokens * (entry.price_out or 0.0)) / MILLION
+    listed = _listed(entry, model)
+    return _calculated(*listed, usage) if listed is not None else None
+
+
+def price(entry: entries.Entry, model: str) -> Price:
+    if entry.price_in is not None or entry.price_out is not None:
+        return Price(entry.price_in, entry.price_out)
+    listed = _listed(entry, model)
+    if listed is None:
+        return Price(None, None)
+    going_in, coming_out = _calculated(*listed, port.Usage(_SAMPLE, 0)), _calculated(*listed, port.Usage(0, _SAMPLE))
+    return Price(_per_million(going_in), _per_million(coming_out))
+
+
+def context_window(entry: entries.Entry, model: str) -> int | None:
+    if entry.context_window is not None:
+        return entry.context_window
+    listed = _listed(entry, model)
+    return listed[1].context_window if listed is not None else None
+
+
+def _per_million(sample: float | None) -> float | None:
+    return None if sample is None else round(sample * MILLION / _SAMPLE, 6)
+
+
+def _listed(entry: entries.Entry, model: str) -> "tuple[Provider, ModelInfo] | None":
+    """A server of the user's own is looked up by its address: a model there may have a famous name and no price."""
+    from genai_prices import data_snapshot
+
+    own_address = entry.base_url != entry.provider.base_url
+    if entry.provider.price_list is None and not own_address:
+        return None
+    reference: dict[str, Any] = {
+        "provider_id": None if own_address else entry.provider.price_list,
+        "provider_api_url": entry.base_url if own_address else None,
+    }
+    try:
+        return data_snapshot.get_snapshot().find_provider_model(model, None, **reference)
+    except LookupError:
+        return None
+
+
+def _calculated(provider: "Provider", model: "ModelInfo", usage: port.Usage) -> float | None:
+    from datetime import UTC, datetime
+
+    from genai_prices import Usage
+
+    counted = Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+    )
+    try:
+        calculated = model.calc_price(counted, provider, genai_request_timestamp=datetime.now(UTC))
+    except (LookupError, ValueError):
+        return None  # counts that contradict each other, or a price for something else than tokens
+    return float(calculated.total_price)

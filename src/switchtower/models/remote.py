@@ -1,0 +1,259 @@
+"""A model somewhere else, asked through pydantic-ai's direct streaming API. Text and thinking pass on as they come; calls,
+usage and what is to be handed back come at the end, when they are whole.
+
+A stream that ends before the provider said that it is done is trouble, however well it reads. Closing the stream closes the
+connection at once. Nothing is tried twice here.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from switchtower.models import bounds, carry, entries, port, prices, surrogates, troubles, wire
+from switchtower.models.providers import Dialect
+
+if TYPE_CHECKING:
+    from pydantic_ai import messages
+    from pydantic_ai.models import Model, StreamedResponse
+
+LONGEST_MESSAGE = 16 * 1_048_576
+"""Characters, arguments of calls included."""
+
+CUT_AT_LIMIT = "\n\n[cut off: the model's limit for one answer was reached]"
+
+_SILENCES = 10
+"""A provider may show signs of life without saying anything, as some do while they think; not for ever."""
+_PATIENCE_FOR_THOUGHT = 5
+"""Some think in silence, and more thinking is more silence."""
+_DEEP_THOUGHT = ("high", "xhigh")
+_CHARACTERS_A_TOKEN = 4
+_CONTEXT_FULL = "model_context_window_exceeded"
+
+
+class RemoteModel:
+    def __init__(
+        self,
+        entry: entries.Entry,
+        model: "Model[Any]",
+        origin: troubles.Origin,
+        *,
+        silence: float,
+        context_window: int | None,
+        on_refused_key: Callable[[], None],
+    ) -> None:
+        self._entry = entry
+        self._model = model
+        self._origin = origin
+        self._silence = silence
+        self._context_window = context_window
+        self._on_refused_key = on_refused_key
+        self._by = f"{entry.endpoint} {model.model_name}"
+        self._historian = wire.Historian(entry.provider.dialect, self._by, model.system, model.profile)
+
+    def __repr__(self) -> str:
+        return f"RemoteModel({self.provider!r}, {self.name!r})"
+
+    @property
+    def provider(self) -> str:
+        return self._entry.name
+
+    @property
+    def name(self) -> str:
+        return self._model.model_name
+
+    @property
+    def context_window(self) -> int | None:
+        return self._context_window
+
+    async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
+        from pydantic_ai import direct
+
+        level = request.thinking or self._entry.thinking
+        settings = self._settings(level)
+        history = self._historian.tell(request.conversation)
+        answer = _Answer(self._origin)
+        opened = direct.model_request_stream(
+            self._model, history, model_settings=settings, model_request_parameters=wire.parameters(request), instrument=False
+        )
+        patience = settings["timeout"] * _SILENCES
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                with bounds.listening() as answers:
+                    async with asyncio.timeout(patience):
+                        response = await stack.enter_async_context(opened)
+                for heard in answers:
+                    stack.push_async_callback(heard.aclose)  # first of all: then the library has nothing left to wait for
+                events = aiter(response)
+                while True:
+                    async with asyncio.timeout(patience):
+                        event = await anext(events, None)
+                    if event is None:
+                        break
+                    if (part := answer.take(event)) is not None:
+                        yield part
+                for part in self._ending(answer, response, request):
+                    yield part
+        except Exception as error:
+            trouble = troubles.of(error, self._origin)
+            if trouble.status == 401:
+                self._on_refused_key()
+            # Not chained: what the libraries raise holds requests, and those hold keys.
+            raise trouble from None
+
+    def _settings(self, level: str | None) -> Any:
+        settings: dict[str, Any] = {"timeout": self._silence}
+        if level is not None:
+            if level not in entries.THINKING:
+                raise port.ModelTrouble(f"`{level}` is not a level of thinking", transient=False)
+            settings["thinking"] = False if level == "off" else level
+        if level in _DEEP_THOUGHT:
+            settings["timeout"] = self._silence * _PATIENCE_FOR_THOUGHT
+        if self._entry.provider.dialect is Dialect.ANTHROPIC or self._entry.provider.kind == "openrouter":
+            settings["cache"] = True  # others cache by themselves; a conversation is sent again with every call
+        if self._entry.headers:
+            settings["extra_headers"] = dict(self._entry.headers)
+        return settings
+
+    def _ending(self, answer: "_Answer", response: "StreamedResponse", request: port.Request) -> Iterator[port.Part]:
+        """What is known only when all has been said. Raises `ModelTrouble` when that was not all."""
+        details = response.provider_details or {}
+        reason = details.get("finish_reason")
+        if response.finish_reason == "content_filter":
+            raise troubles.withheld(self._origin, details.get("refusal"))
+        if reason is None or response.finish_reason == "error":
+            raise troubles.cut_off(self._origin)
+        if reason == _CONTEXT_FULL:
+            raise troubles.ran_out_of_context(self._origin)
+        yield from answer.rest()
+        at_limit = response.finish_reason == "length"
+        parts = response.get().parts
+        tools = {wire.tool_name(tool.name): tool.name for tool in request.tools}
+        calls = [_call(part, tools, at_limit=at_limit) for part in parts if part.part_kind == "tool-call"]
+        if at_limit and not calls:
+            yield port.TextDelta(CUT_AT_LIMIT)
+        yield from calls
+        yield self._usage(response, answer, request)
+        if not at_limit and (kept := answer.carried(self._by, parts)) is not None:
+            yield port.Carry(kept)
+
+    def _usage(self, response: "StreamedResponse", answer: "_Answer", request: port.Request) -> port.Usage:
+        counted = response.usage
+        if counted.input_tokens or counted.output_tokens:
+            usage = port.Usage(counted.input_tokens, counted.output_tokens, counted.cache_read_tokens, counted.cache_write_tokens)
+        else:  # a server that does not count; without an estimate nobody would know when the conversation is too long
+            usage = port.Usage(_weight(request) // _CHARACTERS_A_TOKEN, answer.size // _CHARACTERS_A_TOKEN)
+        told = (response.provider_details or {}).get("cost")
+        cost = float(told) if isinstance(told, int | float) else prices.cost(self._entry, self.name, usage)
+        return msgspec.structs.replace(usage, cost=cost)
+
+
+class _Answer:
+    """Gathers one message from its events."""
+
+    def __init__(self, origin: troubles.Origin) -> None:
+        self._origin = origin
+        self._text = surrogates.Mender()
+        self._thinking = surrogates.Mender()
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._lengths: dict[int, int] = {}
+        """Characters that each part has put out so far, by its index."""
+        self.size = 0
+
+    def take(self, event: "messages.ModelResponseStreamEvent") -> port.Part | None:
+        if event.event_kind == "part_delta":
+            delta = event.delta
+            if delta.part_delta_kind == "text":
+                return self._said(event.index, delta.content_delta)
+            if delta.part_delta_kind == "thinking":
+                return self._thought(event.index, delta.content_delta)
+            if delta.part_delta_kind == "tool_call" and isinstance(delta.args_delta, str):
+                self._grow(len(delta.args_delta))
+        elif event.event_kind == "part_start":
+            part = event.part
+            if part.part_kind == "text":
+                return self._said(event.index, part.content)
+            if part.part_kind == "thinking":
+                return self._thought(event.index, part.content)
+            if part.part_kind == "tool-call" and isinstance(part.args, str):
+                self._grow(len(part.args))
+        return None
+
+    def rest(self) -> Iterator[port.Part]:
+        """Halves of characters that nothing followed."""
+        if left := self._thinking.close():
+            yield port.ThinkingDelta(left)
+        if left := self._text.close():
+            yield port.TextDelta(left)
+
+    def carried(self, by: str, parts: "Sequence[messages.ModelResponsePart]") -> dict[str, Any] | None:
+        if self._text.changed or self._thinking.changed:
+            return None
+        pieces = []
+        for index, part in enumerate(parts):
+            length = self._lengths.get(index, 0)
+            if part.part_kind == "text":
+                pieces.append(carry.Piece("text", length, _extras(part.provider_details)))
+            elif part.part_kind == "thinking":
+                extras = _extras(part.provider_details, id=part.id, signature=part.signature)
+                pieces.append(carry.Piece("thinking", length, extras))
+            elif part.part_kind == "tool-call":
+                pieces.append(carry.Piece("call", 0, _extras(part.provider_details)))
+        return carry.pack(by, "".join(self._texts), "".join(self._thoughts), pieces)
+
+    def _said(self, index: int, piece: str) -> port.TextDelta | None:
+        text = self._passed(index, self._text.feed(piece), self._texts)
+        return port.TextDelta(text) if text else None
+
+    def _thought(self, index: int, piece: str | None) -> port.ThinkingDelta | None:
+        text = self._passed(index, self._thinking.feed(piece or ""), self._thoughts)
+        return port.ThinkingDelta(text) if text else None
+
+    def _passed(self, index: int, text: str, whole: list[str]) -> str:
+        self._lengths[index] = self._lengths.get(index, 0) + len(text)
+        whole.append(text)
+        self._grow(len(text))
+        return text
+
+    def _grow(self, characters: int) -> None:
+        self.size += characters
+        if self.size > LONGEST_MESSAGE:
+            raise troubles.too_much(self._origin, LONGEST_MESSAGE)
+
+
+def _call(part: "messages.ToolCallPart", tools: dict[str, str], *, at_limit: bool) -> port.ToolCall:
+    name = part.tool_name.encode(errors="replace").decode()
+    tool = tools.get(name, name)
+    try:
+        args = msgspec.json.decode(part.args) if isinstance(part.args, str) and part.args.strip() else part.args or {}
+        if isinstance(args, dict):
+            msgspec.json.encode(args)  # what cannot be written down cannot be run
+            return port.ToolCall(tool, args)
+        problem = "the arguments are not a JSON object"
+    except RecursionError:
+        problem = "the arguments are nested too deeply"
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+        problem = f"the arguments are not valid JSON ({str(error)[:100]})"
+    if at_limit:
+        problem = "the model's limit for one answer was reached in the middle of this call; make a smaller one"
+    return port.ToolCall(tool, {}, problem)
+
+
+_NOT_KEPT = ("citations", "annotations", "raw_content", "logprobs")
+"""Large, and nobody asks for them again."""
+
+
+def _extras(details: Any, **marks: str | None) -> dict[str, Any]:
+    extras: dict[str, Any] = {name: mark for name, mark in marks.items() if mark}
+    if isinstance(details, dict) and (kept := {key: value for key, value in details.items() if key not in _NOT_KEPT}):
+        extras["details"] = kept
+    return extras
+
+
+def _weight(request: port.Request) -> int:
+    """Characters that went in, roughly."""
+    said = sum(len(message.text) + sum(len(str(call.args)) for call in message.calls) for message in request.conversation)
+    return said + len(request.system) + sum(len(tool.description) + len(str(tool.parameters)) for tool in request.tools)

@@ -1,0 +1,214 @@
+"""From whatever a provider's library raises to a `ModelTrouble`: may it pass, is the conversation too long, what can be done.
+
+The sentence is for people: one line, bounded, with a remedy where there is one, and never with a key. What a provider says
+is quoted, scrubbed first, because it often knows best.
+"""
+
+import contextlib
+import logging
+import math
+import re
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from switchtower.core import redact
+from switchtower.models import port
+
+if TYPE_CHECKING:
+    from pydantic_ai import exceptions
+
+log = logging.getLogger(__name__)
+
+LONGEST = 500
+_LONGEST_QUOTE = 300
+_LONGEST_BODY = 8_192
+
+MAY_PASS = frozenset({408, 409, 425, 429, 499, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+
+# Each server has its own words for a conversation that is too long, and few give it a code.
+_OVERFLOW = re.compile(
+    r"context[_ ](?:length|window|size|limit)|maximum (?:context|prompt) length|(?:prompt|input|request) (?:is )?too long"
+    r"|request too large"
+    r"|input token count|exceeds? (?:the )?(?:max|maximum|available|model)[\w' ]{0,24}(?:length|tokens|context|size)"
+    r"|too many (?:input )?tokens|reduce the length|greater than the context|request_too_large|exceed_context_size"
+    r"|tokens? must be reduced|inputs? tokens? \+",
+    re.IGNORECASE,
+)
+_NOT_OVERFLOW = frozenset({401, 402, 403, 404, 405})
+_GOOGLE_DELAY = re.compile(r"""retryDelay['"]\s*:\s*['"](\d+(?:\.\d+)?)s""")
+
+
+class Origin(Struct, frozen=True):
+    """Who was asked, as far as a trouble has to tell."""
+
+    name: str
+    model: str
+    key_hint: str
+    """Where the key comes from, for somebody who has to look there."""
+    base_url: str
+    redactor: redact.Redactor
+
+    def __repr__(self) -> str:
+        return f"Origin({self.name!r}, {self.model!r})"
+
+
+def of(error: Exception, origin: Origin) -> port.ModelTrouble:
+    from pydantic_ai import exceptions
+
+    match error:
+        case port.ModelTrouble():
+            return error
+        case exceptions.ModelHTTPError():
+            return _answered(error, origin)
+        case exceptions.ModelRequestTimeout() | exceptions.ModelTimeoutError() | TimeoutError():
+            return _trouble(origin, "did not answer in time", transient=True)
+        case exceptions.ModelConnectionError(phase="connect" | "pool"):
+            return _trouble(
+                origin, f"cannot be reached at {origin.base_url}", hint="check the address and the network", transient=True
+            )
+        case exceptions.ModelConnectionError():
+            return cut_off(origin)
+        case exceptions.ModelContextWindowExceededError():
+            return _too_long(origin, error.body, None)
+        case exceptions.ModelQuotaExceededError():
+            return _trouble(origin, "has no quota left", error.body, hint="check the account's billing", transient=False)
+        case exceptions.ModelRequestRejectedError() | exceptions.UserError():
+            return _trouble(origin, "does not take this request", getattr(error, "body", None) or str(error), transient=False)
+        case exceptions.ModelAPIError() if error.in_stream:
+            return _trouble(origin, "failed while it answered", error.body or str(error), transient=True)
+        case exceptions.ModelAPIError() | exceptions.UnexpectedModelBehavior():
+            return _trouble(origin, "answered with something that cannot be read", transient=True)
+        case _:
+            return _unforeseen(error, origin)
+
+
+def cut_off(origin: Origin) -> port.ModelTrouble:
+    return _trouble(origin, "broke off before its answer was complete", transient=True)
+
+
+def withheld(origin: Origin, reason: str | None) -> port.ModelTrouble:
+    return _trouble(origin, "withheld its answer by a content filter", reason, transient=False)
+
+
+def too_much(origin: Origin, characters: int) -> port.ModelTrouble:
+    return _trouble(origin, f"said more than {characters} characters in one message", transient=False)
+
+
+def ran_out_of_context(origin: Origin) -> port.ModelTrouble:
+    return _too_long(origin, None, None)
+
+
+def _answered(error: "exceptions.ModelHTTPError", origin: Origin) -> port.ModelTrouble:
+    from pydantic_ai import exceptions
+
+    status = error.status_code
+    if isinstance(error, exceptions.ModelContextWindowExceededError) or _overflows(status, error.body):
+        return _too_long(origin, error.body, status)
+    match error:
+        case exceptions.ModelAuthenticationError() if status == 401 or "API_KEY" in str(error.body):
+            # Not quoted: some repeat the key that they refuse.
+            return _trouble(origin, "refused the key", hint=origin.key_hint, transient=False, status=status)
+        case exceptions.ModelAuthenticationError():
+            return _trouble(origin, "does not allow this", error.body, hint=origin.key_hint, transient=False, status=status)
+        case exceptions.ModelQuotaExceededError():
+            return _trouble(
+                origin, "has no quota left", error.body, hint="check the account's billing", transient=False, status=status
+            )
+        case exceptions.ModelNotFoundError():
+            hint = f"check the model's name `{origin.model}` and the address {origin.base_url}"
+            if error.suggested_model_id:
+                hint += f"; there is `{error.suggested_model_id.partition(':')[2]}`"
+            return _trouble(origin, "knows no such model", error.body, hint=hint, transient=False, status=status)
+    retry_after = _seconds_to_wait(error.headers or {}, error.body, time.time())
+    may_pass = status in MAY_PASS or status >= 500
+    if error.provider_retry_hint is not None:
+        may_pass = error.provider_retry_hint
+    if status == 429:
+        return _trouble(origin, "asks for fewer requests", error.body, transient=may_pass, status=status, retry_after=retry_after)
+    said = f"has trouble of its own (HTTP {status})" if may_pass else f"refused the request (HTTP {status})"
+    return _trouble(origin, said, error.body, transient=may_pass, status=status, retry_after=retry_after)
+
+
+def _overflows(status: int, body: object) -> bool:
+    if status in _NOT_OVERFLOW:
+        return False
+    text = _text_of(body)
+    if status == 429:
+        return "must be reduced" in text  # larger than a whole minute's limit: waiting does not make it fit
+    return status == 413 or _OVERFLOW.search(text) is not None
+
+
+def _too_long(origin: Origin, body: object, status: int | None) -> port.ModelTrouble:
+    return _trouble(origin, "cannot take so long a conversation", body, transient=False, status=status, overflow=True)
+
+
+def _unforeseen(error: Exception, origin: Origin) -> port.ModelTrouble:
+    """The libraries raise all sorts of things over an answer that is not what they expect. The log knows which."""
+    if type(error).__module__.partition(".")[0] in ("httpx2", "httpcore2", "httpx", "anyio", "ssl") or isinstance(error, OSError):
+        return cut_off(origin)
+    log.error("%s answered in a way nobody foresaw", origin.name, exc_info=error)
+    return _trouble(origin, "answered with something that cannot be read", transient=True)
+
+
+def _seconds_to_wait(headers: Mapping[str, str], body: object, now: float) -> float | None:
+    """`Retry-After` in seconds or as a date, its finer cousin in milliseconds, or Google's in the body."""
+    import email.utils
+
+    asked: list[float] = []
+    for name, unit in (("retry-after-ms", 1_000.0), ("retry-after", 1.0)):
+        if (value := headers.get(name, "").strip()) and (number := _number(value)) is not None:
+            asked.append(number / unit)
+    if not asked and (value := headers.get("retry-after", "")):
+        with contextlib.suppress(ValueError, OverflowError):
+            asked.append(max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now))
+    if not asked and (found := _GOOGLE_DELAY.search(_text_of(body))):
+        asked.append(float(found[1]))
+    return asked[0] if asked else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def _text_of(body: object) -> str:
+    return str(body)[:_LONGEST_BODY] if body is not None else ""
+
+
+def _quoted(body: object, origin: Origin) -> str:
+    """What the provider said, on one line, without secrets."""
+    said: object = body
+    for _ in range(3):
+        if isinstance(said, Mapping):
+            said = said.get("error") or said.get("message") or said.get("detail") or ""
+        elif isinstance(said, list) and said:
+            said = said[0]
+    text = " ".join(_text_of(said if isinstance(said, str) else "").split())
+    if text.startswith("<"):
+        return ""  # a page for browsers, by whatever stands in front of the provider
+    text = origin.redactor.text(text).strip(" .")
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
+
+
+def _trouble(
+    origin: Origin,
+    what: str,
+    body: object = None,
+    *,
+    transient: bool,
+    hint: str = "",
+    status: int | None = None,
+    retry_after: float | None = None,
+    overflow: bool = False,
+) -> port.ModelTrouble:
+    quote = _quoted(body, origin)
+    sentence = f"{origin.name} {what}" + (f": {quote}" if quote else "") + (f"; hint: {hint}" if hint else "")
+    if len(sentence) > LONGEST:
+        sentence = f"{sentence[: LONGEST - 1]}…"
+    return port.ModelTrouble(sentence, transient=transient, retry_after=retry_after, overflow=overflow, status=status)

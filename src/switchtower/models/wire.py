@@ -1,0 +1,144 @@
+"""From a `Request` to the library's own messages, tools and settings. It sends nothing.
+
+Names of tools and ids of calls are spelled so that every provider takes them; an empty text, which some refuse, is said in
+words; and a call without a result, or a result without its call, which all refuse, does not get out.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from switchtower.core import engine
+from switchtower.models import carry, port
+from switchtower.models.providers import Dialect
+
+if TYPE_CHECKING:
+    from pydantic_ai import messages
+    from pydantic_ai.models import ModelRequestParameters
+
+NOTHING = "(nothing)"
+NOT_RUN = "not run"
+
+_LONGEST_TOOL_NAME = 64
+_STRANGE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def tool_name(name: str) -> str:
+    """As every provider takes it. A model that invents a tool may call it anything, and is told so under this name."""
+    return _STRANGE.sub("_", name)[:_LONGEST_TOOL_NAME] or "unnamed"
+
+
+def parameters(request: port.Request) -> "ModelRequestParameters":
+    from pydantic_ai.messages import InstructionPart
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.tools import ToolDefinition
+
+    return ModelRequestParameters(
+        function_tools=[
+            # Strictness is for schemas written with it in mind; those of others' tools are not.
+            ToolDefinition(
+                name=tool_name(tool.name), description=tool.description, parameters_json_schema=tool.parameters, strict=False
+            )
+            for tool in request.tools
+        ],
+        instruction_parts=[InstructionPart(content=request.system)] if request.system.strip() else [],
+    )
+
+
+class Historian:
+    """Tells a conversation in the library's messages, for one model."""
+
+    def __init__(self, dialect: Dialect, by: str, system: str, profile: Mapping[str, Any]) -> None:
+        self._dialect = dialect
+        self._by = by
+        self._system = system
+        """The library's name for the provider, which it wants on what the provider is to get back."""
+        self._id_length: int | None = profile.get("tool_call_id_length")
+        self._thinking_field: str | None = profile.get("openai_chat_thinking_field")
+
+    def tell(self, conversation: Sequence[engine.Message]) -> "list[messages.ModelMessage]":
+        from pydantic_ai import messages
+
+        told: list[messages.ModelMessage] = []
+        asked: list[messages.ModelRequestPart] = []
+        for message in _paired(conversation):
+            if message.role == "assistant":
+                if asked:
+                    told.append(messages.ModelRequest(parts=asked))
+                    asked = []
+                if parts := list(self._spoken(message)):
+                    told.append(messages.ModelResponse(parts=parts, provider_name=self._system))
+            elif message.role == "tool":
+                asked.append(self._returned(message))
+            else:
+                asked.append(messages.UserPromptPart(content=_said(message.text)))
+        if asked:
+            told.append(messages.ModelRequest(parts=asked))
+        return told
+
+    def _spoken(self, message: engine.Message) -> "Iterator[messages.ModelResponsePart]":
+        from pydantic_ai import messages
+
+        for part in carry.parts(message, self._by):
+            known: dict[str, Any] = {}
+            if part.extras:
+                known = {"provider_name": self._system, "provider_details": part.extras.get("details")}
+            if part.kind == "call":
+                call = message.calls[part.call]
+                yield messages.ToolCallPart(tool_name(call.tool), call.args, self._call_id(call.call_id), **known)
+            elif part.kind == "thinking":
+                if self._wants_back(part):
+                    field, signature = part.extras.get("id"), part.extras.get("signature")
+                    yield messages.ThinkingPart(part.text, id=field, signature=signature, **known)
+            elif part.text.strip() or part.extras:
+                yield messages.TextPart(part.text, **known)
+
+    def _wants_back(self, thinking: carry.Part) -> bool:
+        """Whether there is a place of its own for it; without one the library would mix it into the text."""
+        if self._dialect is not Dialect.OPENAI or thinking.extras.get("details"):
+            return True
+        field = thinking.extras.get("id")
+        return field not in (None, "content") and self._thinking_field in (None, field)
+
+    def _returned(self, message: engine.Message) -> "messages.ToolReturnPart":
+        from pydantic_ai import messages
+
+        text = _said(message.text)
+        # OpenAI's API has no mark for an error, and the library's way of saying it is harder to read than this.
+        in_words = message.is_error and self._dialect is Dialect.OPENAI
+        return messages.ToolReturnPart(
+            tool_name=tool_name(message.tool or ""),
+            content=f"error: {text}" if in_words else text,
+            tool_call_id=self._call_id(message.call_id or ""),
+            outcome="failed" if message.is_error and not in_words else "success",
+        )
+
+    def _call_id(self, call_id: str) -> str:
+        if self._id_length is None:
+            return call_id
+        return hashlib.sha256(call_id.encode()).hexdigest()[: self._id_length]
+
+
+def _said(text: str) -> str:
+    return text if text.strip() else NOTHING
+
+
+def _paired(conversation: Sequence[engine.Message]) -> Iterator[engine.Message]:
+    """Each assistant message with the results of its calls right behind it, all of them and no others."""
+    waiting: dict[str, str] = {}
+    for message in conversation:
+        if message.role == "tool":
+            if message.call_id in waiting:
+                del waiting[message.call_id]
+                yield message
+            continue
+        yield from _unanswered(waiting.items())
+        waiting = {call.call_id: call.tool for call in message.calls}
+        yield message
+    yield from _unanswered(waiting.items())
+
+
+def _unanswered(calls: Iterable[tuple[str, str]]) -> Iterator[engine.Message]:
+    for call_id, tool in calls:
+        yield engine.Message(role="tool", text=NOT_RUN, call_id=call_id, tool=tool, is_error=True)

@@ -1,0 +1,214 @@
+"""What our daemon understands beyond the push document: wire types in the document's manner. Knows nothing of ours.
+
+A client learns of them from `hello`: each group is one capability. None of them changes what the document says.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from switchtower.protocols.push.messages import (
+    ClientMessageId,
+    Limits,
+    NonEmpty,
+    PolicyProfile,
+    RunId,
+    SessionId,
+    SessionState,
+    ThinkingLevel,
+)
+
+CAPABILITIES = ["session_info", "queue_messages", "configure", "compact", "undo", "models", "templates", "always_allow"]
+
+
+# Requests
+
+
+class GetSession(Struct, frozen=True):
+    sessionId: SessionId | None = None
+
+
+class ConfigureSession(Struct, frozen=True):
+    sessionId: SessionId | None = None
+    provider: NonEmpty | None = None
+    model: NonEmpty | None = None
+    policy: PolicyProfile | None = None
+    thinking: ThinkingLevel | None = None
+    title: NonEmpty | None = None
+
+
+class QueueMessage(Struct, frozen=True):
+    """`steer` reaches the model at its next step, `follow_up` after the run. Without a run, either starts one."""
+
+    clientMessageId: ClientMessageId
+    text: NonEmpty
+    delivery: Literal["steer", "follow_up"]
+    sessionId: SessionId | None = None
+
+
+class CompactSession(Struct, frozen=True):
+    sessionId: SessionId | None = None
+    instructions: str = ""
+
+
+class UndoRun(Struct, frozen=True):
+    """Takes back what the last run changed in the workspace; `redo` takes back an undo."""
+
+    sessionId: SessionId | None = None
+    redo: bool = False
+    force: bool = False
+
+
+class DiffSession(Struct, frozen=True):
+    sessionId: SessionId | None = None
+    runId: RunId | None = None
+
+
+class ListModels(Struct, frozen=True):
+    pass
+
+
+class ListTemplates(Struct, frozen=True):
+    rootPath: NonEmpty
+
+
+Request = GetSession | ConfigureSession | QueueMessage | CompactSession | UndoRun | DiffSession | ListModels | ListTemplates
+
+REQUESTS: dict[str, type[Request]] = {
+    "get_session": GetSession,
+    "configure_session": ConfigureSession,
+    "queue_message": QueueMessage,
+    "compact_session": CompactSession,
+    "undo_run": UndoRun,
+    "diff_session": DiffSession,
+    "list_models": ListModels,
+    "list_templates": ListTemplates,
+}
+
+NEEDS_SESSION = frozenset(
+    {"get_session", "configure_session", "queue_message", "compact_session", "undo_run", "diff_session"}
+)
+
+
+# Responses
+
+
+class Usage(Struct, frozen=True, forbid_unknown_fields=True):
+    """`cost` is in US dollars and leaves out the calls whose price nobody knows."""
+
+    calls: int
+    inputTokens: int
+    outputTokens: int
+    cacheReadTokens: int
+    cacheWriteTokens: int
+    cost: float
+    unpricedCalls: int
+
+
+class Rule(Struct, frozen=True, forbid_unknown_fields=True):
+    effect: str
+    tool: str | None
+    path: str | None
+    command: str | None
+
+
+class QueuedMessage(Struct, frozen=True, forbid_unknown_fields=True):
+    messageId: str
+    text: str
+    delivery: Literal["steer", "follow_up"]
+
+
+class SessionInfo(Struct, frozen=True, forbid_unknown_fields=True):
+    sessionId: SessionId
+    state: SessionState
+    title: str
+    mode: str
+    engine: str
+    provider: str
+    model: str | None
+    thinking: str | None
+    policy: str
+    rules: list[Rule]
+    limits: Limits
+    sandbox: str
+    rootPath: str
+    branch: str | None
+    worktreeOf: str | None
+    activeRunId: RunId | None
+    queue: list[QueuedMessage]
+    usage: Usage
+    runUsage: Usage | None
+    contextTokens: int
+    contextWindow: int | None
+    undoable: int
+    redoable: int
+    version: int
+    lastSeq: int
+    createdAt: int
+    updatedAt: int
+
+
+class Queued(Struct, frozen=True, forbid_unknown_fields=True):
+    """`runId` is there when there was no run to wait for, so that one was started."""
+
+    accepted: bool
+    messageId: str
+    runId: RunId | None
+
+
+class ChoreStarted(Struct, frozen=True, forbid_unknown_fields=True):
+    """Its end is the run's `run_complete`."""
+
+    runId: RunId
+    accepted: bool
+
+
+class Diff(Struct, frozen=True, forbid_unknown_fields=True):
+    diff: str
+
+
+class Configured(Struct, frozen=True, forbid_unknown_fields=True):
+    accepted: bool
+
+
+class ModelListing(Struct, frozen=True, forbid_unknown_fields=True):
+    """Prices are in US dollars per million tokens."""
+
+    name: str
+    provider: str
+    model: str | None
+    usable: bool
+    reason: str
+    isDefault: bool
+    contextWindow: int | None
+    priceIn: float | None
+    priceOut: float | None
+
+
+class Models(Struct, frozen=True, forbid_unknown_fields=True):
+    models: list[ModelListing]
+
+
+class Template(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    kind: Literal["skill", "prompt"]
+    description: str
+    path: str
+    origin: Literal["workspace", "user"]
+
+
+class Templates(Struct, frozen=True, forbid_unknown_fields=True):
+    templates: list[Template]
+
+
+ANSWERS: dict[str, type[Struct]] = {
+    "get_session": SessionInfo,
+    "configure_session": Configured,
+    "queue_message": Queued,
+    "compact_session": ChoreStarted,
+    "undo_run": ChoreStarted,
+    "diff_session": Diff,
+    "list_models": Models,
+    "list_templates": Templates,
+}
+

@@ -1,0 +1,142 @@
+"""Requests beyond the push document, for one client: each becomes a command of the tower or a question to it."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from switchtower.core import commands, errors, tower
+from switchtower.protocols.push import extensions, inbound, outbound
+
+if TYPE_CHECKING:
+    from switchtower.protocols.push.peer import PushPeer
+
+
+def handlers(peer: "PushPeer") -> dict[str, Callable[[inbound.Request], None]]:
+    extras = _Extras(peer)
+    return {
+        "get_session": extras.get_session,
+        "configure_session": extras.configure_session,
+        "queue_message": extras.queue_message,
+        "compact_session": extras.compact_session,
+        "undo_run": extras.undo_run,
+        "diff_session": extras.diff_session,
+        "list_models": extras.list_models,
+        "list_templates": extras.list_templates,
+    }
+
+
+class _Extras:
+    def __init__(self, peer: "PushPeer") -> None:
+        self._peer = peer
+
+    def get_session(self, request: inbound.Request) -> None:
+        session_id = self._commanded(request)
+
+        async def info() -> Struct:
+            return outbound.session_info(await self._peer.tower.session(session_id))
+
+        self._peer.answer_later(request, info)
+
+    def configure_session(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, extensions.ConfigureSession)
+        command = inbound.configure_session(request.payload, self._commanded(request), self._peer.actor)
+        self._peer.tower.workshop.check_configuration(command)
+        self._peer.submit(
+            command, request, lambda _: self._peer.answer(request, command.session_id, extensions.Configured(accepted=True))
+        )
+
+    def queue_message(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, extensions.QueueMessage)
+        session_id = self._commanded(request)
+
+        def accepted(outcome: tower.Outcome) -> bytes:
+            self._peer.hear_of(session_id, outcome)
+            queued = extensions.Queued(accepted=True, messageId=outcome["message_id"], runId=outcome.get("run_id"))
+            return self._peer.answer(request, session_id, queued)
+
+        self._peer.submit(inbound.queue_message(request.payload, session_id, self._peer.actor), request, accepted)
+
+    def compact_session(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, extensions.CompactSession)
+        session_id = self._commanded(request)
+        instructions = request.payload.instructions
+        self._start_chore(
+            commands.CompactContext(session_id=session_id, actor=self._peer.actor, instructions=instructions), request
+        )
+
+    def undo_run(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, extensions.UndoRun)
+        session_id = self._commanded(request)
+        redo, force = request.payload.redo, request.payload.force
+        self._start_chore(
+            commands.RestoreWorkspace(session_id=session_id, actor=self._peer.actor, redo=redo, force=force), request
+        )
+
+    def diff_session(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, extensions.DiffSession)
+        session_id, run_id = self._commanded(request), request.payload.runId
+
+        async def diff() -> Struct:
+            session = await self._peer.tower.session(session_id)
+            changes = [change for change in session.done if run_id in (None, change.run_id)]
+            if run_id is not None and not changes:
+                raise errors.InvalidCommand(f"{run_id} changed no files of this session that are still kept")
+            return extensions.Diff(await self._peer.tower.workshop.diff(session.workspace, changes))
+
+        self._peer.answer_later(request, diff)
+
+    def list_models(self, request: inbound.Request) -> None:
+        async def models() -> Struct:
+            offers = await self._peer.tower.workshop.models()
+            return extensions.Models(
+                [
+                    extensions.ModelListing(
+                        name=offer.name,
+                        provider=offer.provider,
+                        model=offer.model,
+                        usable=offer.usable,
+                        reason=offer.reason,
+                        isDefault=offer.is_default,
+                        contextWindow=offer.context_window,
+                        priceIn=offer.price_in,
+                        priceOut=offer.price_out,
+                    )
+                    for offer in offers
+                ]
+            )
+
+        self._peer.answer_later(request, models)
+
+    def list_templates(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, extensions.ListTemplates)
+        root = request.payload.rootPath
+
+        async def templates() -> Struct:
+            offers = await self._peer.tower.workshop.templates(root)
+            return extensions.Templates(
+                [
+                    extensions.Template(
+                        name=offer.name,
+                        kind="skill" if offer.kind == "skill" else "prompt",
+                        description=offer.description,
+                        path=offer.path,
+                        origin="user" if offer.origin == "user" else "workspace",
+                    )
+                    for offer in offers
+                ]
+            )
+
+        self._peer.answer_later(request, templates)
+
+    def _start_chore(self, command: commands.CompactContext | commands.RestoreWorkspace, request: inbound.Request) -> None:
+        def accepted(outcome: tower.Outcome) -> bytes:
+            self._peer.hear_of(command.session_id, outcome)
+            return self._peer.answer(request, command.session_id, extensions.ChoreStarted(outcome["run_id"], accepted=True))
+
+        self._peer.submit(command, request, accepted)
+
+    def _commanded(self, request: inbound.Request) -> str:
+        assert request.session_id is not None, "the request names a session"
+        self._peer.check_may_command(request.session_id)
+        return request.session_id

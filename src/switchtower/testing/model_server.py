@@ -1,0 +1,228 @@
+"""A model provider's end, for tests: a real HTTP server on loopback that answers from a script.
+
+It speaks the streaming APIs of OpenAI (chat completions), Anthropic (messages) and Google (streamGenerateContent), and
+misbehaves when the script says so: refusals, silence, cut streams, rubbish. It runs on the loop that enters it;
+`in_thread` is for tests without one.
+"""
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, assert_never
+
+from switchtower.testing import model_server_anthropic as anthropic
+from switchtower.testing import model_server_google as google
+from switchtower.testing import model_server_openai as openai
+from switchtower.testing import model_server_script as script
+
+
+class Voice(Protocol):
+    """One provider's spelling of a reply."""
+
+    def begin(self) -> Iterator[bytes]: ...
+    def text(self, step: script.Text) -> Iterator[bytes]: ...
+    def thinking(self, step: script.Thinking) -> Iterator[bytes]: ...
+    def call(self, step: script.Call) -> Iterator[bytes]: ...
+    def ping(self) -> Iterator[bytes]: ...
+    def fail(self, step: script.Fail) -> Iterator[bytes]: ...
+    def end(self) -> Iterator[bytes]: ...
+
+
+_DIALECTS: dict[str, tuple[str, Callable[[script.Reply], Voice], Callable[[script.Refusal], dict[str, Any]]]] = {
+    "openai": (openai.PATH_END, openai.OpenAIVoice, openai.error_body),
+    "anthropic": (anthropic.PATH_END, anthropic.AnthropicVoice, anthropic.error_body),
+    "google": (google.PATH_END, google.GoogleVoice, google.error_body),
+}
+
+
+class _Dropped(Exception):
+    """The script says that the connection breaks here."""
+
+
+class ModelServer:
+    """`async with ModelServer([say("hello")]) as server`, then a client of `server.url`."""
+
+    def __init__(self, answers: script.Script) -> None:
+        self._script = answers
+        self._answered = 0
+        self._server: asyncio.Server | None = None
+        self._conversations: set[asyncio.Task[None]] = set()
+        self._arrived = asyncio.Condition()
+        self.requests: list[script.Received] = []
+        self.connections = 0
+        self.port = 0
+
+    async def __aenter__(self) -> "ModelServer":
+        self._server = await asyncio.start_server(self._converse, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in list(self._conversations):
+            task.cancel()
+        await asyncio.gather(*self._conversations, return_exceptions=True)
+
+    @property
+    def origin(self) -> str:
+        """For Anthropic's and Google's clients, which know the paths themselves."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """For clients of OpenAI's API."""
+        return f"{self.origin}/v1"
+
+    async def received(self, count: int = 1) -> script.Received:
+        """The request of this number, as soon as it has come."""
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: len(self.requests) >= count)
+        return self.requests[count - 1]
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._conversations.add(task)
+        self.connections += 1
+        early = b""
+        try:
+            while (received := await _read(reader, early)) is not None:
+                early = await self._answer(received, reader, writer)
+        except (_Dropped, ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            writer.transport.abort()  # cancelled only by `__aexit__`, and the task ends here anyway
+        finally:
+            self._conversations.discard(task)
+            writer.close()
+
+    async def _answer(self, received: script.Received, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        """Hands back what came of the next request meanwhile."""
+        early = b""
+        async with self._arrived:
+            self.requests.append(received)
+            self._arrived.notify_all()
+        match self._next(received):
+            case script.Refusal() as refusal:
+                _write_refusal(writer, received, refusal)
+                await writer.drain()
+            case reply:
+                early = await self._stream(reader, writer, received, reply)
+        received.answered.set()
+        return early
+
+    def _next(self, received: script.Received) -> script.Answer:
+        if not isinstance(self._script, Sequence):
+            return self._script(received)
+        if not received.dialect:
+            return script.Refusal(404, f"nothing speaks at {received.path}")
+        self._answered += 1
+        if self._answered > len(self._script):
+            return script.Refusal(400, "the script is over")
+        return self._script[self._answered - 1]
+
+    async def _stream(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, received: script.Received, reply: script.Reply
+    ) -> bytes:
+        """Writes the reply while watching for the client to go away, which ends it at once."""
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        speaking = asyncio.create_task(_speak(writer, _DIALECTS[received.dialect][1](reply), reply))
+        watching = asyncio.create_task(reader.read(1))
+        try:
+            await asyncio.wait({speaking, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not speaking.done():
+                received.gone.set()
+                raise _Dropped
+            speaking.result()
+            return watching.result() if watching.done() else b""
+        except ConnectionError:
+            received.gone.set()
+            raise
+        finally:
+            for task in (speaking, watching):
+                task.cancel()
+            await asyncio.gather(speaking, watching, return_exceptions=True)
+
+
+async def _speak(writer: asyncio.StreamWriter, voice: Voice, reply: script.Reply) -> None:
+    async def write(chunks: Iterator[bytes]) -> None:
+        for chunk in chunks:
+            writer.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+            await writer.drain()
+
+    await write(voice.begin())
+    for step in reply.steps:
+        match step:
+            case script.Text():
+                await write(voice.text(step))
+            case script.Thinking():
+                await write(voice.thinking(step))
+            case script.Call():
+                await write(voice.call(step))
+            case script.Ping():
+                await write(voice.ping())
+            case script.Raw():
+                await write(iter((step.data,)))
+            case script.Fail():
+                await write(voice.fail(step))
+            case script.Pause():
+                await asyncio.sleep(step.seconds)
+            case script.Hold():
+                await (step.until or asyncio.Event()).wait()
+            case script.Cut(politely=True):
+                writer.write(b"0\r\n\r\n")
+                return
+            case script.Cut():
+                raise _Dropped
+            case _:
+                assert_never(step)
+    await write(voice.end())
+    writer.write(b"0\r\n\r\n")
+    await writer.drain()
+
+
+async def _read(reader: asyncio.StreamReader, early: bytes) -> script.Received | None:
+    try:
+        head = (early + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except asyncio.IncompleteReadError:
+        return None
+    request_line, *header_lines = head.strip().split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in header_lines)}
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    path = request_line.split(" ")[1].partition("?")[0]
+    dialect = next((name for name, (end, _, _) in _DIALECTS.items() if path.endswith(end)), "")
+    return script.Received(dialect, path, headers, json.loads(body or b"{}"), asyncio.Event(), asyncio.Event())
+
+
+def _write_refusal(writer: asyncio.StreamWriter, received: script.Received, refusal: script.Refusal) -> None:
+    error_body = _DIALECTS[received.dialect or "openai"][2]
+    body = refusal.body if refusal.body is not None else json.dumps(error_body(refusal)).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    writer.write(f"HTTP/1.1 {refusal.status} Refused\r\n{lines}\r\n".encode() + body)
+
+
+@contextlib.contextmanager
+def in_thread(answers: script.Script) -> Iterator[ModelServer]:
+    """The server on a loop and thread of its own. Its events belong to that loop: only look at `requests`."""
+    ready: list[ModelServer] = []
+    started, ended = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        try:
+            async with ModelServer(answers) as server:
+                ready.append(server)
+                started.set()
+                await asyncio.to_thread(ended.wait)
+        finally:
+            started.set()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), name="model-server")
+    thread.start()
+    try:
+        started.wait()
+        yield ready[0]
+    finally:
+        ended.set()
+        thread.join()

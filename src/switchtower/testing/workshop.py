@@ -1,0 +1,47 @@
+"""A workshop without a world: it lets every session start, kills nothing, and knows one model. For tests of what is above it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from switchtower.core import commands, events, workshop
+from switchtower.core.timeline import Change
+
+Check = Callable[[events.Criterion, events.Workspace, str], Awaitable[events.CriterionResult]]
+
+
+async def _passes(criterion: events.Criterion, workspace: events.Workspace, run_id: str) -> events.CriterionResult:
+    return events.CriterionResult(criterion.id, passed=True, exit_code=0, output="")
+
+
+class BareWorkshop:
+    """Implements `workshop.Workshop`. `killed` lists the runs whose processes somebody wanted to end."""
+
+    def __init__(self, check: Check = _passes) -> None:
+        self.killed: list[str] = []
+        self._check = check
+
+    def prepared(self, command: commands.StartSession) -> commands.StartSession:
+        return command
+
+    def check_configuration(self, command: commands.ConfigureSession) -> None:
+        """Anything goes."""
+
+    async def with_worktree(self, command: commands.StartSession) -> commands.StartSession:
+        return command
+
+    async def check_criterion(
+        self, criterion: events.Criterion, workspace: events.Workspace, sandbox: str, run_id: str
+    ) -> events.CriterionResult:
+        return await self._check(criterion, workspace, run_id)
+
+    def kill_processes(self, run_id: str) -> int:
+        self.killed.append(run_id)
+        return 0
+
+    async def diff(self, workspace: events.Workspace, changes: Sequence[Change]) -> str:
+        return "".join(f"--- {change.before}\n+++ {change.after}\n" for change in changes)
+
+    async def models(self) -> Sequence[workshop.ModelOffer]:
+        return [workshop.ModelOffer("demo", "demo", "demo", usable=True, reason="built in", is_default=True)]
+
+    async def templates(self, workspace: str) -> Sequence[workshop.TemplateOffer]:
+        return []

@@ -1,0 +1,89 @@
+"""What a command sees of the daemon's environment: all that makes programs work, and no keys.
+
+Left out: the variables that the daemon's own keys come from, whatever has a secret's name, and the daemon's internals. Set:
+what every program without a person in front of it wants, so that none waits for an answer or shows a page at a time.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from msgspec import Struct
+
+from switchtower.core.redact import names
+
+_INTERNAL_PREFIX = "TOWER_"
+_INTERNAL = frozenset({"PUSHD_SOCKET"})
+_OUR_FOLDER = frozenset({"PWD", "OLDPWD"})
+"""Where the daemon is says nothing about where a command is."""
+_SECRET_TOO = re.compile(
+    # What redaction lets pass, because there the value can be looked at as well.
+    r"(?:^|_)(?:AUTH|AUTH_CONFIG|CONNECTION_STRING|COOKIE|CREDS?|DSN|JWT|PASS|PAT|SAS|WEBHOOK|WEBHOOK_URL)$"
+    r"|ACCESS_KEY_ID$|PRIVATE_KEY|^npm_config_.*auth",
+    re.IGNORECASE,
+)
+
+_NOBODY_THERE = {
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+    "EDITOR": "true",
+    "VISUAL": "true",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "PIP_NO_INPUT": "1",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "TERM": "dumb",
+}
+_ASKS_OR_PAINTS = frozenset(
+    {"SSH_ASKPASS", "GIT_ASKPASS", "SUDO_ASKPASS", "FORCE_COLOR", "CLICOLOR_FORCE", "GPG_TTY", "COLORTERM"}
+)
+"""Would open a window, or colour what is not shown on a terminal. Colour is off in a pipe as it is; `NO_COLOR` is left to
+the user, because some programs' tests behave differently under it."""
+
+
+@lru_cache(maxsize=1024)
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name is likely to hold a secret."""
+    return names.kind_of(name) is not None or _SECRET_TOO.search(name) is not None
+
+
+def for_commands(
+    around: Mapping[str, str], *, secret_variables: Iterable[str] = (), allowed: Iterable[str] = ()
+) -> dict[str, str]:
+    """The environment for commands, made from the one around us. `secret_variables` are left out whatever their names look
+    like; `allowed` are passed on although they look like secrets or were named as such."""
+    hidden = frozenset(secret_variables)
+    wanted = frozenset(allowed)
+    passed = {
+        name: value
+        for name, value in around.items()
+        if not _is_internal(name) and (name in wanted or not (name in hidden or name in _ASKS_OR_PAINTS or is_secret(name)))
+    }
+    return passed | {name: value for name, value in _NOBODY_THERE.items() if name not in wanted}
+
+
+def _is_internal(name: str) -> bool:
+    return name.startswith(_INTERNAL_PREFIX) or name in _INTERNAL or name in _OUR_FOLDER
+
+
+class Rules(Struct, frozen=True):
+    secret_variables: frozenset[str] = frozenset()
+    allowed: frozenset[str] = frozenset()
+
+
+_rules = Rules()
+
+
+def configure(*, secret_variables: Iterable[str] = (), allowed: Iterable[str] = ()) -> None:
+    """Says, once at start, which variables hold the daemon's keys and which ones commands may see all the same."""
+    global _rules
+    _rules = Rules(frozenset(secret_variables), frozenset(allowed))
+
+
+def current() -> dict[str, str]:
+    """What commands get when nobody says otherwise."""
+    return for_commands(os.environ, secret_variables=_rules.secret_variables, allowed=_rules.allowed)

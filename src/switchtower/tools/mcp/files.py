@@ -1,0 +1,116 @@
+"""The files that name MCP servers: `.mcp.json` in the workspace and the user's own `mcp.json`. Read again for every run.
+
+A bad file or entry becomes a sentence for people and is skipped, never fatal. These calls block and belong on a thread.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.tools import outcome, scope
+from switchtower.tools.mcp import config, expand
+
+WORKSPACE_FILE = ".mcp.json"
+MOST_BYTES = 256 * 1024
+MOST_SERVERS = 32
+"""In one file."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Found(Struct, frozen=True):
+    servers: tuple[config.ServerConfig, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Why an entry or a file was skipped."""
+
+
+def find(workspace: str, user_file: Path | None, variables: Mapping[str, str]) -> Found:
+    """All servers for this workspace. The user's own win over the workspace's of the same name."""
+    own = Found()
+    if user_file is not None:
+        own = _servers(str(user_file), partial(_user_content, user_file), workspace, variables, trusted=True)
+    theirs = _servers(WORKSPACE_FILE, partial(_workspace_content, workspace), workspace, variables, trusted=False)
+    own_names = {server.name for server in own.servers}
+    shadowed = tuple(
+        f"the server `{server.name}` in `{WORKSPACE_FILE}` was left out: your own file has one of that name"
+        for server in theirs.servers
+        if server.name in own_names
+    )
+    return Found(
+        (*own.servers, *(server for server in theirs.servers if server.name not in own_names)),
+        (*own.problems, *theirs.problems, *shadowed),
+    )
+
+
+def _servers(
+    file: str, read: Callable[[], bytes | None], workspace: str, variables: Mapping[str, str], *, trusted: bool
+) -> Found:
+    try:
+        content = read()
+        entries = _entries(content) if content is not None else {}
+    except (OSError, outcome.Failed, config.Invalid) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        return Found(problems=(f"`{file}` cannot be used: {reason}",))
+    servers: list[config.ServerConfig] = []
+    problems: list[str] = []
+    for name, raw in entries.items():
+        try:
+            entry = msgspec.convert(raw, config.Entry)
+            server = config.configure(name, entry, trusted=trusted, file=file, workspace=workspace, variables=variables)
+            if server is not None and len(servers) == MOST_SERVERS:
+                raise config.Invalid(f"a file may have {MOST_SERVERS} servers")
+        except (config.Invalid, expand.CannotExpand, msgspec.ValidationError) as error:
+            problems.append(f"the server `{_printable(name)}` in `{file}` was left out: {error}")
+        else:
+            servers += [server] if server is not None else []
+    return Found(tuple(servers), tuple(problems[:MOST_SERVERS]))
+
+
+def _entries(content: bytes) -> dict[str, Any]:
+    try:
+        document = msgspec.json.decode(content.removeprefix(_BYTE_ORDER_MARK))
+    except (ValueError, RecursionError) as error:
+        raise config.Invalid(f"{error or 'it is nested too deep'}") from None
+    entries = document.get("mcpServers", {}) if isinstance(document, dict) else None
+    if not isinstance(entries, dict):
+        raise config.Invalid('it is not of the form `{"mcpServers": {"NAME": {…}}}`')
+    return entries
+
+
+def _workspace_content(workspace: str) -> bytes | None:
+    """Through the wall around the workspace: a link that leads out is not followed."""
+    try:
+        with scope.locate(workspace, WORKSPACE_FILE) as place:
+            file, _ = scope.open_to_read(place)
+    except FileNotFoundError:
+        return None
+    return _bounded(file)
+
+
+def _user_content(path: Path) -> bytes | None:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise config.Invalid("it is not a regular file")
+    return _bounded(file)
+
+
+def _bounded(file: int) -> bytes:
+    with os.fdopen(file, "rb") as stream:
+        content = stream.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise config.Invalid(f"it is longer than {MOST_BYTES // 1024} KiB")
+    return content
+
+
+def _printable(name: str) -> str:
+    name = "".join(character if character.isprintable() else "?" for character in name)
+    return name if len(name) <= config.LONGEST_NAME else f"{name[: config.LONGEST_NAME]}…"

@@ -1,0 +1,82 @@
+"""A server's list of tools, cut down to what an agent can use: so many, so long, and with a schema for an object.
+
+All of it is the server's own word and goes to the model as such; whether a tool only reads is a hint that counts for nothing
+unless the server is the user's own.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from switchtower.tools.mcp import screen
+
+if TYPE_CHECKING:
+    import mcp
+    import mcp_types
+
+LONGEST_DESCRIPTION = 2_000
+LONGEST_SCHEMA = 32 * 1024
+LONGEST_LISTING = 256 * 1024
+"""All descriptions and schemas of one server together: a model reads them with every message."""
+LONGEST_NAME = 256
+_MOST_PAGES = 50
+
+
+class Listed(Struct, frozen=True):
+    name: str
+    description: str
+    schema: dict[str, Any]
+    reads_only: bool
+    """By its own account."""
+
+
+class Listing(Struct, frozen=True):
+    tools: tuple[Listed, ...] = ()
+    left_out: str = ""
+    """What people should know about tools that are missing."""
+
+
+async def fetch(client: "mcp.Client") -> Listing:
+    """All pages, as far as they are of use. Takes as long as the server takes: the caller has the clock."""
+    if client.server_capabilities.tools is None:
+        return Listing()
+    found: dict[str, mcp_types.Tool] = {}
+    cursor: str | None = None
+    for _ in range(_MOST_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        for tool in page.tools:
+            found.setdefault(tool.name, tool)
+        cursor = page.next_cursor
+        if cursor is None or len(found) > screen.MOST_TOOLS:
+            break
+    return _cut([*found.values()], more=cursor is not None)
+
+
+def _cut(tools: "list[mcp_types.Tool]", *, more: bool) -> Listing:
+    kept: list[Listed] = []
+    unfit: list[str] = []
+    length = 0
+    for tool in tools[: screen.MOST_TOOLS]:
+        listed = _listed(tool)
+        size = len(listed.description) + len(json.dumps(listed.schema))
+        if size > LONGEST_SCHEMA or length + size > LONGEST_LISTING or not 0 < len(tool.name) <= LONGEST_NAME:
+            unfit.append(ascii(tool.name[:40]))
+        else:
+            kept.append(listed)
+            length += size
+    notes = []
+    if more or len(tools) > screen.MOST_TOOLS:
+        notes.append(f"only its first {screen.MOST_TOOLS} tools are used")
+    if unfit:
+        names = ", ".join(unfit[:5]) + (" …" if len(unfit) > 5 else "")
+        notes.append(f"{len(unfit)} of its tools are left out, as their names or schemas are too long: {names}")
+    return Listing(tuple(kept), "; ".join(notes))
+
+
+def _listed(tool: "mcp_types.Tool") -> Listed:
+    description = (tool.description or tool.title or "").strip()
+    if len(description) > LONGEST_DESCRIPTION:
+        description = f"{description[: LONGEST_DESCRIPTION - 1]}…"
+    reads_only = tool.annotations is not None and tool.annotations.read_only_hint is True
+    return Listed(tool.name, description, tool.input_schema, reads_only)

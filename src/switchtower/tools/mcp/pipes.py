@@ -1,0 +1,199 @@
+"""The pipes of a server's process. Bounded on every side: a line has a longest length, what is read waits to be used before
+more is read, what is to be sent waits for room, and of an error stream only the two ends are kept.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+
+from switchtower.tools import capture
+
+LONGEST_LINE = 8 * 1024 * 1024
+KEEP_OF_LONG = 4 * 1024
+"""Of a line that is too long: this much of its beginning and of its end."""
+_CHUNK = 64 * 1024
+_MOST_UNSENT = 64 * 1024
+_KEEP_HEARD = 8 * 1024
+_BREATH = 0.02
+"""Between two full reads of an error stream: who floods it waits for us."""
+
+
+class Overlong(bytes):
+    """The beginning and the end of a line that was too long to keep."""
+
+
+class Lines:
+    """Cuts a stream of bytes into lines."""
+
+    def __init__(self, longest: int = LONGEST_LINE) -> None:
+        self._longest = longest
+        self._open = bytearray()
+        self._head: bytes | None = None
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        *ended, rest = chunk.split(b"\n")
+        lines = []
+        for piece in ended:
+            self._add(piece)
+            lines.append(bytes(self._open) if self._head is None else Overlong(self._head + self._open[-KEEP_OF_LONG:]))
+            self._open.clear()
+            self._head = None
+        self._add(rest)
+        return lines
+
+    def _add(self, piece: bytes) -> None:
+        self._open += piece
+        if len(self._open) > self._longest:
+            if self._head is None:
+                self._head = bytes(self._open[:KEEP_OF_LONG])
+            del self._open[:-KEEP_OF_LONG]
+
+
+class _Pipe:
+    """One end of a pipe, watched by the event loop while there is something to wait for."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._descriptor)
+            self._loop.remove_writer(self._descriptor)
+            os.close(self._descriptor)
+
+    def _watch(self, read: Callable[[], None]) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._descriptor, read)
+
+    def _chunk(self) -> bytes | None:
+        """What is there; nothing at the end of the stream; `None` when it has to be waited for."""
+        try:
+            return os.read(self._descriptor, _CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+
+class Incoming(_Pipe):
+    """What the server says, line by line. More is read only when all that was read has been taken."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self._lines = Lines()
+        self._ready: deque[bytes] = deque()
+        self._news = asyncio.Event()
+        self._over = False
+        self._no_more_comes = False
+
+    async def line(self) -> bytes | None:
+        """The next line; `None` when there is none to come."""
+        while not self._ready and not self._over:
+            if self._no_more_comes:
+                self._read()
+            else:
+                self._news.clear()
+                self._watch(self._read)
+                await self._news.wait()
+        return self._ready.popleft() if self._ready else None
+
+    def writer_is_gone(self) -> None:
+        """What is in the pipe now is the last of it, even if something that the writer started still holds it open."""
+        self._no_more_comes = True
+        self._news.set()
+
+    def discard(self) -> None:
+        """From now on nobody listens, but a writer must not get stuck."""
+        self._over = True
+        self._news.set()
+        self._watch(self._drop)
+
+    def _read(self) -> None:
+        chunk = self._chunk()
+        if chunk:
+            self._ready += self._lines.feed(chunk)
+        elif chunk == b"" or self._no_more_comes:
+            self._over = True
+        if self._ready or self._over:
+            self._loop.remove_reader(self._descriptor)
+            self._news.set()
+
+    def _drop(self) -> None:
+        if self._chunk() == b"":
+            self._loop.remove_reader(self._descriptor)
+
+
+class Outgoing(_Pipe):
+    """What the server is told. A line that was begun is sent whole, whatever becomes of who wrote it."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self._unsent = bytearray()
+        self._room = asyncio.Event()
+        self.broken = False
+
+    async def write(self, line: bytes) -> None:
+        """Waits for room. Raises `BrokenPipeError` when the server takes no more."""
+        while len(self._unsent) >= _MOST_UNSENT and not self.broken and not self._closed:
+            self._room.clear()
+            await self._room.wait()
+        if self.broken or self._closed:
+            raise BrokenPipeError
+        self._unsent += line
+        self._send()
+
+    def close(self) -> None:
+        super().close()
+        self._room.set()
+
+    def _send(self) -> None:
+        try:
+            del self._unsent[: os.write(self._descriptor, self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.broken = True
+            self._unsent.clear()
+        if self._unsent:
+            self._loop.add_writer(self._descriptor, self._send)
+        else:
+            self._loop.remove_writer(self._descriptor)
+        if len(self._unsent) < _MOST_UNSENT:
+            self._room.set()
+
+
+class Heard(_Pipe):
+    """What the server writes for nobody in particular: its error stream, and lines that are no message."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self._kept = capture.HeadAndTail(_KEEP_HEARD)
+        self._watch(self._read)
+
+    def add(self, text: bytes) -> None:
+        self._kept.add(text)
+
+    def text(self) -> str:
+        return self._kept.text()
+
+    def close(self) -> None:
+        if not self._closed:
+            # What it said last may still be in the pipe, when the loop was too busy to read it.
+            self.add(self._chunk() or b"")
+        super().close()
+
+    def _read(self) -> None:
+        chunk = self._chunk()
+        if chunk is None:
+            return
+        self.add(chunk)
+        if not chunk:
+            self._loop.remove_reader(self._descriptor)
+        elif len(chunk) == _CHUNK:
+            self._loop.remove_reader(self._descriptor)
+            self._loop.call_later(_BREATH, self._watch, self._read)

@@ -1,0 +1,185 @@
+"""An MCP server's process: how it is started and how it ends. Knows nothing of what is said to it.
+
+It gets a session of its own and a mark in its environment, as a run's commands do, so that all it starts is found and ended
+with it, after a crash of the daemon too.
+"""
+
+import asyncio
+import errno
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from switchtower.tools import adoption, marks, orphans, patience, proc, processes
+from switchtower.tools.mcp import pipes
+
+DAEMON = "TOWER_DAEMON"
+"""In the environment of all that a daemon starts: whose it is."""
+MARK_PREFIX = "mcp_"
+GRACE = 1.0
+"""For a server to leave once nobody talks to it any more, and again once it was told to."""
+_LAST_WAIT = 5.0
+"""For the killed to be gone: only one stuck in the kernel takes that long, and it dies on its way out."""
+_POLL = 0.02
+
+_INHERITED = frozenset(
+    {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+    | {"NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"}
+    | {"ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
+)
+_INHERITED_PREFIXES = ("LC_", "XDG_")
+
+
+def environment(around: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """What a server is started with: of the environment around us only what every program needs, and what its own entry
+    says. Keys and tokens reach a server only when its entry names them."""
+    inherited = {
+        name: value for name, value in around.items() if name.upper() in _INHERITED or name.startswith(_INHERITED_PREFIXES)
+    }
+    given = {**inherited, **own}
+    given.pop(DAEMON, None)
+    return {**given, DAEMON: around[DAEMON]} if DAEMON in around else given
+
+
+def find_program(command: str, *, cwd: str, env: Mapping[str, str]) -> str:
+    """Where the program is that a server's entry names. Raises `FileNotFoundError`, also for a folder that is not there."""
+    if not Path(cwd).is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), cwd)
+    found = shutil.which(Path(cwd) / command if "/" in command else command, path=env.get("PATH", os.defpath))
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command)
+    return str(found)
+
+
+def kill_leftovers(daemon_id: str) -> int:
+    """Kills the servers, and all they started, that a daemon of this id left behind when it was killed. Returns how many
+    processes there were. Blocks; to be called before the daemon starts servers of its own."""
+    assert daemon_id, "an empty id would match servers of nobody"
+    ours = f"{DAEMON}={daemon_id}".encode()
+    marked = f"{marks.RUN_VARIABLE}={MARK_PREFIX}".encode()
+    runs: set[str] = set()
+    for pid in proc.all_pids():
+        variables = proc.environment_of(pid) or []
+        if ours in variables:
+            runs.update(variable.partition(b"=")[2].decode() for variable in variables if variable.startswith(marked))
+    return sum(orphans.kill_marked(run) for run in runs)
+
+
+def mark_for(session_id: str) -> marks.Mark:
+    """One a process and not one a session, so that a server can be ended without its neighbours."""
+    return marks.for_command(f"{MARK_PREFIX}{session_id}_{secrets.token_hex(4)}")
+
+
+class ServerProcess:
+    """Raises `OSError` or `ValueError` when it cannot be started; `argv` bears the mark already. Whoever starts one awaits
+    its `end`."""
+
+    def __init__(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], mark: marks.Mark) -> None:
+        self._run_id = mark.run_id
+        adoption.expect(mark.run_id)
+        ours, theirs = _pipe_ends()
+        try:
+            # On the event loop's own thread: the guard of a sandbox dies with the thread that started it.
+            self._process = adoption.keep(
+                lambda: subprocess.Popen(  # noqa: S603 - starting what was configured, after approval, is our purpose
+                    argv,
+                    cwd=cwd,
+                    env={**env, **mark.variables()},
+                    stdin=theirs[0],
+                    stdout=theirs[1],
+                    stderr=theirs[2],
+                    start_new_session=True,
+                )
+            )
+        except BaseException:
+            for descriptor in ours:
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        self.input = pipes.Outgoing(ours[0])
+        self.output = pipes.Incoming(ours[1])
+        self.heard = pipes.Heard(ours[2])
+        self.exit_code: int | None = None
+        """How it ended by itself; `None` when it had to be told, or still runs."""
+        self._was_told = False
+        self._exited = asyncio.Event()
+        self._pidfd = proc.pidfd_of(self._process.pid)
+        if self._pidfd is not None:
+            asyncio.get_running_loop().add_reader(self._pidfd, self._note_exit)
+
+    async def end(self) -> None:
+        """Ends it and all that it started, politely first. Goes to its end even when cancelled."""
+        await patience.to_the_end(self._end())
+
+    async def _end(self) -> None:
+        try:
+            # The protocol's own goodbye is the end of the input. One that is stuck in writing would never come to read it.
+            self.output.discard()
+            self.input.close()
+            await self._wait(GRACE)
+            if not self._exited.is_set():
+                self._signal(signal.SIGTERM)
+                await self._wait(GRACE)
+            self._signal(signal.SIGKILL)
+            await processes.end_run(self._run_id, grace_s=GRACE)
+            await self._wait(_LAST_WAIT)
+        finally:
+            self._close()
+
+    async def _wait(self, patience_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while self._pidfd is None and not self._exited.is_set():
+                    # Nobody tells when there is no pidfd.
+                    if self._process.poll() is not None:
+                        self._exited.set()
+                    await asyncio.sleep(_POLL)
+                await self._exited.wait()
+
+    def _note_exit(self) -> None:
+        self._forget_pidfd()
+        self._exited.set()
+        self.output.writer_is_gone()
+
+    def _forget_pidfd(self) -> None:
+        if self._pidfd is not None:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+
+    def _signal(self, number: signal.Signals) -> None:
+        self._was_told |= not self._exited.is_set()
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+
+    def _close(self) -> None:
+        self._forget_pidfd()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+        for pipe in (self.input, self.output, self.heard):
+            pipe.close()
+        # Only now: until it is reaped, its pid, which is also its group's, cannot become anybody else's.
+        with suppress(subprocess.TimeoutExpired):
+            exit_code = self._process.wait(timeout=_POLL)
+            self.exit_code = None if self._was_told else exit_code
+        adoption.let_go(self._process.pid)
+
+
+def _pipe_ends() -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Our ends of the three pipes, and the server's."""
+    made: list[int] = []
+    try:
+        for _ in range(3):
+            made += os.pipe()
+    except OSError:
+        for descriptor in made:
+            os.close(descriptor)
+        raise
+    in_read, in_write, out_read, out_write, error_read, error_write = made
+    return (in_write, out_read, error_read), (in_read, out_write, error_write)

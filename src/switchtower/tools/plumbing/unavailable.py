@@ -1,0 +1,10 @@
+"""The one way in which snapshots fail."""
+
+
+class Unavailable(Exception):
+    """A snapshot cannot be taken or used. The message says why; the hint says what to do about it."""
+
+    def __init__(self, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{reason}; hint: {hint}" if hint else reason)
+        self.reason = reason
+        self.hint = hint

@@ -1,0 +1,97 @@
+"""What a call would do, shown to whoever decides about it. Looks only; a problem is told as text and never raised.
+
+Files that hold secrets, and binary ones, are not shown.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from switchtower.tools import commits, diffs, edits, file_tools, files, git_tools, leash, outcome, scope, shown, threads
+
+LONGEST_DIFF = 20 * 1024
+TIME_LIMIT = 10.0
+_MOST_NAMES = 100
+
+log = logging.getLogger(__name__)
+
+
+async def of(name: str, args: Mapping[str, Any], context: outcome.ToolContext) -> dict[str, object]:
+    """For changes of files a `diff`; for a commit its size and, as `diff`, a list of files that ends with the hash of what
+    would be committed. So the same `diff` later means that the same would still happen. Empty for tools that show nothing."""
+    try:
+        async with asyncio.timeout(TIME_LIMIT):
+            match name:
+                case "write_file":
+                    written = msgspec.convert(dict(args), file_tools.WriteFileArguments)
+                    return await threads.call(_explained, partial(_of_write, context.workspace, written))
+                case "edit_file":
+                    edited = msgspec.convert(dict(args), file_tools.EditFileArguments)
+                    return await threads.call(_explained, partial(_of_edit, context.workspace, edited))
+                case "git_commit":
+                    committed = msgspec.convert(dict(args), git_tools.GitCommitArguments)
+                    measured = partial(_of_commit, context.workspace, committed)
+                    return await leash.lead(context.run_id, lambda held: _explained(partial(measured, held)))
+                case _:
+                    return {}
+    except msgspec.ValidationError as error:
+        return {"problem": f"invalid arguments: {error}"}
+    except TimeoutError:
+        return {"problem": f"a look at what would change took more than {TIME_LIMIT:.0f} s"}
+    except Exception:
+        log.exception("a preview of %s failed", name)
+        return {"problem": "what would change cannot be shown"}
+
+
+def _explained(look: Callable[[], dict[str, object]]) -> dict[str, object]:
+    try:
+        return look()
+    except outcome.Failed as failed:
+        return {"problem": failed.message.encode(errors="replace").decode()}
+
+
+def _of_write(root: str, arguments: file_tools.WriteFileArguments) -> dict[str, object]:
+    size = len(arguments.content.encode(errors="replace"))
+    with files.explained(arguments.path, outcome.ErrorType.UNKNOWN):
+        try:
+            with scope.locate(root, arguments.path) as place:
+                before = files.read_whole(place).content
+        except FileNotFoundError:
+            return {"new": True, "bytes": size, "diff": _shown(arguments.path, None, arguments.content)}
+    try:
+        text = before.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text or "\0" in arguments.content:
+        return {"new": False, "bytes": size, "problem": "a binary file is not shown"}
+    return {"new": False, "bytes": size, "diff": _shown(place.path, text, arguments.content)}
+
+
+def _of_edit(root: str, arguments: file_tools.EditFileArguments) -> dict[str, object]:
+    wanted = edits.Edit(arguments.old, arguments.new, arguments.replace_all, arguments.expected_hash)
+    with files.explained(arguments.path, outcome.ErrorType.UNKNOWN), scope.locate(root, arguments.path) as place:
+        applied = edits.apply(place.path, files.read_whole(place).content, wanted)
+    return {"replacements": applied.places, "diff": _shown(place.path, applied.before, applied.after)}
+
+
+def _of_commit(root: str, arguments: git_tools.GitCommitArguments, held: leash.Leash) -> dict[str, object]:
+    plan, measured = commits.measure(root, arguments.paths, held)
+    names = [shown.on_one_line(name) for name in measured.files]
+    more = [f"[… {len(names) - _MOST_NAMES} more …]"] if len(names) > _MOST_NAMES else []
+    preview: dict[str, object] = {
+        "files": len(names),
+        "insertions": measured.insertions,
+        "deletions": measured.deletions,
+        "diff": "\n".join([*names[:_MOST_NAMES], *more, f"[tree {measured.tree}]"]).encode(errors="replace").decode(),
+    }
+    if plan.left_out:
+        preview["left_out"] = [shown.on_one_line(name) for name in plan.left_out]
+    return preview
+
+
+def _shown(path: str, before: str | None, after: str) -> str:
+    return diffs.unified(path, before, after, limit=LONGEST_DIFF).encode(errors="replace").decode()

@@ -1,0 +1,62 @@
+"""Output on its way to who watches: a few pieces a second, each of bounded size, and not without end. What comes faster than
+that is skipped over, and the pieces say so; the result has what is kept.
+"""
+
+import asyncio
+import codecs
+from collections.abc import Awaitable, Callable
+
+PIECE = 8 * 1024
+MOST = 256 * 1024
+INTERVAL = 0.25
+
+Tell = Callable[[str], Awaitable[None]]
+
+
+class Progress:
+    """Use it as `async with`, and give `hear` the output. The last moments before the end are left to the result."""
+
+    def __init__(self, tell: Tell, *, interval: float = INTERVAL, piece: int = PIECE, most: int = MOST) -> None:
+        self._tell = tell
+        self._interval = interval
+        self._piece = piece
+        self._left = most
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._waiting = ""
+        self._skipped = 0
+        self._news = asyncio.Event()
+        self._telling: asyncio.Task[None] | None = None
+
+    def hear(self, chunk: bytes) -> None:
+        """Characters, not bytes, are counted from here on: the bounds are rough anyway."""
+        if self._left <= 0:
+            return
+        self._waiting += self._decoder.decode(chunk)
+        if (excess := len(self._waiting) - self._piece) > 0:
+            self._skipped += excess
+            self._waiting = self._waiting[excess:]
+        if self._waiting:
+            self._news.set()
+
+    async def __aenter__(self) -> "Progress":
+        self._telling = asyncio.create_task(self._tell_now_and_then())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._telling is not None
+        self._telling.cancel()
+        await asyncio.wait([self._telling])
+        if not self._telling.cancelled():
+            self._telling.exception()  # whoever watches may be gone; the work matters more
+
+    async def _tell_now_and_then(self) -> None:
+        while self._left > 0:
+            await self._news.wait()
+            await asyncio.sleep(self._interval)
+            self._news.clear()
+            note = f"[… {self._skipped} characters skipped …]\n" if self._skipped else ""
+            piece, self._waiting, self._skipped = note + self._waiting[: self._left], "", 0
+            self._left -= len(piece)
+            if self._left <= 0:
+                piece += "\n[… no more is shown on the way; the rest is in the result …]"
+            await self._tell(piece)

@@ -1,0 +1,100 @@
+"""A snapshot as git objects, and what differs between two of them.
+
+It is a tree of three: `files` as they were, `left-out` with the names of what was there and is not in it, and `private` with
+the names of files that only their owner may read. A path that either of two snapshots left out is no difference between
+them: nobody knows what was in it.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from switchtower.tools.snapshots import objects
+from switchtower.tools.snapshots.objects import Entry
+from switchtower.tools.snapshots.reading import Reader
+from switchtower.tools.snapshots.scan import Scan
+
+_FILES, _LEFT_OUT, _PRIVATE = b"files", b"left-out", b"private"
+
+
+class Snapshot(Struct, frozen=True):
+    files: str
+    """The id of their tree."""
+    left_out: frozenset[str]
+    """A folder's name ends with a slash."""
+    private: frozenset[str]
+
+    def covers(self, path: str) -> bool:
+        """Whether it would hold the file if there was one."""
+        slash = path.find("/")
+        while slash >= 0:
+            if path[: slash + 1] in self.left_out:
+                return False
+            slash = path.find("/", slash + 1)
+        return path not in self.left_out
+
+
+class Difference(Struct, frozen=True):
+    """A file or link that is not the same in both. `None` is that there is none."""
+
+    path: str
+    before: Entry | None
+    after: Entry | None
+
+
+def encode(files: str, scan: Scan, keep: Callable[[bytes], str]) -> bytes:
+    """The tree of three. `keep` takes a blob into the store and answers its id."""
+    return objects.encode_tree(
+        {
+            _FILES: Entry(objects.FOLDER, files),
+            _LEFT_OUT: Entry(objects.FILE, keep(_joined(scan.left_out))),
+            _PRIVATE: Entry(objects.FILE, keep(_joined(scan.private))),
+        }
+    )
+
+
+def load(reader: Reader, id: str) -> Snapshot:
+    top = reader.tree(id)
+    if top.keys() != {_FILES, _LEFT_OUT, _PRIVATE}:
+        raise objects.Damaged(f"the tree {id} is no checkpoint")
+    return Snapshot(
+        files=top[_FILES].id,
+        left_out=_split(reader.blob(top[_LEFT_OUT].id)),
+        private=_split(reader.blob(top[_PRIVATE].id)),
+    )
+
+
+def differences(reader: Reader, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    """In order, folder by folder, without those that one of the two does not cover."""
+    for difference in _compared(reader, before.files, after.files, ""):
+        if before.covers(difference.path) and after.covers(difference.path):
+            yield difference
+
+
+def _compared(reader: Reader, before: str | None, after: str | None, prefix: str) -> Iterator[Difference]:
+    old = reader.tree(before) if before else {}
+    new = reader.tree(after) if after else {}
+    for name in sorted(old.keys() | new.keys()):
+        was, now = old.get(name), new.get(name)
+        if was == now:
+            continue
+        path = prefix + os.fsdecode(name)
+        (folder_was, file_was), (folder_now, file_now) = _kinds(was), _kinds(now)
+        if file_was or file_now:
+            yield Difference(path, file_was, file_now)
+        if folder_was or folder_now:
+            yield from _compared(reader, folder_was, folder_now, f"{path}/")
+
+
+def _kinds(entry: Entry | None) -> tuple[str | None, Entry | None]:
+    """As a folder and as a file; it is at most one of them."""
+    return (entry.id, None) if entry and entry.mode == objects.FOLDER else (None, entry)
+
+
+def _joined(names: list[str]) -> bytes:
+    return b"\0".join(os.fsencode(name) for name in sorted(names))
+
+
+def _split(names: bytes) -> frozenset[str]:
+    return frozenset(map(os.fsdecode, names.split(b"\0"))) if names else frozenset()

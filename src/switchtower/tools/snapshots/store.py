@@ -1,0 +1,180 @@
+"""Where snapshots' objects lie: in the repository that the workspace is part of, otherwise in a bare repository of our own.
+
+A repository's objects and refs are reached through a git folder of ours that has links to them and a configuration with
+nothing in it. So git, while it works here, never reads what the repository's own configuration tells it to run.
+"""
+
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from switchtower.tools.plumbing import git
+from switchtower.tools.plumbing.discovery import Repository
+from switchtower.tools.plumbing.stop import Stop
+from switchtower.tools.plumbing.unavailable import Unavailable
+from switchtower.tools.snapshots import objects, reading
+
+REFS = "refs/switchtower"
+_OWN = "own"
+_REPOSITORY = "repository"
+_SCRATCH = "scratch-"
+_MOST_LOOSE = 100
+"""More new objects than this stay together in a pack; fewer go where git puts its own, so that packs do not pile up."""
+
+
+class Store(Struct, frozen=True):
+    git_dir: str
+    object_folder: str
+    algorithm: str
+    also_read: tuple[str, ...] = ()
+    """More folders of objects, for reading."""
+    shared: str = "umask"
+    """Git's `core.sharedRepository`, so that others of a shared repository can still write into it."""
+
+    @property
+    def git(self) -> git.Git:
+        variables = {
+            **git.OWN_WORDS_ONLY,
+            "GIT_DIR": self.git_dir,
+            "GIT_OBJECT_DIRECTORY": self.object_folder,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(_quoted(folder) for folder in self.also_read),
+        }
+        return git.Git(cwd=self.git_dir, variables=variables)
+
+    @contextmanager
+    def scratch(self, folder: Path) -> Iterator["Store"]:
+        """The same objects to read, and a place that is gone afterwards to write to."""
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder) as temporary:
+            yield replace(self, object_folder=temporary, also_read=(self.object_folder, *self.also_read), shared="umask")
+
+    @contextmanager
+    def checker(self, stop: Stop) -> Iterator[reading.Checker]:
+        with self.git.start(stop, "cat-file", "--batch-check", stdin=subprocess.PIPE) as process:
+            yield reading.Checker(process)
+
+    @contextmanager
+    def reader(self, stop: Stop) -> Iterator[reading.Reader]:
+        with self.git.start(stop, "cat-file", "--batch", stdin=subprocess.PIPE) as process:
+            yield reading.Reader(process, stop)
+
+    def write(self, pack: objects.Pack, stop: Stop) -> None:
+        if not pack.ids:
+            return
+        how = ["unpack-objects", "-q"] if len(pack.ids) <= _MOST_LOOSE else ["index-pack", "--stdin"]
+        self.git.output(stop, "-c", f"core.sharedRepository={self.shared}", *how, stdin=pack.finished())
+
+    def keep(self, ref: str, id: str, stop: Stop) -> None:
+        self.git.output(stop, "-c", f"core.sharedRepository={self.shared}", "update-ref", f"{REFS}/{ref}", id)
+
+    def drop(self, prefix: str, stop: Stop) -> None:
+        """Lets go of all refs below the prefix."""
+        listed = self.git.output(stop, "for-each-ref", "--format=%(refname)", f"{REFS}/{prefix}/")
+        commands = b"".join(b"delete %s\n" % name for name in listed.splitlines())
+        if commands:
+            with tempfile.TemporaryFile() as file:
+                file.write(commands)
+                file.seek(0)
+                self.git.output(stop, "update-ref", "--stdin", stdin=file)
+
+    def clean(self, stop: Stop) -> None:
+        """Removes what no ref keeps. Only for a store of ours: in a repository that is for its owner to do."""
+        self.git.attempt(stop, "gc", "--quiet", "--prune=now")
+
+
+def open_for(repository: Repository | None, folder: Path) -> Store:
+    """The store of the workspace whose things we keep in `folder`, made when it is not there yet."""
+    _sweep(folder)
+    own, beside = folder / _OWN, folder / _REPOSITORY
+    if repository is None:
+        _lay_out(own, "sha1", links={})
+        store = Store(git_dir=str(own), object_folder=str(own / "objects"), algorithm="sha1")
+        # It may have been part of a repository when earlier snapshots were taken.
+        return replace(store, also_read=(str(beside / "objects"),)) if beside.exists() else store
+    common = Path(repository.common_dir)
+    _lay_out(beside, repository.algorithm, links={name: common / name for name in _shared_names(common)})
+    store = Store(
+        git_dir=str(beside),
+        object_folder=repository.objects,
+        algorithm=repository.algorithm,
+        shared=_sharing(common / "objects"),
+    )
+    if repository.algorithm == "sha1" and own.exists():
+        # It was a plain folder when earlier snapshots were taken.
+        return replace(store, also_read=(str(own / "objects"),))
+    return store
+
+
+def own_in(folder: Path) -> Store | None:
+    """The store of ours that the workspace has had so far."""
+    return _existing(folder / _OWN)
+
+
+def all_in(folder: Path) -> list[Store]:
+    """The stores that the workspace has had so far, whatever it is now."""
+    return [place for place in map(_existing, (folder / _OWN, folder / _REPOSITORY)) if place]
+
+
+def _existing(place: Path) -> Store | None:
+    objects = place / "objects"
+    return Store(git_dir=str(place), object_folder=str(objects), algorithm="") if objects.is_dir() else None
+
+
+def _shared_names(common: Path) -> list[str]:
+    names = ["refs", "packed-refs", "objects"]
+    return [*names, "reftable"] if (common / "reftable").is_dir() else names
+
+
+def _lay_out(place: Path, algorithm: str, links: Mapping[str, Path]) -> None:
+    """A git folder with nothing in it, or with nothing but links in it."""
+    place.mkdir(parents=True, exist_ok=True)
+    for name, target in links.items():
+        link = place / name
+        if not link.is_symlink() or link.readlink() != target:
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+    if not links:
+        for name in ("refs", "objects"):
+            (place / name).mkdir(exist_ok=True)
+    extensions = f"\tobjectFormat = {algorithm}\n" if algorithm != "sha1" else ""
+    extensions += "\trefStorage = reftable\n" if "reftable" in links else ""
+    version = 1 if extensions else 0
+    config = f"[core]\n\trepositoryFormatVersion = {version}\n\tbare = true\n"
+    _write(place / "config", config + (f"[extensions]\n{extensions}" if extensions else ""))
+    _write(place / "HEAD", "ref: refs/heads/none\n")
+
+
+def _write(path: Path, text: str) -> None:
+    with suppress(FileNotFoundError):
+        if path.read_text() == text:
+            return
+    path.write_text(text)
+
+
+def _sharing(folder: Path) -> str:
+    try:
+        mode = folder.stat().st_mode
+    except OSError as error:
+        raise Unavailable(f"the repository's objects cannot be reached: {error.strerror}") from error
+    if not mode & stat.S_ISGID:
+        return "umask"
+    return "all" if mode & stat.S_IWOTH else "group"
+
+
+def _sweep(folder: Path) -> None:
+    """What a killed daemon left."""
+    for left in folder.glob(f"{_SCRATCH}*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _quoted(folder: str) -> str:
+    """In the quotes that git understands: a colon would end the name."""
+    escaped = "".join(f"\\{byte:03o}" if byte < 0x20 or byte in b'"\\' else chr(byte) for byte in os.fsencode(folder))
+    return '"' + os.fsdecode(escaped.encode("latin-1")) + '"'

@@ -1,0 +1,66 @@
+"""What our own tools have in common: a description, typed arguments, one act, and a time limit for it.
+
+Arguments are declared once, as a struct: it checks what a model sends and yields the schema that a model is shown.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.tools import outcome
+
+READ_TIME = 30.0
+WRITE_TIME = 30.0
+GIT_TIME = 60.0
+
+ArgumentsT = TypeVar("ArgumentsT", bound=Struct)
+
+
+class CoreTool(Generic[ArgumentsT]):
+    name: str
+    description: str
+    effect: outcome.Effect
+    arguments: type[ArgumentsT]
+    time_limit: float | None = READ_TIME
+    """None for one that minds the time itself."""
+    settles = False
+    """It brings its act to a known end when it is cancelled, in bounded time, and is waited for."""
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        _, components = msgspec.json.schema_components([self.arguments])
+        schema: dict[str, Any] = components[self.arguments.__name__]
+        return schema
+
+    def check(self, args: Mapping[str, Any], context: outcome.ToolContext) -> None:
+        self.vet(self._parse(args), context)
+
+    async def execute(self, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput:
+        arguments = self._parse(args)
+        try:
+            async with asyncio.timeout(self.time_limit) as limit:
+                return await self.act(arguments, context)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            message = f"`{self.name}` did not finish within {self.time_limit:g} s"
+            raise outcome.Failed(outcome.ErrorType.EXEC_TIMEOUT, message, retryable=True) from error
+
+    async def end_run(self, run_id: str) -> None:
+        """Most hold nothing open."""
+
+    def vet(self, arguments: ArgumentsT, context: outcome.ToolContext) -> None:
+        """Any arguments of the right types will do, unless a tool knows better."""
+
+    async def act(self, arguments: ArgumentsT, context: outcome.ToolContext) -> outcome.ToolOutput:
+        raise NotImplementedError
+
+    def _parse(self, args: Mapping[str, Any]) -> ArgumentsT:
+        try:
+            return msgspec.convert(dict(args), self.arguments)
+        except msgspec.ValidationError as error:
+            raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"invalid arguments for `{self.name}`: {error}") from error

@@ -1,0 +1,178 @@
+"""A daemon that says what a test tells it to, on the socket where commands look for one. Keeps what it was asked."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from switchtower.protocols.push import extensions
+
+SESSION = "sess_01JZZZZZZZZZZZZZZZZZZZZZZZ"
+RUN = "run_1"
+
+Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Refusal(Exception):
+    def __init__(self, code: str, message: str = "No") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ScriptedDaemon:
+    """`answers` are by request type: a payload, or a function of the request's payload. What has none is unknown to it."""
+
+    def __init__(self, home: Path) -> None:
+        self.capabilities = [*extensions.CAPABILITIES]
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.journal: list[dict[str, Any]] = []
+        self.state = "idle"
+        self.pending: dict[str, Any] | None = None
+        self.answers: dict[str, Answer] = {
+            "hello": lambda _: {
+                "runtimeName": "scripted",
+                "runtimeVersion": "0",
+                "protocolVersion": "push.runtime.v1",
+                "capabilities": self.capabilities,
+            },
+            "list_sessions": lambda _: {
+                "sessions": [
+                    {
+                        "sessionId": SESSION,
+                        "state": self.state,
+                        "updatedAt": 1,
+                        "repo": {"rootPath": "/w", "currentBranch": "main"},
+                    }
+                ]
+            },
+            "attach_session": self._attached,
+            "resume_session": self._resumed,
+            "submit_approval": {"accepted": True},
+        }
+        self._socket = home / "run/pushd.sock"
+        self._watchers: list[asyncio.StreamWriter] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> "ScriptedDaemon":
+        self._socket.parent.mkdir()
+        self._thread.start()
+        opening = asyncio.start_unix_server(self._accept, self._socket, limit=2**24)
+        asyncio.run_coroutine_threadsafe(opening, self._loop).result(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._socket.unlink(missing_ok=True)
+
+    def asked(self, type: str) -> list[dict[str, Any]]:
+        return [payload for asked, payload in self.requests if asked == type]
+
+    def happened(self, type: str, payload: dict[str, Any], *, run_id: str | None = RUN) -> None:
+        """The next event of the session, for those who attach and those who have."""
+        event = {
+            "v": "push.runtime.v1",
+            "kind": "event",
+            "sessionId": SESSION,
+            "seq": len(self.journal) + 1,
+            "ts": 1,
+            "type": type,
+            "payload": payload,
+        }
+        self.journal.append(event if run_id is None else {**event, "runId": run_id})
+        for writer in self._watchers:
+            writer.write(json.dumps(self.journal[-1]).encode() + b"\n")
+
+    def happens_now(self, type: str, payload: dict[str, Any]) -> None:
+        """As `happened`, from a test's own thread while commands are attached."""
+        self._loop.call_soon_threadsafe(self.happened, type, payload)
+
+    def status(self, phase: str, detail: str | None = None, *, source: str = "orchestrator") -> None:
+        self.happened("status", {"source": source, "phase": phase, **({} if detail is None else {"detail": detail})})
+
+    def completed(self, outcome: str = "success", summary: str = "done", *, hint: int = 0) -> None:
+        payload = {
+            "runId": RUN,
+            "outcome": outcome,
+            "summary": summary,
+            "acceptance": {"total": 0, "passed": 0, "results": []},
+            "headless": {"exitCodeHint": hint},
+        }
+        self.happened("run_complete", payload)
+
+    def chore(self, *happening: Callable[[], None]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        """An answer that starts a run in which all this happens at once, when it is watched."""
+
+        def start(_: dict[str, Any]) -> dict[str, Any]:
+            for happen in happening:
+                happen()
+            return {"runId": RUN, "accepted": True}
+
+        return start
+
+    def _attached(self, payload: dict[str, Any]) -> dict[str, Any]:
+        head = len(self.journal)
+        replay = {"fromSeq": min(payload["lastSeenSeq"], head) + 1, "toSeq": head, "completed": True, "gap": False}
+        return {"sessionId": SESSION, "state": self.state, "replay": replay}
+
+    def _resumed(self, payload: dict[str, Any]) -> dict[str, Any]:
+        snapshot = {
+            "state": self.state,
+            "activeRunId": RUN,
+            "lastAssistantText": "",
+            "pendingApproval": self.pending,
+            "meta": {"provider": "demo", "sandboxProvider": "local"},
+        }
+        self.happened("session_snapshot", snapshot, run_id=None)
+        return self._attached(payload)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            request = json.loads(line)
+            type_, payload = request["type"], request["payload"]
+            self.requests.append((type_, payload))
+            response = {"v": "push.runtime.v1", "kind": "response", "requestId": request["requestId"], "type": type_}
+            try:
+                answer = self._answer(type_, payload)
+            except Refusal as refusal:
+                error = {"code": refusal.code, "message": str(refusal), "retryable": False}
+                response |= {"ok": False, "payload": None, "error": error}
+            else:
+                response |= {"ok": True, "payload": answer, "error": None}
+            writer.write(json.dumps(response).encode() + b"\n")
+            if type_ in ("attach_session", "resume_session") and response["ok"]:
+                for event in self.journal[payload["lastSeenSeq"] :]:
+                    writer.write(json.dumps(event).encode() + b"\n")
+                self._watchers.append(writer)
+        if writer in self._watchers:
+            self._watchers.remove(writer)
+        writer.close()
+
+    def _answer(self, type_: str, payload: dict[str, Any]) -> dict[str, Any]:
+        if type_ not in self.answers:
+            raise Refusal("UNSUPPORTED_REQUEST_TYPE", f"Unknown request type `{type_}`")
+        answer = self.answers[type_]
+        return answer if isinstance(answer, dict) else answer(payload)
+
+
+def question(**details: Any) -> dict[str, Any]:
+    """An open approval about these details."""
+    return {
+        "approvalId": "appr_1",
+        "kind": "exec",
+        "title": "Run a command",
+        "summary": "make test",
+        "details": details,
+        "options": ["approve", "deny"],
+        "expiresAt": 1,
+    }
+
+
+def refusing(code: str, message: str = "No") -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def refuse(_: dict[str, Any]) -> dict[str, Any]:
+        raise Refusal(code, message)
+
+    return refuse

@@ -1,0 +1,43 @@
+"""The person's side of a pseudo-terminal that is stdin, stdout and stderr of one command."""
+
+import os
+import pty
+import subprocess
+from typing import Any
+
+
+class Terminal:
+    def __init__(self, tower: Any, *arguments: str, **environment: str) -> None:
+        self._screen, side = pty.openpty()
+        self.process = subprocess.Popen(
+            tower.command(*arguments),
+            stdin=side,
+            stdout=side,
+            stderr=side,
+            cwd=tower.folder,
+            env={**tower.environment, "TERM": "xterm", **environment},
+            start_new_session=True,
+        )
+        os.close(side)
+        self.shown = ""
+
+    def until(self, text: str, *, times: int = 1) -> None:
+        while self.shown.count(text) < times:
+            piece = os.read(self._screen, 65_536).decode(errors="replace")
+            assert piece, f"`{text}` was never shown: {self.shown}"
+            self.shown += piece
+
+    def type(self, line: str) -> None:
+        self.press(line.encode() + b"\n")
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._screen, keys)
+
+    def end(self) -> int:
+        try:
+            while piece := os.read(self._screen, 65_536):
+                self.shown += piece.decode(errors="replace")
+        except OSError:
+            pass  # a terminal whose programs have all gone
+        os.close(self._screen)
+        return self.process.wait(timeout=15)

@@ -1,0 +1,238 @@
+"""`tower models`, `tower skills` and `tower show`: what the daemon answers, in columns and as JSON."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.scripted import SESSION, ScriptedDaemon, refusing
+
+from switchtower.cli import portrait
+from switchtower.protocols.push import extensions, messages
+
+
+def listing(name: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "provider": name,
+        "model": f"{name}-1",
+        "usable": True,
+        "reason": "",
+        "isDefault": False,
+        "contextWindow": None,
+        "priceIn": None,
+        "priceOut": None,
+        **changes,
+    }
+
+
+MODELS = [
+    listing("openai", usable=False, reason="no key: set `OPENAI_API_KEY`", model=None),
+    listing("ollama", provider="openai-compatible", contextWindow=32_768, reason="answers at 127.0.0.1:11434"),
+    listing("anthropic", isDefault=True, contextWindow=1_000_000, priceIn=3.0, priceOut=15.0),
+    listing("odd", usable=False, reason="first line\nsecond \x1b[31mline"),
+]
+
+
+def test_usable_models_come_first_with_the_default_marked_and_the_rest_say_why_not(tower: Any, scripted: ScriptedDaemon) -> None:
+    scripted.answers["list_models"] = {"models": MODELS}
+
+    ended = tower("models")
+
+    assert ended.code == 0
+    assert ended.stdout.decode().splitlines() == [
+        "*  anthropic  anthropic          anthropic-1  1M   $3/$15  usable",
+        "   ollama     openai-compatible  ollama-1     33k  -       usable: answers at 127.0.0.1:11434",
+        "   openai     openai             -            -    -       not usable: no key: set `OPENAI_API_KEY`",
+        r"   odd        odd                odd-1        -    -       not usable: first line second \x1b[31mline",
+    ]
+
+
+def test_models_as_json_are_the_daemon_s_own_words_in_the_same_order(tower: Any, scripted: ScriptedDaemon) -> None:
+    scripted.answers["list_models"] = {"models": MODELS}
+
+    assert tower("models", "--json").json == [MODELS[2], MODELS[1], MODELS[0], MODELS[3]]
+
+
+TEMPLATES = [
+    {"name": "review", "kind": "prompt", "description": "Looks it over", "path": "/w/r.md", "origin": "workspace"},
+    {"name": "deploy", "kind": "skill", "description": "", "path": "/home/d.md", "origin": "user"},
+]
+
+
+def test_skills_are_asked_for_by_the_folder_s_whole_name(tower: Any, scripted: ScriptedDaemon, tmp_path: Path) -> None:
+    scripted.answers["list_templates"] = {"templates": TEMPLATES}
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+
+    here, there = tower("skills"), tower("skills", "--cwd", str(tmp_path / "link"), "--json")
+
+    assert here.stdout.decode() == "/review  prompt  workspace  Looks it over\n/deploy  skill   user\n"
+    assert there.json == TEMPLATES
+    assert scripted.asked("list_templates") == [
+        {"rootPath": os.path.realpath(tower.folder)},
+        {"rootPath": str(tmp_path / "real")},
+    ]
+
+
+def test_no_skills_is_said_with_where_to_put_one(tower: Any, scripted: ScriptedDaemon) -> None:
+    scripted.answers["list_templates"] = {"templates": []}
+
+    ended = tower("skills")
+
+    assert (ended.code, ended.stdout) == (0, b"")
+    assert "hint: put one in `.tower/prompts/NAME.md`" in ended.stderr
+
+
+USAGE = extensions.Usage(3, 12_000, 450, 9_000, 0, 0.0123, 0)
+
+
+def info(**changes: Any) -> extensions.SessionInfo:
+    fields: dict[str, Any] = {
+        "sessionId": SESSION,
+        "state": "running",
+        "title": "Tidy up",
+        "mode": "interactive",
+        "engine": "agent",
+        "provider": "anthropic",
+        "model": "claude",
+        "thinking": "high",
+        "policy": "auto",
+        "rules": [extensions.Rule("allow", "run", None, "make *"), extensions.Rule("deny", None, "docs/**", None)],
+        "limits": messages.Limits(maxTurns=200, maxTokens=5_000, maxCost=2.5, maxMinutes=10.0),
+        "sandbox": "bubblewrap",
+        "rootPath": "/data/worktrees/x",
+        "branch": "tower/x",
+        "worktreeOf": "/home/ada/project",
+        "activeRunId": "run_9",
+        "queue": [extensions.QueuedMessage("msg_1", "and then\nthe docs", "follow_up")],
+        "usage": USAGE,
+        "runUsage": extensions.Usage(1, 10, 2, 0, 0, 0.0, 1),
+        "contextTokens": 64_000,
+        "contextWindow": 200_000,
+        "undoable": 1,
+        "redoable": 0,
+        "version": 7,
+        "lastSeq": 120,
+        "createdAt": 1_000_000,
+        "updatedAt": 7_000_000,
+        **changes,
+    }
+    return extensions.SessionInfo(**fields)
+
+
+def test_a_session_is_shown_with_all_that_is_known_about_it() -> None:
+    assert portrait.of(info(), now=7_120.0) == [
+        ("session", SESSION),
+        ("title", "Tidy up"),
+        ("state", "running, run_9"),
+        ("model", "anthropic claude"),
+        ("thinking", "high"),
+        ("policy", "auto"),
+        ("rules", "allow run: make *\ndeny any tool: docs/**"),
+        ("limits of a run", "200 turns, 5000 tokens, $2.5, 10 minutes"),
+        ("sandbox", "bubblewrap"),
+        ("folder", "/data/worktrees/x (branch tower/x)\na worktree of /home/ada/project"),
+        ("usage", "3 calls, 12,000 tokens in (9,000 from the cache), 450 out, $0.0123"),
+        ("usage of the run", "1 call, 10 tokens in, 2 out"),
+        ("context", "64,000 of 200,000 tokens (32%)"),
+        ("queue", "follow_up: and then the docs"),
+        ("undo", "1 run can be undone, 0 made again"),
+        ("started", "1 h ago, in the mode interactive, by the engine agent"),
+        ("last event", "120, 2 min ago"),
+    ]
+
+
+def test_what_a_new_session_does_not_have_is_left_out() -> None:
+    new = info(
+        title="",
+        state="idle",
+        activeRunId=None,
+        model=None,
+        thinking=None,
+        rules=[],
+        limits=messages.Limits(),
+        branch=None,
+        worktreeOf=None,
+        queue=[],
+        usage=extensions.Usage(0, 0, 0, 0, 0, 0.0, 0),
+        runUsage=None,
+        contextTokens=0,
+        contextWindow=None,
+        undoable=0,
+    )
+
+    shown = dict(portrait.of(new, now=7_000.0))
+
+    assert shown.keys() == {
+        "session",
+        "state",
+        "model",
+        "policy",
+        "sandbox",
+        "folder",
+        "usage",
+        "context",
+        "undo",
+        "started",
+        "last event",
+    }
+    assert (shown["model"], shown["folder"]) == ("anthropic", "/data/worktrees/x")
+    assert (shown["usage"], shown["context"]) == ("no call of a model yet", "0 tokens")
+
+
+def test_a_price_that_is_known_in_part_is_a_lower_bound() -> None:
+    shown = dict(portrait.of(info(usage=extensions.Usage(3, 1, 1, 0, 0, 1.5, 2))))
+
+    assert shown["usage"].endswith(", at least $1.50")
+
+
+def test_show_prints_names_and_values_or_the_whole_object(tower: Any, scripted: ScriptedDaemon) -> None:
+    import msgspec
+
+    about = msgspec.to_builtins(info(title="\x1b[31mred"))
+    scripted.answers["get_session"] = about
+
+    readable, as_json = tower("show", "last"), tower("show", SESSION, "--json")
+
+    assert as_json.json == about
+    lines = readable.stdout.decode().splitlines()
+    assert lines[0] == f"session:          {SESSION}"
+    assert lines[1] == r"title:            \x1b[31mred"
+    assert lines[6:8] == ["rules:            allow run: make *", "                  deny any tool: docs/**"]
+    assert scripted.asked("get_session") == [{"sessionId": SESSION}] * 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["models"],
+        ["skills"],
+        ["show", "last"],
+        ["diff", "last"],
+        ["undo", "last"],
+        ["compact", "last"],
+        ["configure", "last", "--policy", "ask"],
+        ["send", "last", "hi", "--steer"],
+        ["run", "--headless", "hi", "--policy", "ask"],
+        ["run", "--headless", "hi"],
+    ],
+    ids=" ".join,
+)
+def test_with_an_older_daemon_running_a_command_says_how_to_get_the_newer_one(
+    tower: Any, scripted: ScriptedDaemon, command: list[str]
+) -> None:
+    scripted.capabilities = ["stream_tokens", "approvals"]
+
+    ended = tower(*command)
+
+    assert (ended.code, ended.stdout) == (1, b"")
+    assert ended.stderr.count("\n") == 1
+    assert "the running daemon is older" in ended.stderr
+    assert "hint: stop it with `tower stop`" in ended.stderr
+
+
+def test_a_daemon_s_refusal_keeps_its_own_remedy(tower: Any, scripted: ScriptedDaemon) -> None:
+    scripted.answers["list_models"] = refusing("INTERNAL_ERROR", "Too much is waiting already; hint: try later")
+
+    assert tower("models").stderr == "tower: INTERNAL_ERROR: Too much is waiting already; hint: try later\n"

@@ -1,0 +1,316 @@
+"""The requests beyond the push document as methods: what goes over the wire, what comes back, and what is never asked twice."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from switchtower.client import errors, frames
+from switchtower.client.client import Client
+from switchtower.protocols.push import extensions, messages
+
+SESSION = "sess_A"
+USAGE = {
+    "calls": 2,
+    "inputTokens": 10,
+    "outputTokens": 3,
+    "cacheReadTokens": 0,
+    "cacheWriteTokens": 0,
+    "cost": 0.5,
+    "unpricedCalls": 0,
+}
+INFO = {
+    "sessionId": SESSION,
+    "state": "idle",
+    "title": "",
+    "mode": "headless",
+    "engine": "agent",
+    "provider": "demo",
+    "model": None,
+    "thinking": None,
+    "policy": "ask",
+    "rules": [{"effect": "allow", "tool": "run", "path": None, "command": "make test"}],
+    "limits": {"maxTurns": 5},
+    "sandbox": "local",
+    "rootPath": "/w",
+    "branch": None,
+    "worktreeOf": None,
+    "activeRunId": None,
+    "queue": [{"messageId": "msg_1", "text": "later", "delivery": "follow_up"}],
+    "usage": USAGE,
+    "runUsage": None,
+    "contextTokens": 13,
+    "contextWindow": 100,
+    "undoable": 1,
+    "redoable": 0,
+    "version": 4,
+    "lastSeq": 9,
+    "createdAt": 1,
+    "updatedAt": 2,
+}
+LISTING = {
+    "name": "demo",
+    "provider": "demo",
+    "model": "demo",
+    "usable": True,
+    "reason": "built in",
+    "isDefault": True,
+    "contextWindow": None,
+    "priceIn": None,
+    "priceOut": None,
+}
+TEMPLATE = {"name": "review", "kind": "prompt", "description": "Looks", "path": "/w/.tower/x.md", "origin": "workspace"}
+
+
+class Case:
+    """One method: how it is called, the payload that it must send, the answer, and what it must return."""
+
+    def __init__(
+        self, type: str, ask: Callable[[Client], Awaitable[Any]], sent: dict[str, Any], answer: dict[str, Any], returned: Any
+    ) -> None:
+        self.type = type
+        self.ask = ask
+        self.sent = sent
+        self.answer = answer
+        self.returned = returned
+
+
+CASES = [
+    Case(
+        "configure_session",
+        lambda client: client.configure(SESSION, policy="auto", title="Tidy"),
+        {"sessionId": SESSION, "policy": "auto", "title": "Tidy"},
+        {"accepted": True},
+        None,
+    ),
+    Case(
+        "compact_session",
+        lambda client: client.compact(SESSION, "keep names"),
+        {"sessionId": SESSION, "instructions": "keep names"},
+        {"runId": "run_1", "accepted": True},
+        "run_1",
+    ),
+    Case(
+        "compact_session",
+        lambda client: client.compact(SESSION),
+        {"sessionId": SESSION},
+        {"runId": "run_1", "accepted": True},
+        "run_1",
+    ),
+    Case("undo_run", lambda client: client.undo(SESSION), {"sessionId": SESSION}, {"runId": "run_1", "accepted": True}, "run_1"),
+    Case(
+        "undo_run",
+        lambda client: client.undo(SESSION, redo=True, force=True),
+        {"sessionId": SESSION, "redo": True, "force": True},
+        {"runId": "run_1", "accepted": True},
+        "run_1",
+    ),
+    Case("diff_session", lambda client: client.diff(SESSION), {"sessionId": SESSION}, {"diff": "--- a\n"}, "--- a\n"),
+    Case(
+        "diff_session",
+        lambda client: client.diff(SESSION, run_id="run_7"),
+        {"sessionId": SESSION, "runId": "run_7"},
+        {"diff": ""},
+        "",
+    ),
+    Case("list_models", lambda client: client.models(), {}, {"models": [LISTING]}, [extensions.ModelListing(**LISTING)]),
+    Case(
+        "list_templates",
+        lambda client: client.templates("/w"),
+        {"rootPath": "/w"},
+        {"templates": [TEMPLATE]},
+        [extensions.Template(**TEMPLATE)],  # type: ignore[arg-type]
+    ),
+    Case(
+        "submit_approval",
+        lambda client: client.decide(SESSION, "run_1", "appr_1", "approve"),
+        {"sessionId": SESSION, "runId": "run_1", "approvalId": "appr_1", "decision": "approve"},
+        {"accepted": True},
+        None,
+    ),
+    Case(
+        "submit_approval",
+        lambda client: client.decide(SESSION, "run_1", "appr_1", "approve", scope="session"),
+        {"sessionId": SESSION, "runId": "run_1", "approvalId": "appr_1", "decision": "approve", "scope": "session"},
+        {"accepted": True},
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.type)
+async def test_a_method_sends_its_request_and_returns_what_is_in_the_answer(daemon: Any, case: Case) -> None:
+    seen: list[dict[str, Any]] = []
+
+    async def answer(wire: Any) -> None:
+        await wire.greet(*extensions.CAPABILITIES)
+        seen.append(request := await wire.request())
+        await wire.answer(request, case.answer)
+        await wire.closed()
+
+    await daemon.serve(answer)
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        returned = await case.ask(client)
+
+    assert (seen[0]["type"], seen[0]["payload"]) == (case.type, case.sent)
+    assert seen[0].get("sessionId") == case.sent.get("sessionId")
+    assert _plain(returned) == _plain(case.returned)
+
+
+def _plain(value: Any) -> Any:
+    """The client's own types are the wire's, opened: the same fields in another class."""
+    return msgspec.to_builtins(value)
+
+
+async def test_a_session_is_described_in_whole_also_by_a_daemon_that_knows_more(daemon: Any) -> None:
+    newer = {
+        **INFO,
+        "mood": "fine",
+        "usage": {**USAGE, "joules": 3},
+        "rules": [{**INFO["rules"][0], "since": 1}],  # type: ignore[index]
+        "queue": [{**INFO["queue"][0], "priority": 1}],  # type: ignore[index]
+    }
+
+    async def answer(wire: Any) -> None:
+        await wire.greet(*extensions.CAPABILITIES)
+        await wire.answer(await wire.request(), newer)
+        await wire.closed()
+
+    await daemon.serve(answer)
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        about = await client.get_session(SESSION)
+
+    assert isinstance(about, extensions.SessionInfo)
+    assert isinstance(about.rules[0], extensions.Rule)
+    assert _plain(about) == {**INFO, "limits": {"maxTurns": 5, "maxTokens": None, "maxCost": None, "maxMinutes": None}}
+
+
+async def test_a_queued_message_is_handed_over_once_however_often_the_connection_is_lost(daemon: Any) -> None:
+    seen: list[dict[str, Any]] = []
+
+    async def lose(wire: Any) -> None:
+        await wire.greet(*extensions.CAPABILITIES)
+        seen.append((await wire.request())["payload"])
+
+    async def answer(wire: Any) -> None:
+        await wire.greet(*extensions.CAPABILITIES)
+        seen.append((request := await wire.request())["payload"])
+        await wire.answer(request, {"accepted": True, "messageId": request["payload"]["clientMessageId"], "runId": None})
+        await wire.closed()
+
+    await daemon.serve(lose, answer)
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        queued = await client.queue(SESSION, "leave the tests alone", "steer")
+
+    first, second = seen
+    assert first == second
+    assert first["clientMessageId"] == queued.messageId
+    assert (first["text"], first["delivery"]) == ("leave the tests alone", "steer")
+    assert queued.runId is None
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda client: client.undo(SESSION), lambda client: client.undo(SESSION, redo=True), lambda client: client.compact(SESSION)],
+    ids=["undo", "redo", "compact"],
+)
+async def test_a_chore_is_not_asked_for_again_when_the_connection_is_lost(daemon: Any, ask: Any) -> None:
+    connections = 0
+
+    async def lose(wire: Any) -> None:
+        nonlocal connections
+        connections += 1
+        await wire.greet(*extensions.CAPABILITIES)
+        await wire.request()
+
+    await daemon.serve(lose, lose)
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        with pytest.raises(errors.ConnectionLost):
+            await ask(client)
+
+    assert connections == 1
+
+
+async def test_an_older_daemon_s_refusal_says_how_to_get_a_newer_one(daemon: Any) -> None:
+    async def older(wire: Any) -> None:
+        await wire.greet()
+        await wire.refuse(await wire.request(), "UNSUPPORTED_REQUEST_TYPE")
+        await wire.closed()
+
+    await daemon.serve(older)
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        with pytest.raises(errors.RequestFailed) as refused:
+            await client.models()
+
+    assert refused.value.code == "UNSUPPORTED_REQUEST_TYPE"
+    assert "the running daemon is older" in str(refused.value)
+    assert "`list_models`" in str(refused.value)
+    assert "hint: stop it with `tower stop`" in str(refused.value)
+
+
+REPO = messages.Repo("/w", "main", "main")
+WISHES = {
+    "policy": messages.StartSession("headless", "demo", "local", REPO, policy="read-only"),
+    "thinking": messages.StartSession("headless", "demo", "local", REPO, thinking="high"),
+    "limits": messages.StartSession("headless", "demo", "local", REPO, limits=messages.Limits(maxTurns=1)),
+    "worktree": messages.StartSession("headless", "demo", "local", REPO, worktree=True),
+    "sandbox": messages.StartSession("headless", "demo", "bubblewrap", REPO),
+    "auto": messages.StartSession("headless", "auto", "local", REPO),
+}
+
+
+@pytest.mark.parametrize("wish", WISHES)
+async def test_what_an_older_daemon_would_pass_over_in_silence_is_not_even_asked(daemon: Any, wish: str) -> None:
+    async def older(wire: Any) -> None:
+        await wire.greet("approvals", "replay_attach")
+        assert await wire.reader.read() == b"", "nothing was asked"
+
+    await daemon.serve(older)
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        with pytest.raises(errors.DaemonTooOld, match="hint: stop it with `tower stop`"):
+            await client.start_session(WISHES[wish])
+
+
+async def test_a_decision_for_the_session_is_not_made_where_it_would_count_once(daemon: Any) -> None:
+    async def older(wire: Any) -> None:
+        await wire.greet("approvals")
+        assert await wire.reader.read() == b"", "nothing was asked"
+
+    await daemon.serve(older)
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        with pytest.raises(errors.DaemonTooOld):
+            await client.decide(SESSION, "run_1", "appr_1", "approve", scope="session")
+
+
+async def test_a_plain_session_starts_with_any_daemon(daemon: Any) -> None:
+    async def older(wire: Any) -> None:
+        await wire.greet()
+        request = await wire.request()
+        assert request["payload"].keys() == {"mode", "provider", "sandboxProvider", "repo"}
+        await wire.answer(request, {"sessionId": SESSION, "state": "idle", "attachToken": "att_A"})
+        await wire.closed()
+
+    await daemon.serve(older)
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        started = await client.start_session(messages.StartSession("headless", "demo", "local", REPO))
+
+    assert started.sessionId == SESSION
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("A run is already active", "RUN_IN_PROGRESS: A run is already active; hint: wait"),
+        ("Nothing here; hint: look there", "RUN_IN_PROGRESS: Nothing here; hint: look there"),
+    ],
+)
+def test_a_refusal_has_one_remedy_and_the_daemon_s_comes_first(message: str, shown: str) -> None:
+    assert str(errors.RequestFailed("RUN_IN_PROGRESS", message, retryable=True, hint="wait")) == shown
+
+
+@pytest.mark.parametrize("name", [*messages.ANSWERS, *extensions.ANSWERS])
+def test_the_answer_to_every_request_type_can_be_read(name: str) -> None:
+    with pytest.raises(errors.ProtocolViolation, match="Expected `object`, got `null`"):
+        frames.answer(frames.Incoming(kind="response", type=name, ok=True))

@@ -1,0 +1,232 @@
+"""The agent and its model's troubles: retries, budgets, compaction. What fails ends as a failure, and all of it is told."""
+
+import asyncio
+
+import pytest
+from tests.engines.parts import MakeAgent, MakeDesk, MakeTask, Scripted
+
+from switchtower.core import engine, events
+from switchtower.models import port, retry
+
+PASSING = port.ModelTrouble("the server answered 529", transient=True)
+LASTING = port.ModelTrouble("the key is not accepted", transient=False)
+OVERFLOW = port.ModelTrouble("the conversation is too long", transient=False, overflow=True)
+AT_ONCE = retry.Backoff(max_attempts=3, base=0.0)
+
+
+def text(words: str, *, tokens: int = 0) -> list[port.Part | Exception]:
+    return [port.TextDelta(words), port.Usage(tokens, 0)]
+
+
+async def test_a_failure_that_passes_is_tried_again_and_told(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    model = Scripted([port.TextDelta("Hel"), PASSING], text("Hello"))
+    desk = make_desk()
+    result = await agent(model, backoff=AT_ONCE).run(make_task("go"), desk)
+    assert result == engine.Result(events.Outcome.SUCCESS, "Hello")
+    assert desk.outline == ["RetryScheduled", "flush", "MessageCompleted", "RetryEnded"]
+    [scheduled], [ended] = desk.of(events.RetryScheduled), desk.of(events.RetryEnded)
+    assert (scheduled.attempt, scheduled.max_attempts, scheduled.reason) == (2, 3, "the server answered 529")
+    assert (ended.attempt, ended.success) == (2, True)
+    [completed] = desk.of(events.MessageCompleted)
+    assert completed.text == "Hello", "what a broken attempt had said is no part of the message"
+
+
+async def test_a_failure_that_does_not_pass_ends_the_run_as_failed(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    model = Scripted([PASSING], [PASSING], [PASSING], text("too late"))
+    desk = make_desk()
+    result = await agent(model, backoff=AT_ONCE).run(make_task("go"), desk)
+    assert result.outcome is events.Outcome.FAILED
+    assert len(model.requests) == 3
+    assert [ended.success for ended in desk.of(events.RetryEnded)] == [False]
+    assert desk.of(events.ErrorRaised) == [events.ErrorRaised("MODEL_ERROR", "the server answered 529", retryable=True)]
+
+
+async def test_a_lasting_failure_is_not_tried_again(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    model = Scripted([LASTING])
+    desk = make_desk()
+    result = await agent(model, backoff=AT_ONCE).run(make_task("go"), desk)
+    assert result == engine.Result(events.Outcome.FAILED, "the key is not accepted")
+    assert desk.of(events.RetryScheduled) == []
+
+
+async def test_a_run_that_waits_for_its_next_attempt_can_be_cancelled(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    model = Scripted([port.ModelTrouble("slow down", transient=True, retry_after=30)])
+    desk = make_desk()
+    running = asyncio.create_task(agent(model).run(make_task("go"), desk))
+    await desk.until(lambda desk: desk.of(events.RetryScheduled))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(5):
+            await running
+    assert len(model.requests) == 1
+
+
+async def test_an_answer_of_nothing_is_no_success(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    model = Scripted([], [port.ThinkingDelta("hm")], [])
+    desk = make_desk()
+    result = await agent(model, backoff=AT_ONCE).run(make_task("go"), desk)
+    assert result == engine.Result(events.Outcome.FAILED, "the model answered with nothing")
+
+
+async def test_after_its_tools_a_model_may_have_nothing_more_to_say(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    result = await agent(Scripted([port.ToolCall("list_dir", {})], [])).run(make_task("go"), make_desk())
+    assert result.outcome is events.Outcome.SUCCESS
+
+
+async def test_arguments_that_are_no_json_are_answered_and_nothing_is_run(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    model = Scripted([port.ToolCall("git_status", {}, problem="the arguments are not valid JSON")], text("I see"))
+    desk = make_desk()
+    result = await agent(model).run(make_task("go"), desk)
+    [finished] = desk.of(events.ToolFinished)
+    assert (finished.text, finished.is_error) == ("the arguments are not valid JSON", True)
+    assert result.outcome is events.Outcome.SUCCESS
+
+
+async def test_what_each_call_took_is_told_with_the_models_name(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    usage = port.Usage(100, 20, cache_read_tokens=80, cost=0.25)
+    model = Scripted([port.TextDelta("hi"), usage], context_window=1_000)
+    desk = make_desk()
+    await agent(model).run(make_task("go"), desk)
+    expected = events.UsageReported("scripted", "script-1", 100, 20, 80, 0, 0.25, 1_000)
+    assert desk.of(events.UsageReported) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("budget", "before", "reason"),
+    [
+        (events.Budget(max_turns=2), {"turns_taken": 2}, "2 turns"),
+        (events.Budget(max_tokens=500), {"tokens_used": 500}, "500 tokens"),
+        (events.Budget(max_cost=1.5), {"cost": 1.5}, "$1.5000"),
+        (events.Budget(max_minutes=2), {"started_at_ms": 1_000_000 - 120_000}, "2.0 minutes"),
+    ],
+)
+async def test_a_budget_that_is_used_up_ends_the_run_before_the_next_call(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, budget: events.Budget, before: dict[str, object], reason: str
+) -> None:
+    model = Scripted(text("one more"))
+    desk = make_desk()
+    task = make_task("go", budget=budget, **{"started_at_ms": 1_000_000, **before})
+    result = await agent(model, now_ms=lambda: 1_000_000).run(task, desk)
+    assert result.outcome is events.Outcome.FAILED
+    assert reason in result.summary
+    assert [error.code for error in desk.of(events.ErrorRaised)] == ["BUDGET_EXCEEDED"]
+    assert model.requests == []
+
+
+async def test_tokens_and_cost_add_up_over_the_turns_of_a_run(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    turn = [port.ToolCall("list_dir", {}), port.Usage(60, 10, cost=0.4)]
+    model = Scripted(*[turn for _ in range(9)])
+    result = await agent(model).run(make_task("go", budget=events.Budget(max_tokens=200)), make_desk())
+    assert (len(model.requests), result.outcome) == (3, events.Outcome.FAILED)
+    model = Scripted(*[turn for _ in range(9)])
+    await agent(model).run(make_task("go", budget=events.Budget(max_cost=1.0)), make_desk())
+    assert len(model.requests) == 3
+
+
+def long_conversation(messages: int = 20, length: int = 400) -> tuple[engine.Message, ...]:
+    past = [
+        engine.Message(role=("user", "assistant")[number % 2], text=f"message {number} " + "x" * length)
+        for number in range(messages)
+    ]
+    return (*past, engine.Message(role="user", text="go on"))
+
+
+async def test_a_full_context_is_summarised_before_the_next_call(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    model = Scripted(text("Goal: x"), text("done"), context_window=1_000)
+    desk = make_desk()
+    await agent(model).run(make_task(long_conversation(), context_tokens=900), desk)
+    assert desk.outline == ["CompactionStarted", "ContextCompacted", "MessageCompleted"]
+    [compacted] = desk.of(events.ContextCompacted)
+    assert (compacted.reason, compacted.summary, compacted.tokens_before) == ("threshold", "Goal: x", 900)
+    assert compacted.tokens_after < 900
+    summarising, working = model.requests
+    assert not summarising.tools and "message 0" in summarising.conversation[0].text
+    assert working.conversation[0].text == f"{engine.SUMMARY_HEADING}\n\nGoal: x"
+    assert working.conversation[-1].text == "go on"
+    assert len(working.conversation) == 1 + compacted.kept < 10
+    assert tuple(working.conversation) == tuple(
+        engine.compacted(long_conversation(), "Goal: x", compacted.kept)
+    ), "the journal tells the same"
+    assert [delta.text for delta in desk.of(events.TextDelta)] == ["done"], "a summary is not said to the user"
+
+
+async def test_a_context_with_room_is_left_alone(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    desk = make_desk()
+    await agent(Scripted(text("done"), context_window=1_000)).run(make_task(long_conversation(), context_tokens=799), desk)
+    assert desk.of(events.CompactionStarted) == []
+
+
+async def test_a_summary_that_does_not_help_is_not_made_again_and_again(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    calls = [[port.ToolCall("list_dir", {}), port.Usage(950, 0)] for _ in range(6)]
+    model = Scripted(text("y" * 100_000), *calls, text("done"), context_window=1_000)
+    desk = make_desk()
+    result = await agent(model).run(make_task(long_conversation(), context_tokens=950), desk)
+    assert result.outcome is events.Outcome.SUCCESS
+    assert len(desk.of(events.CompactionStarted)) == 1
+    assert [failed.aborted for failed in desk.of(events.CompactionFailed)] == [False]
+
+
+async def test_a_conversation_that_the_model_calls_too_long_is_summarised_once(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    model = Scripted([OVERFLOW], text("Goal: x"), text("done"), context_window=1_000)
+    desk = make_desk()
+    result = await agent(model).run(make_task(long_conversation()), desk)
+    assert result.outcome is events.Outcome.SUCCESS
+    assert [started.reason for started in desk.of(events.CompactionStarted)] == ["overflow"]
+
+    model = Scripted([OVERFLOW], text("Goal: x"), [OVERFLOW], context_window=1_000)
+    result = await agent(model).run(make_task(long_conversation()), make_desk())
+    assert result == engine.Result(events.Outcome.FAILED, "the conversation is too long")
+
+
+async def test_a_compaction_on_request_is_a_run_of_its_own(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    model = Scripted(text("Goal: x"), context_window=1_000)
+    desk = make_desk()
+    task = make_task(long_conversation(), purpose=events.Purpose.COMPACT, instructions="keep the paths")
+    result = await agent(model).run(task, desk)
+    assert result.outcome is events.Outcome.SUCCESS
+    assert desk.outline == ["CompactionStarted", "ContextCompacted"]
+    assert "keep the paths" in model.requests[0].conversation[0].text
+
+
+async def test_a_compaction_can_be_cancelled(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    model = Scripted([port.TextDelta("word ") for _ in range(100_000)], context_window=1_000)
+    desk = make_desk()
+    task = make_task(long_conversation(), purpose=events.Purpose.COMPACT)
+    running = asyncio.create_task(agent(model).run(task, desk))
+    await desk.until(lambda desk: desk.of(events.CompactionStarted))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(5):
+            await running
+    assert [failed.aborted for failed in desk.of(events.CompactionFailed)] == [True]
+
+
+async def test_a_compaction_with_nothing_to_summarise_says_so(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    desk = make_desk()
+    result = await agent(Scripted(context_window=1_000)).run(make_task("hi", purpose=events.Purpose.COMPACT), desk)
+    assert result.outcome is events.Outcome.FAILED
+    assert [failed.reason for failed in desk.of(events.CompactionFailed)] == ["there is nothing to summarise yet"]

@@ -1,0 +1,212 @@
+"""Between two turns of the model: steering, reads side by side, rules that a decision made, files brought in, checkpoints."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.engines.parts import APPROVE, MakeAgent, MakeDesk, MakeTask, Scripted
+
+from switchtower.core import engine, events
+from switchtower.core.timeline import Change, Timeline
+from switchtower.models import port
+
+OWNER = events.Actor("owner", "cli")
+
+
+def steer(text: str) -> events.MessageQueued:
+    return events.MessageQueued("msg_1", text, events.Delivery.STEER, OWNER)
+
+
+def done(text: str = "done") -> list[port.Part | Exception]:
+    return [port.TextDelta(text)]
+
+
+async def test_steering_reaches_the_model_at_its_next_step(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    model = Scripted([port.ToolCall("list_dir", {})], done())
+    desk = make_desk()
+    desk.waiting.append(steer("use tabs"))
+    await agent(model).run(make_task("go"), desk)
+    assert [message.text for message in model.conversations[0]] == ["go", "use tabs"]
+    assert desk.of(events.MessageDelivered) == [events.MessageDelivered("msg_1", "use tabs")]
+
+
+async def test_steering_that_comes_with_the_last_word_makes_another_turn(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    desk = make_desk()
+
+    class Interrupted(Scripted):
+        async def stream(self, request: port.Request):  # type: ignore[no-untyped-def, override]
+            if len(self.requests) == 0:
+                desk.waiting.append(steer("and the docs"))
+            async for part in super().stream(request):
+                yield part
+
+    model = Interrupted(done("first"), done("second"))
+    result = await agent(model).run(make_task("go"), desk)
+    assert result.summary == "second"
+    assert [message.text for message in model.conversations[1]] == ["go", "first", "and the docs"]
+
+
+async def test_reads_of_one_message_run_side_by_side_and_are_told_in_order(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
+    for name in "abc":
+        (tmp_path / name).write_text(name.upper())
+    reads = [port.ToolCall("read_file", {"path": name}) for name in "abc"]
+    desk = make_desk(APPROVE)
+    write = port.ToolCall("write_file", {"path": "d", "content": "D"})
+    model = Scripted([*reads[:2], write, reads[2]], done())
+    await agent(model).run(make_task("go"), desk)
+    together = ["ToolCalled", "ToolCalled", "flush", "ToolFinished", "ToolFinished"]
+    alone = ["ToolCalled", "Question", "flush", "ToolFinished"]
+    assert desk.outline == ["MessageCompleted", *together, *alone, "ToolCalled", "flush", "ToolFinished", "MessageCompleted"]
+    assert [message.text[:1] for message in model.conversations[1][2:]][:2] == ["A", "B"]
+
+
+async def test_always_allows_the_same_for_the_rest_of_the_run(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
+    touch = port.ToolCall("run", {"command": "touch ran"})
+    desk = make_desk()
+
+    async def allow_always(question: engine.Question) -> engine.Answer:
+        desk.log.append(question)
+        return engine.Answer(events.Verdict.APPROVE, rule=question.rule)
+
+    desk.ask = allow_always
+    await agent(Scripted([touch], [touch], done())).run(make_task("go"), desk)
+    [question] = desk.questions
+    assert question.rule is not None and question.rule.effect == "allow"
+    assert "touch ran" in str(question.details["always"])
+    assert [finished.is_error for finished in desk.of(events.ToolFinished)] == [False, False]
+
+
+async def test_rules_that_earlier_runs_made_hold(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    rule = events.Rule("allow", tool="run", command="touch ran")
+    desk = make_desk()
+    model = Scripted([port.ToolCall("run", {"command": "touch ran"})], done())
+    await agent(model).run(make_task("go", rules=(rule,)), desk)
+    assert desk.questions == []
+    assert [finished.is_error for finished in desk.of(events.ToolFinished)] == [False]
+
+
+async def test_a_read_only_session_writes_nothing_and_asks_nothing(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
+    desk = make_desk()
+    model = Scripted([port.ToolCall("write_file", {"path": "a", "content": "x"})], done())
+    await agent(model).run(make_task("go", policy="read-only"), desk)
+    assert desk.questions == []
+    assert [finished.is_error for finished in desk.of(events.ToolFinished)] == [True]
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_file_that_changes_after_its_change_was_approved_is_left_alone(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
+    target = tmp_path / "a.txt"
+    target.write_text("one\n")
+    desk = make_desk()
+
+    async def approve_late(question: engine.Question) -> engine.Answer:
+        target.write_text("somebody else's\n")
+        return APPROVE
+
+    desk.ask = approve_late
+    model = Scripted([port.ToolCall("write_file", {"path": "a.txt", "content": "two\n"})], done())
+    await agent(model).run(make_task("go"), desk)
+    [finished] = desk.of(events.ToolFinished)
+    assert finished.error is not None and finished.error.type == "STALE_FILE"
+    assert target.read_text() == "somebody else's\n"
+
+
+async def test_a_mentioned_file_is_brought_in_and_journalled(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("remember the milk")
+    model = Scripted(done())
+    desk = make_desk()
+    await agent(model).run(make_task("what is in @notes.txt?"), desk)
+    [expanded] = desk.of(events.PromptExpanded)
+    assert "remember the milk" in expanded.text
+    assert model.conversations[0][0].text == expanded.text
+    assert "notes.txt" in expanded.sources[0]
+
+
+async def test_the_projects_instructions_and_the_tools_reach_the_model(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
+    (tmp_path / "AGENTS.md").write_text("Always use tabs here.")
+    model = Scripted(done())
+    await agent(model).run(make_task("go"), make_desk())
+    assert "Always use tabs here." in model.requests[0].system
+    assert {"read_file", "edit_file", "search", "run", "git_commit"} <= {tool.name for tool in model.requests[0].tools}
+
+
+def trees(desk: object) -> list[str]:
+    return [event.when for event in desk.of(events.CheckpointTaken)]  # type: ignore[attr-defined]
+
+
+async def test_the_workspace_is_kept_before_the_first_change_and_after_the_run(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    desk = make_desk(APPROVE, APPROVE)
+    write = [port.ToolCall("write_file", {"path": name, "content": "x"}) for name in ("a", "b")]
+    await agent(Scripted([port.ToolCall("list_dir", {}), *write], done())).run(make_task("go"), desk)
+    assert trees(desk) == ["before", "after"]
+
+
+async def test_a_run_that_only_reads_keeps_nothing(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    desk = make_desk()
+    await agent(Scripted([port.ToolCall("list_dir", {})], done())).run(make_task("go"), desk)
+    assert trees(desk) == []
+
+
+async def test_a_cancelled_run_keeps_its_end_too(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
+    desk = make_desk(APPROVE)
+    model = Scripted([port.ToolCall("run", {"command": "touch ran; sleep 1000"})])
+    running = asyncio.create_task(agent(model).run(make_task("go"), desk))
+    async with asyncio.timeout(10):
+        while not (tmp_path / "ran").exists():
+            await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert trees(desk)[0] == "before"
+
+
+@pytest.mark.parametrize("repository", [True, False])
+async def test_what_a_run_changed_can_be_undone_and_made_again(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path, repository: bool
+) -> None:
+    if repository:
+        subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    (tmp_path / "kept.txt").write_text("old")
+    desk = make_desk(APPROVE, APPROVE)
+    model = Scripted(
+        [
+            port.ToolCall("write_file", {"path": "kept.txt", "content": "new"}),
+            port.ToolCall("run", {"command": "echo made > made.txt"}),
+        ],
+        done(),
+    )
+    worker = agent(model)
+    await worker.run(make_task("go"), desk)
+    before, after = desk.of(events.CheckpointTaken)
+    change = Change("run_x", before.tree, after.tree)
+
+    undoing = make_desk()
+    result = await worker.run(make_task("", purpose=events.Purpose.UNDO, timeline=Timeline(done=(change,))), undoing)
+    assert result.outcome is events.Outcome.SUCCESS
+    assert (tmp_path / "kept.txt").read_text() == "old"
+    assert not (tmp_path / "made.txt").exists()
+    [restored] = undoing.of(events.WorkspaceRestored)
+    assert sorted(restored.files) == ["kept.txt", "made.txt"]
+
+    await worker.run(make_task("", purpose=events.Purpose.REDO, timeline=Timeline(undone=(change,))), make_desk())
+    assert (tmp_path / "kept.txt").read_text() == "new"
+    assert (tmp_path / "made.txt").read_text() == "made\n"

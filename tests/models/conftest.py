@@ -1,0 +1,44 @@
+"""Models as sessions get them: through a catalog, over HTTP on loopback, from a server that follows a script."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from tests.models.parts import KEY, Provider
+
+from switchtower.models import connect
+from switchtower.models.catalog import Catalog
+from switchtower.testing import model_server_script as script
+from switchtower.testing.model_server import ModelServer
+
+
+@pytest.fixture
+async def provide() -> AsyncIterator[Any]:
+    """`await provide(answer, …)`: a provider that gives these answers, one a request, and a model that asks it.
+
+    `dialect` is the API it speaks; anything else by name is a key of the `[models.work]` table.
+    """
+    async with AsyncExitStack() as stack:
+
+        async def make(
+            *answers: script.Answer,
+            dialect: str = "openai",
+            patience: connect.Patience = connect.Patience(),  # noqa: B008
+            clock: Callable[[], float] = time.monotonic,
+            **table: Any,
+        ) -> Provider:
+            server = await stack.enter_async_context(ModelServer(answers))
+            entry = {
+                "provider": dialect,
+                "base_url": server.url if dialect not in ("anthropic", "google") else server.origin,
+                "model": "scripted",
+                "key_env": "WORK_KEY",
+                **table,
+            }
+            catalog = Catalog({"work": entry}, {"WORK_KEY": KEY}, patience=patience, clock=clock)
+            stack.push_async_callback(catalog.close)
+            return Provider(server, catalog, await catalog.open("work", None))
+
+        yield make

@@ -1,0 +1,80 @@
+"""A model's stream that nobody wants any more: the provider sees the connection close, at once."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+from tests.models.parts import Provide, user
+
+from switchtower.models import port
+from switchtower.testing import model_server_script as script
+
+REQUEST = port.Request((user("go"),))
+DIALECTS = pytest.mark.parametrize("dialect", ["openai", "anthropic", "google"])
+
+
+@DIALECTS
+async def test_closing_the_stream_between_two_parts_closes_the_connection(provide: Provide, dialect: str) -> None:
+    provider = await provide(script.Reply((script.Text("one two"), script.Hold())), dialect=dialect)
+
+    async with aclosing(provider.model.stream(REQUEST)) as parts:  # type: ignore[type-var]
+        assert await anext(parts) == port.TextDelta("one ")
+
+    async with asyncio.timeout(5):
+        await provider.received.gone.wait()
+
+
+@DIALECTS
+async def test_cancelling_who_waits_for_a_part_closes_the_connection(provide: Provide, dialect: str) -> None:
+    provider = await provide(script.Reply((script.Text("one two"), script.Hold())), dialect=dialect)
+    heard: list[port.Part] = []
+    two = asyncio.Event()
+
+    async def listen() -> None:
+        async for part in provider.model.stream(REQUEST):
+            heard.append(part)
+            if len(heard) == 2:
+                two.set()
+
+    listening = asyncio.create_task(listen())
+    async with asyncio.timeout(10):
+        await two.wait()
+    listening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await listening
+
+    async with asyncio.timeout(5):
+        await provider.received.gone.wait()
+
+
+@DIALECTS
+async def test_cancelling_before_the_first_part_closes_the_connection(provide: Provide, dialect: str) -> None:
+    provider = await provide(script.Reply((script.Hold(),)), dialect=dialect)
+    stream = provider.model.stream(REQUEST)
+    waiting = asyncio.ensure_future(anext(aiter(stream)))
+    async with asyncio.timeout(10):
+        received = await provider.server.received()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    async with asyncio.timeout(5):
+        await received.gone.wait()
+
+
+async def test_after_an_abort_the_model_serves_the_next(provide: Provide) -> None:
+    provider = await provide(script.Reply((script.Text("one two"), script.Hold())), script.say("fresh"))
+    async with aclosing(provider.model.stream(REQUEST)) as parts:  # type: ignore[type-var]
+        await anext(parts)
+
+    assert (await provider.ask()).text == "fresh"
+    assert provider.catalog.breakers()["work"].failures == 0
+
+
+async def test_many_streams_at_once_do_not_mix(provide: Provide) -> None:
+    texts = [f"number {number} " + "word " * 50 for number in range(20)]
+    provider = await provide(*[script.say(text) for text in texts])
+
+    said = await asyncio.gather(*(provider.ask() for _ in texts))
+
+    assert sorted(one.text for one in said) == sorted(texts)

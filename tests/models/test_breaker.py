@@ -1,0 +1,253 @@
+"""The circuit breaker: when it opens, whom it lets try, and what counts."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.models.parts import Provide, ask, user
+
+from switchtower.models import breaker, port, retry
+from switchtower.testing import model_server_script as script
+
+UNWELL = port.ModelTrouble("down", transient=True, status=503)
+REFUSED = port.ModelTrouble("no", transient=False, status=400)
+SLOW_DOWN = port.ModelTrouble("slow down", transient=True, status=429)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Scripted:
+    """A model that does as it is told, one outcome a call."""
+
+    provider = "scripted"
+    name = "m"
+    context_window = 7
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        self.outcomes = list(outcomes)
+        self.closed = 0
+
+    async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
+        outcome = self.outcomes.pop(0)
+        try:
+            yield port.TextDelta("hello")
+            if outcome is not None:
+                raise outcome
+        finally:
+            self.closed += 1
+
+
+SETTINGS = breaker.Settings(failures=3, rest=30.0, longest_rest=100.0)
+
+
+def make(clock: Clock) -> breaker.Breaker:
+    return breaker.Breaker("openai", clock, SETTINGS)
+
+
+def fail(guard: breaker.Breaker, times: int = 1) -> None:
+    for _ in range(times):
+        guard.enter().settle(well=False)
+
+
+def test_it_opens_after_so_many_failures_in_a_row_and_says_when_it_tries_again() -> None:
+    clock = Clock()
+    guard = make(clock)
+    fail(guard, 2)
+    assert guard.state is breaker.State.CLOSED
+    fail(guard)
+    assert guard.state is breaker.State.OPEN
+
+    clock.now = 10.0
+    with pytest.raises(port.ModelTrouble) as refusal:
+        guard.enter()
+
+    assert not refusal.value.transient
+    assert refusal.value.message == "openai has failed 3 times in a row and is left alone; it is tried again in 20 s"
+
+
+def test_a_success_between_failures_starts_the_count_again() -> None:
+    guard = make(Clock())
+    fail(guard, 2)
+    guard.enter().settle(well=True)
+    fail(guard, 2)
+    assert guard.state is breaker.State.CLOSED
+
+
+def test_half_open_lets_one_probe_through_at_a_time() -> None:
+    clock = Clock()
+    guard = make(clock)
+    fail(guard, 3)
+    clock.now = 30.0
+    assert guard.state is breaker.State.HALF_OPEN
+
+    probe = guard.enter()
+    with pytest.raises(port.ModelTrouble, match="the call that tries it now"):
+        guard.enter()
+    probe.settle(well=True)
+
+    assert guard.state is breaker.State.CLOSED
+    guard.enter()
+    guard.enter()
+
+
+def test_a_probe_that_fails_doubles_the_rest_up_to_a_limit() -> None:
+    clock = Clock()
+    guard = make(clock)
+    fail(guard, 3)
+    for rest in (30.0, 60.0, 100.0, 100.0):
+        clock.now += rest - 0.5
+        assert guard.state is breaker.State.OPEN
+        clock.now += 0.5
+        assert guard.state is breaker.State.HALF_OPEN
+        fail(guard)
+    clock.now += 100.0
+    guard.enter().settle(well=True)
+    fail(guard, 3)
+    clock.now += 30.0
+    assert guard.state is breaker.State.HALF_OPEN, "after a success the rest is short again"
+
+
+def test_a_probe_that_nobody_waited_for_makes_room_for_the_next() -> None:
+    clock = Clock()
+    guard = make(clock)
+    fail(guard, 3)
+    clock.now = 30.0
+    guard.enter().settle(well=None)
+    assert guard.state is breaker.State.HALF_OPEN
+    guard.enter()
+
+
+def test_what_a_call_from_before_comes_to_is_no_news() -> None:
+    clock = Clock()
+    guard = make(clock)
+    slow_failure, slow_success = guard.enter(), guard.enter()
+    fail(guard, 3)
+    slow_success.settle(well=True)
+    assert guard.state is breaker.State.OPEN
+    clock.now = 30.0
+    slow_failure.settle(well=False)
+    assert guard.state is breaker.State.HALF_OPEN
+
+
+def test_a_permit_counts_once() -> None:
+    guard = make(Clock())
+    permit = guard.enter()
+    for _ in range(5):
+        permit.settle(well=False)
+    assert guard.failures == 1
+
+
+def test_one_run_that_fails_with_all_its_attempts_does_not_open_it_for_others() -> None:
+    assert breaker.Settings().failures > retry.Backoff().max_attempts
+
+
+@pytest.mark.parametrize(
+    ("trouble", "verdict"),
+    [
+        (UNWELL, False),
+        (port.ModelTrouble("cut", transient=True), False),
+        (port.ModelTrouble("500, and says do not retry", transient=False, status=500), False),
+        (SLOW_DOWN, None),
+        (REFUSED, True),
+        (port.ModelTrouble("key", transient=False, status=401), True),
+        (port.ModelTrouble("too much", transient=False), None),
+    ],
+)
+def test_only_what_says_that_the_provider_is_unwell_counts(trouble: port.ModelTrouble, verdict: bool | None) -> None:
+    assert breaker.verdict(trouble) is verdict
+
+
+async def test_round_a_model_it_counts_what_the_calls_come_to() -> None:
+    guard = make(Clock())
+    model = breaker.GuardedModel(Scripted(UNWELL, SLOW_DOWN, UNWELL, UNWELL), guard)
+    for _ in range(4):
+        with pytest.raises(port.ModelTrouble):
+            await ask(model)
+    assert guard.state is breaker.State.OPEN
+    with pytest.raises(port.ModelTrouble, match="left alone"):
+        await ask(model)
+    assert (model.provider, model.name, model.context_window) == ("scripted", "m", 7)
+
+
+async def test_a_refusal_and_a_success_show_that_it_is_well() -> None:
+    guard = make(Clock())
+    for outcome in (REFUSED, None):
+        fail(guard, 2)
+        model = breaker.GuardedModel(Scripted(outcome), guard)
+        if outcome is None:
+            await ask(model)
+        else:
+            with pytest.raises(port.ModelTrouble):
+                await ask(model)
+        assert guard.failures == 0
+
+
+async def test_a_stream_closed_half_way_is_neither_and_closes_the_models() -> None:
+    guard = make(Clock())
+    fail(guard, 2)
+    model = Scripted(None)
+    async with aclosing(breaker.GuardedModel(model, guard).stream(port.Request((user("go"),)))) as parts:  # type: ignore[type-var]
+        await anext(parts)
+    assert guard.failures == 2
+    assert model.closed == 1
+
+
+async def test_a_bug_of_ours_is_not_the_providers_fault() -> None:
+    guard = make(Clock())
+    with pytest.raises(KeyError):
+        await ask(breaker.GuardedModel(Scripted(KeyError("bug")), guard))
+    assert guard.failures == 0
+
+
+async def test_over_http_a_dead_provider_is_left_alone_and_found_well_again(provide: Provide) -> None:
+    clock = Clock()
+    provider = await provide(*[script.Refusal(503)] * 6, script.say("back"), clock=clock)
+    for _ in range(6):
+        await provider.refuse()
+
+    trouble = await provider.refuse()
+
+    assert "left alone" in trouble.message
+    assert len(provider.server.requests) == 6, "nobody was asked"
+    assert provider.catalog.breakers()["work"].state is breaker.State.OPEN
+    clock.now += 30.0
+    assert (await provider.ask()).text == "back"
+    assert provider.catalog.breakers()["work"].state is breaker.State.CLOSED
+
+
+@given(st.lists(st.sampled_from(["ok", "bad", "unknown", "wait", "hold"]), max_size=60))
+def test_whatever_happens_there_is_never_more_than_one_probe_and_always_a_way_back(steps: list[str]) -> None:
+    clock = Clock()
+    guard = make(clock)
+    held: list[breaker.Permit] = []
+    for step in steps:
+        if step == "wait":
+            clock.now += 31.0
+            continue
+        before = guard.state
+        try:
+            permit = guard.enter()
+        except port.ModelTrouble:
+            assert before is not breaker.State.CLOSED
+            continue
+        assert before is not breaker.State.OPEN
+        if step == "hold":
+            held.append(permit)
+            if before is breaker.State.HALF_OPEN:
+                with pytest.raises(port.ModelTrouble):
+                    guard.enter()
+        else:
+            permit.settle(well={"ok": True, "bad": False, "unknown": None}[step])
+    for permit in held:
+        permit.settle(well=None)
+    clock.now += 1_000.0
+    guard.enter().settle(well=True)
+    assert guard.state is breaker.State.CLOSED

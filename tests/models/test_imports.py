@@ -1,0 +1,34 @@
+"""Nothing heavy is loaded until a session needs it: a fresh interpreter tells."""
+
+import subprocess
+import sys
+
+HEAVY = (
+    "pydantic",
+    "pydantic_ai",
+    "openai",
+    "anthropic",
+    "google.genai",
+    "httpx2",
+    "genai_prices",
+    "httpx",
+    "starlette",
+    "uvicorn",
+)
+
+ASKING = """
+import asyncio, sys
+from switchtower.models import catalog, breaker, retry, prices, troubles, remote, wire, connect, port
+environ = {"OPENAI_API_KEY": "sk-x", "ANTHROPIC_API_KEY": "sk-y", "GEMINI_API_KEY": "z"}
+models = catalog.Catalog({"work": {"provider": "openai", "key_env": "OPENAI_API_KEY"}}, environ)
+models.check("work", "gpt-5"); models.check("anthropic", None); models.check("google", None)
+assert models.default()[0] == "work"
+models.secret_variables(), models.breakers()
+asyncio.run(models.open("demo", None))
+print([name for name in %r if name in sys.modules])
+"""
+
+
+def test_asking_what_there_is_loads_no_library() -> None:
+    finished = subprocess.run([sys.executable, "-c", ASKING % (HEAVY,)], capture_output=True, text=True, timeout=60, check=True)
+    assert finished.stdout.strip() == "[]"

@@ -1,0 +1,368 @@
+"""A model asked over HTTP: what it says arrives in parts, and what it is told is what the conversation says."""
+
+from typing import Any
+
+import pytest
+from tests.models.parts import KEY, READ_FILE, Provide, result, user
+
+from switchtower.core import engine, events
+from switchtower.models import port, remote
+from switchtower.testing import model_server_script as script
+
+DIALECTS = ("openai", "anthropic", "google")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_text_and_thinking_arrive_piece_by_piece_and_the_rest_at_the_end(provide: Provide, dialect: str) -> None:
+    reply = script.Reply(
+        (script.Thinking("let me see", "signed"), script.Text("Hello big ✓ world"), script.Call("read_file", {"path": "a.txt"})),
+        script.Usage(input=100, output=7),
+    )
+    provider = await provide(reply, dialect=dialect)
+
+    said = await provider.ask(tools=(READ_FILE,))
+
+    assert [part.text for part in said.of(port.ThinkingDelta)] == ["let ", "me ", "see"]
+    assert [part.text for part in said.of(port.TextDelta)] == ["Hello ", "big ", "✓ ", "world"]
+    kinds = [type(part) for part in said.parts]
+    assert kinds[7:] == [port.ToolCall, port.Usage] or kinds[7:] == [port.ToolCall, port.Usage, port.Carry]
+    assert said.calls == [port.ToolCall("read_file", {"path": "a.txt"})]
+    assert said.usage == port.Usage(100, 7)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_the_system_prompt_the_tools_and_the_key_go_out(provide: Provide, dialect: str) -> None:
+    provider = await provide(script.say("ok"), dialect=dialect)
+
+    await provider.ask(user("hi"), system="be brief", tools=(READ_FILE,))
+
+    body = provider.received.body
+    if dialect == "openai":
+        system, schema = body["messages"][0], body["tools"][0]["function"]["parameters"]
+    elif dialect == "anthropic":
+        system, schema = body["system"][0]["text"], body["tools"][0]["input_schema"]
+    else:
+        declared = body["tools"][0]["functionDeclarations"][0]
+        system, schema = body["systemInstruction"], declared["parameters_json_schema"]
+    assert "be brief" in str(system)
+    assert schema["properties"]["path"] == {"type": "string"}
+    assert schema["required"] == ["path"]
+    assert KEY in "".join(provider.received.headers.values())
+
+
+async def test_a_conversation_is_told_as_it_was_with_our_own_ids_of_calls(provide: Provide) -> None:
+    reply = script.Reply(
+        (script.Text("Two files."), script.Call("read_file", {"path": "a"}), script.Call("read_file", {"path": "b"}))
+    )
+    provider = await provide(reply, script.say("done"))
+    said = await provider.ask(user("read a and b"), tools=(READ_FILE,))
+    first, second = said.message.calls
+
+    await provider.ask(
+        user("read a and b"), said.message, result(first, "A"), result(second, "no such file", is_error=True), user("go on")
+    )
+
+    call = {"type": "function", "function": {"name": "read_file", "arguments": '{"path":"a"}'}}
+    other = {"type": "function", "function": {"name": "read_file", "arguments": '{"path":"b"}'}}
+    assert provider.told == [
+        {"role": "user", "content": "read a and b"},
+        {
+            "role": "assistant",
+            "content": "Two files.",
+            "tool_calls": [{"id": "call_own_1", **call}, {"id": "call_own_2", **other}],
+        },
+        {"role": "tool", "tool_call_id": "call_own_1", "content": "A"},
+        {"role": "tool", "tool_call_id": "call_own_2", "content": "error: no such file"},
+        {"role": "user", "content": "go on"},
+    ]
+
+
+async def test_anthropic_gets_its_signed_thinking_back_and_errors_marked_as_such(provide: Provide) -> None:
+    reply = script.Reply(
+        (
+            script.Thinking("first thought", "sig-1"),
+            script.Text("I look."),
+            script.Thinking("second thought", "sig-2"),
+            script.Call("read_file", {"path": "a"}),
+        )
+    )
+    provider = await provide(reply, script.say("done"), dialect="anthropic")
+    said = await provider.ask(user("read a"), tools=(READ_FILE,))
+
+    await provider.ask(user("read a"), said.message, result(said.message.calls[0], "gone", is_error=True))
+
+    assert provider.told[1]["content"] == [
+        {"type": "thinking", "thinking": "first thought", "signature": "sig-1"},
+        {"type": "text", "text": "I look."},
+        {"type": "thinking", "thinking": "second thought", "signature": "sig-2"},
+        {"type": "tool_use", "id": "call_own_1", "name": "read_file", "input": {"path": "a"}},
+    ]
+    [answer] = provider.told[2]["content"]
+    assert (answer["tool_use_id"], answer["is_error"]) == ("call_own_1", True)
+    assert answer["content"] == [{"type": "text", "text": "gone"}]
+
+
+async def test_google_gets_the_signature_of_a_call_back(provide: Provide) -> None:
+    reply = script.Reply((script.Call("read_file", {"path": "a"}, details={"thought": "signature"}),))
+    provider = await provide(reply, script.say("done"), dialect="google")
+    said = await provider.ask(user("read a"), tools=(READ_FILE,))
+
+    await provider.ask(user("read a"), said.message, result(said.message.calls[0], "A"))
+
+    [called] = provider.received.body["contents"][1]["parts"]
+    assert called["thoughtSignature"]
+    assert called["functionCall"]["args"] == {"path": "a"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"thinking": "a thought with a [redacted] in it"},
+        {"text": "[redacted]"},
+        {"carry": None},
+        {"carry": {"by": "somebody else", "checksum": 1, "pieces": []}},
+        {"carry": {"by": 5, "rubbish": [None]}},
+    ],
+)
+async def test_thinking_that_is_not_what_was_signed_is_not_handed_back(provide: Provide, change: dict[str, Any]) -> None:
+    reply = script.Reply((script.Thinking("a thought", "sig"), script.Text("text"), script.Call("read_file", {"path": "a"})))
+    provider = await provide(reply, script.say("done"), dialect="anthropic")
+    said = (await provider.ask(tools=(READ_FILE,))).message
+    fields = {name: getattr(said, name) for name in said.__struct_fields__}
+
+    await provider.ask(user("hello"), engine.Message(**{**fields, **change}), result(said.calls[0], "A"))
+
+    kinds = [block["type"] for block in provider.told[1]["content"]]
+    assert kinds == ["text", "tool_use"]
+
+
+async def test_thinking_goes_back_in_the_field_it_came_in_and_never_in_the_text(provide: Provide) -> None:
+    reply = script.Reply((script.Thinking("hm"), script.Call("read_file", {"path": "a"})))
+    for kind, expected in (("deepseek", "hm"), ("ollama", None)):  # Ollama's field has another name than the server's
+        provider = await provide(reply, script.say("done"), dialect=kind)
+        said = (await provider.ask(tools=(READ_FILE,))).message
+        await provider.ask(user("hello"), said, result(said.calls[0], "A"))
+        assert provider.told[1].get("reasoning_content") == expected
+        assert not provider.told[1].get("content")
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ('{"path": "a.txt', "not valid JSON"),
+        ("not json at all", "not valid JSON"),
+        ('["a.txt"]', "not a JSON object"),
+        ('"a.txt"', "not a JSON object"),
+        ("null", "not a JSON object"),
+        ('{"path": "\\ud800"}', "not valid JSON"),
+        ('{"path": NaN}', "not valid JSON"),
+        ('{"a":' * 3000 + "1" + "}" * 3000, "nested too deeply"),
+    ],
+)
+async def test_arguments_that_are_no_object_are_a_problem_of_the_call(provide: Provide, args: str, problem: str) -> None:
+    for dialect in ("openai", "anthropic"):
+        provider = await provide(script.Reply((script.Call("read_file", args),)), dialect=dialect)
+
+        [call] = (await provider.ask(tools=(READ_FILE,))).calls
+
+        assert (call.tool, call.args) == ("read_file", {})
+        assert problem in (call.problem or "")
+
+
+async def test_a_call_without_arguments_has_none(provide: Provide) -> None:
+    for dialect in ("openai", "anthropic"):
+        provider = await provide(script.Reply((script.Call("git_status", ""),)), dialect=dialect)
+        assert (await provider.ask()).calls == [port.ToolCall("git_status", {})]
+
+
+async def test_a_call_of_an_unknown_tool_passes_and_can_be_told_of(provide: Provide) -> None:
+    provider = await provide(script.Reply((script.Call("shell.exec/now!", {"x": 1}),)), script.say("I see"))
+    said = await provider.ask(tools=(READ_FILE,))
+    assert said.calls == [port.ToolCall("shell.exec/now!", {"x": 1})]
+
+    await provider.ask(user("hello"), said.message, result(said.message.calls[0], "there is no such tool", is_error=True))
+
+    assert provider.told[1]["tool_calls"][0]["function"]["name"] == "shell_exec_now_"
+
+
+async def test_a_tool_with_a_name_that_providers_refuse_is_offered_under_another(provide: Provide) -> None:
+    provider = await provide(script.Reply((script.Call("files_read", {}),)))
+    tool = port.ToolSpec("files.read", "", {"type": "object"})
+
+    said = await provider.ask(tools=(tool,))
+
+    assert provider.received.body["tools"][0]["function"]["name"] == "files_read"
+    assert said.calls == [port.ToolCall("files.read", {})]
+
+
+async def test_mistral_gets_ids_of_nine_characters_that_pair_up(provide: Provide) -> None:
+    provider = await provide(script.call("read_file", path="a"), script.say("done"), dialect="mistral")
+    said = (await provider.ask()).message
+
+    await provider.ask(user("hello"), said, result(said.calls[0], "A"))
+
+    called = provider.told[1]["tool_calls"][0]["id"]
+    assert len(called) == 9
+    assert called.isalnum()
+    assert provider.told[2]["tool_call_id"] == called
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+async def test_what_providers_refuse_in_a_conversation_does_not_get_out(provide: Provide, dialect: str) -> None:
+    provider = await provide(script.say("ok"), dialect=dialect)
+    calls = (events.ToolRequest("call_a", "read_file", {}), events.ToolRequest("call_b", "run", {}))
+    lost = engine.Message(role="tool", text="of a call long gone", call_id="call_gone", tool="run")
+
+    await provider.ask(
+        lost,
+        user("go"),
+        engine.Message(role="assistant", text=" \n", calls=calls),
+        engine.Message(role="tool", text="\n", call_id="call_a", tool="read_file"),
+        user("   "),
+        engine.Message(role="assistant", text=""),
+        user("still there?"),
+    )
+
+    told = str(provider.told)
+    assert "long gone" not in told
+    assert told.count("call_b") == 2, "a call without a result gets one"
+    assert "not run" in told
+    assert told.count("(nothing)") == 2, "an empty result and an empty message are said in words"
+    assert "'content': ''" not in told
+    assert "'text': ''" not in told
+    assert "'text': ' \\n'" not in told
+
+
+async def test_tokens_are_counted_with_what_was_cached(provide: Provide) -> None:
+    usage = script.Usage(input=10, output=4, cache_read=90, cache_write=5)
+    for dialect in ("openai", "anthropic"):
+        provider = await provide(script.say("ok", usage=usage), dialect=dialect)
+        said = await provider.ask()
+        assert said.usage == port.Usage(105, 4, cache_read_tokens=90, cache_write_tokens=5)
+
+
+async def test_a_configured_price_makes_the_cost(provide: Provide) -> None:
+    provider = await provide(script.say("ok", usage=script.Usage(1_000_000, 500_000)), price_in=2.0, price_out=8.0)
+
+    assert (await provider.ask()).usage.cost == pytest.approx(6.0)
+
+
+async def test_a_server_that_does_not_count_is_estimated(provide: Provide) -> None:
+    provider = await provide(script.say("four" * 10, usage=None))
+
+    usage = (await provider.ask(user("x" * 400), system="y" * 40)).usage
+
+    assert usage == port.Usage(110, 10)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"), [("off", "none"), ("minimal", "minimal"), ("low", "low"), ("xhigh", "xhigh"), (None, "medium")]
+)
+async def test_the_level_of_thinking_is_asked_for(provide: Provide, asked: str | None, sent: str) -> None:
+    provider = await provide(script.say("ok"), thinking="medium")
+
+    await provider.ask(thinking=asked)
+
+    assert provider.received.body["reasoning_effort"] == sent
+
+
+async def test_a_model_that_is_not_known_to_think_is_not_asked_to(provide: Provide) -> None:
+    provider = await provide(script.say("ok"), dialect="openai-compatible")
+
+    await provider.ask(thinking="high")
+
+    assert "reasoning_effort" not in provider.received.body
+
+
+async def test_a_level_that_does_not_exist_is_trouble_before_anything_is_sent(provide: Provide) -> None:
+    provider = await provide(script.say("ok"))
+
+    trouble = await provider.refuse(thinking="enormous")
+
+    assert not trouble.transient
+    assert provider.server.requests == []
+
+
+async def test_anthropic_is_asked_to_cache_the_conversation(provide: Provide) -> None:
+    provider = await provide(script.say("ok"), dialect="anthropic")
+    await provider.ask(system="be brief")
+    assert provider.received.body["cache_control"]["type"] == "ephemeral"
+
+
+async def test_configured_headers_go_out(provide: Provide) -> None:
+    for dialect in DIALECTS:
+        provider = await provide(script.say("ok"), dialect=dialect, headers={"X-Team": "tower"})
+        await provider.ask()
+        assert provider.received.headers["x-team"] == "tower"
+
+
+async def test_an_answer_cut_at_the_models_limit_says_so(provide: Provide) -> None:
+    for dialect, finish in (("openai", "length"), ("anthropic", "max_tokens"), ("google", "MAX_TOKENS")):
+        provider = await provide(script.say("and so", finish=finish), dialect=dialect)
+        assert (await provider.ask()).text == f"and so{remote.CUT_AT_LIMIT}"
+
+
+async def test_a_call_cut_at_the_models_limit_is_not_run(provide: Provide) -> None:
+    cut = script.Reply((script.Call("write_file", '{"path": "a", "content": "abc'),), finish="length")
+    provider = await provide(cut)
+
+    [call] = (await provider.ask()).calls
+
+    assert "limit" in (call.problem or "")
+    assert call.args == {}
+
+
+async def test_ten_megabytes_arrive_whole(provide: Provide) -> None:
+    for dialect in ("openai", "anthropic"):
+        provider = await provide(script.flood(10_000_000), dialect=dialect)
+        assert len((await provider.ask()).text) == 10_000_000
+
+
+async def test_a_message_without_end_is_ended(provide: Provide) -> None:
+    provider = await provide(script.flood(remote.LONGEST_MESSAGE + 1, piece=1_000_000))
+
+    trouble = await provider.refuse()
+
+    assert not trouble.transient
+    assert "one message" in trouble.message
+
+
+async def test_a_character_cut_between_two_pieces_is_one_character(provide: Provide) -> None:
+    def chunk(escaped: str) -> script.Raw:
+        choice = f'{{"index":0,"delta":{{"content":"{escaped}"}},"finish_reason":null}}'
+        frame = f'{{"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{choice}]}}'
+        return script.Raw(f"data: {frame}\n\n".encode())
+
+    provider = await provide(script.Reply((chunk("a\\ud83d"), chunk("\\ude00b"), chunk("\\ud83d"), chunk("c\\udc00"))))
+
+    text = (await provider.ask()).text
+
+    assert text == "a😀b�c�"
+
+
+async def test_connections_are_used_again(provide: Provide) -> None:
+    provider = await provide(*[script.say("ok")] * 5)
+    for _ in range(5):
+        await provider.ask()
+    assert provider.server.connections == 1
+
+
+async def test_a_model_knows_its_names(provide: Provide) -> None:
+    provider = await provide(script.say("ok"), context_window=32_000)
+    assert (provider.model.provider, provider.model.name, provider.model.context_window) == ("work", "scripted", 32_000)
+    assert KEY not in repr(provider)
+
+
+async def test_a_server_on_this_machine_is_not_asked_through_a_proxy(provide: Provide, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    provider = await provide(script.say("ok"))
+    assert (await provider.ask()).text == "ok"
+
+
+async def test_only_openai_hears_of_an_organisation_there(provide: Provide, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-mine")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-mine")
+    provider = await provide(script.say("ok"), dialect="groq")
+    await provider.ask()
+    assert "mine" not in str(provider.received.headers)

@@ -1,0 +1,151 @@
+"""A real server, made with the official SDK, over stdio."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tests.tools.mcp.parts import Bench, friendly, hostile
+
+from switchtower.tools import outcome, registry
+
+
+async def test_a_servers_tools_are_named_after_it_and_can_be_called(bench: Bench) -> None:
+    bench.configure({"friend": friendly()})
+    tools = await bench.tools()
+    add = tools["friend_add"]
+    assert add.description == "Adds two numbers"
+    assert add.schema["type"] == "object"
+    assert set(add.schema["properties"]) == {"a", "b"}
+    output = await bench.call(add, a=20, b=22)
+    assert (output.text, output.is_error, output.error) == ("42", False, None)
+    assert output.result is not None
+    assert output.result["content"] == [{"type": "text", "text": "42"}]
+    assert output.result["structuredContent"] == {"result": 42}
+    assert output.result["isError"] is False
+    failed = await bench.call(tools["friend_fail"])
+    assert failed.is_error
+    assert failed.error is not None
+    assert failed.result is not None
+    assert failed.result["isError"] is True
+    refused = await bench.call(tools["friend_add"], a="no number")
+    assert "validation error" in refused.text
+    assert bench.reports == []
+
+
+async def test_a_server_stays_for_the_sessions_next_run_and_goes_with_the_session(bench: Bench) -> None:
+    bench.configure({"friend": friendly()})
+    first = await bench.call((await bench.tools())["friend_where"])
+    second = await bench.call((await bench.tools())["friend_where"])
+    assert first.text == second.text
+    assert first.text.split()[0] == str(bench.workspace)
+    assert len(bench.asked) == 1
+    await bench.servers.end_session(bench.session_id)
+    assert bench.processes() == []
+    third = await bench.call((await bench.tools())["friend_where"])
+    assert third.text != first.text
+    assert len(bench.asked) == 2
+
+
+async def test_progress_is_passed_on_before_the_result(bench: Bench) -> None:
+    bench.configure({"friend": friendly()})
+    output = await bench.call((await bench.tools())["friend_count"], to=3)
+    assert output.text == "counted"
+    assert bench.progress == ["1 of 3: at 1\n", "2 of 3: at 2\n", "3 of 3: at 3\n"]
+
+
+async def test_a_cancelled_call_returns_at_once_and_the_server_is_told(bench: Bench, tmp_path: Path) -> None:
+    bench.configure({"friend": friendly()})
+    tools = await bench.tools()
+    file = tmp_path / "witness"
+    os.mkfifo(tmp_path / "began")
+    call = asyncio.create_task(bench.call(tools["friend_wait"], file=str(file)))
+    async with asyncio.timeout(30):
+        await _until_written(file, "began")
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await _until_written(file, "cancelled")
+    assert (await bench.call(tools["friend_add"], a=1, b=1)).text == "2"
+
+
+async def test_a_new_tool_is_there_in_the_next_run(bench: Bench) -> None:
+    bench.configure({"friend": friendly()})
+    tools = await bench.tools()
+    assert "friend_grown" not in tools
+    await bench.call(tools["friend_grow"])
+    tools = await bench.tools()
+    assert (await bench.call(tools["friend_grown"])).text == "grown"
+
+
+async def test_a_picture_is_described_to_the_model_and_kept_for_the_journal(bench: Bench) -> None:
+    bench.configure({"friend": friendly()})
+    tools = await bench.tools()
+    small = await bench.call(tools["friend_picture"], size=3000)
+    assert small.text == "a picture\n[image, image/png, 3000 bytes, not shown]"
+    assert small.result is not None
+    assert [part["type"] for part in small.result["content"]] == ["text", "image"]
+    assert small.result["_meta"]["made"] == "here"
+    large = await bench.call(tools["friend_picture"], size=300_000)
+    assert large.result is not None
+    assert large.result["content"][1] == {
+        "type": "text",
+        "text": "[image, image/png, 300000 bytes: left out, as it is longer than 256 KiB]",
+    }
+
+
+async def test_of_a_long_text_the_beginning_and_the_end_are_kept(bench: Bench) -> None:
+    bench.configure({"friend": friendly()})
+    output = await bench.call((await bench.tools())["friend_long_text"], length=1_000_000)
+    assert output.text.startswith("0123456789")
+    assert output.text.endswith("0123456789")
+    assert "bytes left out" in output.text
+    assert len(output.text) < 70_000
+    assert output.result is not None
+    assert len(json.dumps(output.result)) < 400_000
+
+
+async def test_a_server_gets_its_own_variables_and_no_others(bench: Bench) -> None:
+    bench.variables |= {"API_KEY": "of the daemon", "LC_ALL": "C", "MINE": "passed on", "TOWER_HOME": "/secret"}
+    bench.configure({"friend": friendly(env={"GIVEN": "${MINE}", "TOWER_RUN": "a lie", "TOWER_DAEMON": "a lie"})})
+    output = await bench.call((await bench.tools())["friend_environment"])
+    environment = json.loads(output.text)
+    assert environment["GIVEN"] == "passed on"
+    assert environment["LC_ALL"] == "C"
+    assert environment["PATH"] == os.environ["PATH"]
+    assert environment["TOWER_DAEMON"] == bench.daemon_id
+    assert environment["TOWER_RUN"].startswith(f"mcp_{bench.session_id}_")
+    assert not {"API_KEY", "MINE", "TOWER_HOME"} & set(environment)
+
+
+async def test_several_servers_work_side_by_side(bench: Bench) -> None:
+    bench.configure({"one": friendly(), "two": hostile("plain"), "three": hostile("plain")})
+    tools = await bench.tools()
+    assert {"one_add", "two_go", "three_go"} <= set(tools)
+    assert (await bench.call(tools["two_go"])).text == "fine"
+    assert [server.name for server in bench.asked] == ["one", "two", "three"]
+
+
+async def test_only_the_users_own_server_is_believed_that_a_tool_just_reads(bench: Bench) -> None:
+    bench.configure({"theirs": hostile("plain")})
+    bench.configure({"own": hostile("plain")}, own=True)
+    tools = await bench.tools()
+    assert tools["own_go"].effect is outcome.Effect.READ
+    assert tools["theirs_go"].effect is outcome.Effect.EXECUTE
+
+
+async def test_arguments_that_are_no_json_or_too_long_are_refused_before_the_call(bench: Bench) -> None:
+    bench.configure({"one": hostile("plain")})
+    tools = await bench.tools()
+    toolbox = registry.Toolbox(tools.values())
+    for args in ({"x": object()}, {"x": "a" * 1_100_000}):
+        refused = toolbox.check("one_go", args, bench.context())
+        assert refused is not None
+        assert "the arguments" in refused.text
+    assert toolbox.check("one_go", {"x": [1, None, {"y": "z"}]}, bench.context()) is None
+
+
+async def _until_written(file: Path, words: str) -> None:
+    while not file.exists() or file.read_text() != words:
+        await asyncio.sleep(0.01)
