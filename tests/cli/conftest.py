@@ -16,6 +16,10 @@ from tests.cli.scripted import ScriptedDaemon
 
 PATIENCE = 30
 
+OURS = ("TOWER_", "PUSHD_", "XDG_")
+MODELS = ("_API_KEY", "_BASE_URL", "_HOST")
+"""No test may reach a real model because somebody has a key."""
+
 
 class Ended(NamedTuple):
     code: int
@@ -39,7 +43,7 @@ class Tower:
         self.folder = self.home / "work"
         self.folder.mkdir()
         self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_", "XDG_"))},
+            **{name: value for name, value in os.environ.items() if not name.startswith(OURS) and not name.endswith(MODELS)},
             "TOWER_HOME": str(self.home),
             "TOWER_HTTP": "127.0.0.1:0",
             "TOWER_DEMO_DELAY_MS": "0",

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from switchtower.protocols.push import extensions
 SESSION = "sess_01JZZZZZZZZZZZZZZZZZZZZZZZ"
 RUN = "run_1"
 
-Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
+Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]] | Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class Refusal(Exception):
@@ -53,6 +53,8 @@ class ScriptedDaemon:
         }
         self._socket = home / "run/pushd.sock"
         self._watchers: list[asyncio.StreamWriter] = []
+        self.unwatched = asyncio.Event()
+        """Somebody who watched has gone."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -136,7 +138,7 @@ class ScriptedDaemon:
             self.requests.append((type_, payload))
             response = {"v": "push.runtime.v1", "kind": "response", "requestId": request["requestId"], "type": type_}
             try:
-                answer = self._answer(type_, payload)
+                answer = await self._answer(type_, payload)
             except Refusal as refusal:
                 error = {"code": refusal.code, "message": str(refusal), "retryable": False}
                 response |= {"ok": False, "payload": None, "error": error}
@@ -149,13 +151,17 @@ class ScriptedDaemon:
                 self._watchers.append(writer)
         if writer in self._watchers:
             self._watchers.remove(writer)
+            self.unwatched.set()
         writer.close()
 
-    def _answer(self, type_: str, payload: dict[str, Any]) -> dict[str, Any]:
+    async def _answer(self, type_: str, payload: dict[str, Any]) -> dict[str, Any]:
         if type_ not in self.answers:
             raise Refusal("UNSUPPORTED_REQUEST_TYPE", f"Unknown request type `{type_}`")
         answer = self.answers[type_]
-        return answer if isinstance(answer, dict) else answer(payload)
+        if isinstance(answer, dict):
+            return answer
+        given = answer(payload)
+        return given if isinstance(given, dict) else await given
 
 
 def question(**details: Any) -> dict[str, Any]:

@@ -90,6 +90,8 @@ def test_let_through(rule: str, question: tuple[str, dict[str, Any]]) -> None:
         ("write_file:*", write("..")),
         ("write_file:docs/**", ("write", {"tool": "write_file"})),
         ("write_file:docs/**", ("write", {})),
+        ("write_file:write_*", ("write", {"tool": "write_file"})),
+        ("horoscope:horo*", ("tool", {"tool": "horoscope", "args": {}})),
         ("write_file", edit("a.py")),
         ("edit_file:src/**", edit("src/../a.py")),
         ("exec", commit("x")),

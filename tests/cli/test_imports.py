@@ -2,10 +2,27 @@
 
 import subprocess
 import sys
+from pkgutil import iter_modules
 
 import pytest
 
+from switchtower import cli
+from switchtower.cli import main
+
 HEAVY = ["asyncio", "msgspec", "uvicorn", "starlette", "picows", "uvloop", "sqlite3", "tomllib", "dataclasses"]
+OF_THE_DAEMON = {"uvicorn", "starlette", "picows", "uvloop", "sqlite3"}
+OF_THE_AGENT = {
+    "pydantic_ai",
+    "pydantic",
+    "mcp",
+    "tree_sitter",
+    "tree_sitter_bash",
+    "openai",
+    "anthropic",
+    "google.genai",
+    "httpx",
+}
+COMMANDS = [row.name for row in main.COMMANDS if row.name not in ("serve", "version")]
 PROBE = """
 import sys
 from switchtower.cli.main import main
@@ -34,18 +51,24 @@ def test_help_loads_none_of_our_other_rooms() -> None:
     assert ours == {"switchtower", "switchtower.cli", "switchtower.cli.main", "switchtower.cli.console", "switchtower.cli.output"}
 
 
-@pytest.mark.parametrize("command", ["status", "run", "attach", "send", "approve", "sessions", "stop", "cancel"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_client_command_s_help_loads_no_protocol_and_no_daemon(command: str) -> None:
     loaded = loaded_by(command, "--help")
 
-    assert loaded.isdisjoint({"msgspec", "uvicorn", "starlette", "picows", "uvloop", "sqlite3"})
+    assert loaded.isdisjoint({"msgspec"} | OF_THE_DAEMON | OF_THE_AGENT)
     assert not {name for name in loaded if name.startswith(("switchtower.daemon", "switchtower.runtime", "switchtower.client"))}
 
 
 def test_what_a_client_command_needs_is_not_the_daemon_s() -> None:
-    rooms = "switchtower.cli.headless, switchtower.cli.commands.attach, switchtower.client.client"
+    rooms = ", ".join(f"switchtower.cli.{module.name}" for module in iter_modules(cli.__path__)) + ", switchtower.client.client"
     probe = f"import sys, {rooms}; print(','.join(sys.modules))"
     loaded = set(subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout.split(","))
 
     assert "switchtower.client.session" in loaded
-    assert loaded.isdisjoint({"uvicorn", "starlette", "picows", "uvloop", "sqlite3", "switchtower.daemon", "switchtower.runtime"})
+    assert "switchtower.cli.through" in loaded
+    assert loaded.isdisjoint(OF_THE_DAEMON | OF_THE_AGENT)
+    assert loaded.isdisjoint({f"switchtower.{room}" for room in ("daemon", "runtime", "engines", "models", "tools", "stores")})
+
+
+def test_the_daemon_s_own_command_line_loads_no_agent_before_it_is_called() -> None:
+    assert loaded_by("serve", "--help").isdisjoint(OF_THE_DAEMON | OF_THE_AGENT)

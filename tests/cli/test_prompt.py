@@ -97,6 +97,24 @@ def test_the_answer_at_the_terminal_is_the_decision(
     assert (f"from now on in this session: {RULE}" in terminal.shown) is (answer == "a")
 
 
+def test_a_rule_that_was_made_is_told_although_the_run_ended_before_the_answer_came(tower: Any, asking: ScriptedDaemon) -> None:
+    async def decided(payload: dict[str, Any]) -> dict[str, Any]:
+        asking.happened("approval_received", {"approvalId": "appr_1", "decision": payload["decision"], "by": "cli"})
+        asking.unwatched.clear()
+        asking.completed()
+        await asking.unwatched.wait()
+        return {"accepted": True}
+
+    asking.answers["submit_approval"] = decided
+    terminal = run(tower, asking, command="make test", always=RULE)
+    terminal.until("approve? [y/a/n/D] ")
+
+    terminal.type("a")
+
+    assert terminal.end() == 0
+    assert f"from now on in this session: {RULE}" in terminal.shown
+
+
 def test_always_is_not_offered_where_each_time_is_asked_anew(tower: Any, asking: ScriptedDaemon) -> None:
     terminal = run(tower, asking, command="rm -r build", destructive=True)
     terminal.until("approve? [y/n/D] ")

@@ -169,6 +169,7 @@ async def test_a_session_is_described_in_whole_also_by_a_daemon_that_knows_more(
         **INFO,
         "mood": "fine",
         "usage": {**USAGE, "joules": 3},
+        "runUsage": {**USAGE, "joules": 1},
         "rules": [{**INFO["rules"][0], "since": 1}],  # type: ignore[index]
         "queue": [{**INFO["queue"][0], "priority": 1}],  # type: ignore[index]
     }
@@ -184,7 +185,11 @@ async def test_a_session_is_described_in_whole_also_by_a_daemon_that_knows_more(
 
     assert isinstance(about, extensions.SessionInfo)
     assert isinstance(about.rules[0], extensions.Rule)
-    assert _plain(about) == {**INFO, "limits": {"maxTurns": 5, "maxTokens": None, "maxCost": None, "maxMinutes": None}}
+    assert _plain(about) == {
+        **INFO,
+        "runUsage": USAGE,
+        "limits": {"maxTurns": 5, "maxTokens": None, "maxCost": None, "maxMinutes": None},
+    }
 
 
 async def test_a_queued_message_is_handed_over_once_however_often_the_connection_is_lost(daemon: Any) -> None:

@@ -70,6 +70,19 @@ async def test_settings_made_in_code_reach_the_daemon_that_is_started(live: conf
     assert endpoints.pid == discover.holder(live)
 
 
+@pytest.mark.parametrize(("names", "variable"), [(("SOME_TOKEN", "MY_KEY"), "TOWER_PASS_ENV=SOME_TOKEN,MY_KEY"), ((), None)])
+async def test_a_setting_of_several_names_reaches_the_daemon_as_such(
+    live: config.Settings, names: tuple[str, ...], variable: str | None
+) -> None:
+    settings = config.Settings(home=live.home, http="off", pass_env=names)
+    async with asyncio.timeout(PATIENCE):
+        (await Client.connect(settings)).close()
+
+    environment = Path(f"/proc/{discover.holder(live)}/environ").read_text().split("\0")
+
+    assert [line for line in environment if line.startswith("TOWER_PASS_ENV=")] == ([variable] if variable else [])
+
+
 async def test_without_start_a_missing_daemon_is_an_error_and_stays_missing(live: config.Settings) -> None:
     with pytest.raises(errors.DaemonUnreachable, match="hint: start one with `tower serve`"):
         await Client.connect(live, start=False)

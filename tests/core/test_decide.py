@@ -259,9 +259,11 @@ def test_a_queued_message_that_no_run_took_up_starts_the_next_run_in_the_commit_
     table.queue("and the changelog", delivery)
     table.finish(first)
     completed, started = table.log[-2:]
-    assert isinstance(completed, events.RunCompleted) and isinstance(started, events.RunStarted)
+    assert isinstance(completed, events.RunCompleted)
+    assert isinstance(started, events.RunStarted)
     assert (started.text, started.by) == ("and then the docs", OWNER)
-    assert table.session.run is not None and table.session.run.id != first
+    assert table.session.run is not None
+    assert table.session.run.id != first
     assert [queued.text for queued in table.session.queue.values()] == ["and the changelog"]
 
 
@@ -273,7 +275,8 @@ def test_queued_messages_are_withdrawn_when_the_run_does_not_end_well(outcome: O
     table.finish(run_id, outcome)
     withdrawn = [event for event in table.log if isinstance(event, events.MessageWithdrawn)]
     assert [event.message_id for event in withdrawn] == [message_id]
-    assert table.session.run is None and not table.session.queue
+    assert table.session.run is None
+    assert not table.session.queue
 
 
 def test_an_interrupted_run_withdraws_what_was_queued() -> None:
@@ -288,7 +291,8 @@ def test_an_interrupted_run_withdraws_what_was_queued() -> None:
 def test_a_message_queued_a_moment_too_late_starts_a_run_of_its_own() -> None:
     table = Table()
     outcome = table.queue("use tabs")
-    assert table.session.run is not None and outcome["run_id"] == table.session.run.id
+    assert table.session.run is not None
+    assert outcome["run_id"] == table.session.run.id
     assert not table.session.queue
 
 
@@ -308,7 +312,8 @@ def test_always_makes_the_rule_that_the_approval_showed() -> None:
     table.settle(approval_id, always=True)
     assert table.session.rules == [rule]
     decided = table.log[-1]
-    assert isinstance(decided, events.ApprovalDecided) and decided.rule == rule
+    assert isinstance(decided, events.ApprovalDecided)
+    assert decided.rule == rule
 
 
 def test_once_makes_no_rule() -> None:
@@ -351,7 +356,8 @@ def test_usage_adds_up_per_run_and_per_session() -> None:
     for cost in (0.5, None):
         run_id = table.send()
         table.tell(run_id, events.UsageReported("openai", "gpt", 100, 10, cost=cost, context_window=1_000))
-        assert table.session.run is not None and table.session.run.usage.tokens == 110
+        assert table.session.run is not None
+        assert table.session.run.usage.tokens == 110
         table.finish(run_id)
     usage = table.session.usage
     assert (usage.calls, usage.tokens, usage.cost, usage.unpriced_calls) == (2, 220, 0.5, 1)

@@ -140,7 +140,18 @@ def test_a_delta_passes_untouched_because_its_stream_has_redacted_it(event: even
 
 
 NOT_FREE_TEXT = {
-    events.SessionStarted: {"engine", "mode", "provider", "sandbox", "by", "attach_token_sha256", "model", "policy", "thinking", "budget"},
+    events.SessionStarted: {
+        "engine",
+        "mode",
+        "provider",
+        "sandbox",
+        "by",
+        "attach_token_sha256",
+        "model",
+        "policy",
+        "thinking",
+        "budget",
+    },
     events.SessionConfigured: {"by", "provider", "model", "policy", "thinking"},
     events.MessageQueued: {"message_id", "delivery", "by"},
     events.MessageDelivered: {"message_id"},

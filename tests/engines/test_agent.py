@@ -11,6 +11,7 @@ from switchtower.core import engine, errors, events
 from switchtower.models import demo, port
 from switchtower.tools import orphans
 
+
 async def test_a_plain_answer_is_streamed_and_completed(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     desk = make_desk()
 
@@ -60,7 +61,9 @@ async def test_a_write_waits_for_its_approval(make_task: MakeTask, make_desk: Ma
     assert result.outcome is events.Outcome.SUCCESS
 
 
-async def test_nothing_happens_while_a_question_is_open(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path) -> None:
+async def test_nothing_happens_while_a_question_is_open(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
     desk = make_desk()
     running = asyncio.create_task(agent().run(make_task("run: touch ran"), desk))
 
@@ -73,7 +76,9 @@ async def test_nothing_happens_while_a_question_is_open(make_task: MakeTask, mak
     assert desk.outline[-1] == "Question", "a cancelled run says nothing more"
 
 
-async def test_a_question_about_a_command_shows_all_of_it(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path) -> None:
+async def test_a_question_about_a_command_shows_all_of_it(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
     desk = make_desk(APPROVE)
 
     await agent().run(make_task("run: echo one && exit 3"), desk)
@@ -216,7 +221,9 @@ async def test_a_model_that_raises_fails_the_run_and_gives_no_internals_away(
     assert desk.outline == ["ErrorRaised"], "nothing is done on the word of half a message"
 
 
-async def test_a_provider_that_is_not_configured_fails_the_run_with_a_hint(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+async def test_a_provider_that_is_not_configured_fails_the_run_with_a_hint(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
     desk = make_desk()
 
     result = await agent().run(make_task("say: hi", provider="ollama"), desk)
@@ -239,7 +246,9 @@ async def test_a_model_that_cannot_be_opened_fails_the_run(make_task: MakeTask, 
     assert [error.code for error in desk.of(events.ErrorRaised)] == ["MODEL_ERROR"]
 
 
-async def test_work_meant_for_another_sandbox_is_not_done_here(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path) -> None:
+async def test_work_meant_for_another_sandbox_is_not_done_here(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
     desk = make_desk(APPROVE)
 
     result = await agent().run(make_task("run: touch ran", sandbox="modal"), desk)
@@ -270,7 +279,9 @@ async def test_a_long_summary_is_cut(make_task: MakeTask, make_desk: MakeDesk, a
     assert result.summary.endswith("…")
 
 
-async def test_a_cancelled_stream_ends_at_once_and_closes_the_model(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+async def test_a_cancelled_stream_ends_at_once_and_closes_the_model(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
     model = Scripted([port.TextDelta(f"{number} ") for number in range(100_000)])
     desk = make_desk()
     running = asyncio.create_task(agent(model).run(make_task("go"), desk))
@@ -286,7 +297,9 @@ async def test_a_cancelled_stream_ends_at_once_and_closes_the_model(make_task: M
     assert len(desk.of(events.TextDelta)) < 1000
 
 
-async def test_a_run_cancelled_between_two_parts_closes_the_stream_first(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+async def test_a_run_cancelled_between_two_parts_closes_the_stream_first(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
     model = Scripted([port.TextDelta("one "), port.TextDelta("two")])
     desk = make_desk()
     stuck = asyncio.Event()
@@ -307,7 +320,9 @@ async def test_a_run_cancelled_between_two_parts_closes_the_stream_first(make_ta
     assert model.closed == 1
 
 
-async def test_a_demo_stream_with_its_usual_delay_can_be_cancelled(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+async def test_a_demo_stream_with_its_usual_delay_can_be_cancelled(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
     desk = make_desk()
     running = asyncio.create_task(agent(demo.DemoModel()).run(make_task("count 100000"), desk))
     await desk.until(lambda desk: len(desk.of(events.TextDelta)) >= 2)

@@ -18,9 +18,7 @@ def text(words: str, *, tokens: int = 0) -> list[port.Part | Exception]:
     return [port.TextDelta(words), port.Usage(tokens, 0)]
 
 
-async def test_a_failure_that_passes_is_tried_again_and_told(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
-) -> None:
+async def test_a_failure_that_passes_is_tried_again_and_told(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     model = Scripted([port.TextDelta("Hel"), PASSING], text("Hello"))
     desk = make_desk()
     result = await agent(model, backoff=AT_ONCE).run(make_task("go"), desk)
@@ -125,9 +123,7 @@ async def test_a_budget_that_is_used_up_ends_the_run_before_the_next_call(
     assert model.requests == []
 
 
-async def test_tokens_and_cost_add_up_over_the_turns_of_a_run(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
-) -> None:
+async def test_tokens_and_cost_add_up_over_the_turns_of_a_run(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     turn = [port.ToolCall("list_dir", {}), port.Usage(60, 10, cost=0.4)]
     model = Scripted(*[turn for _ in range(9)])
     result = await agent(model).run(make_task("go", budget=events.Budget(max_tokens=200)), make_desk())
@@ -156,13 +152,14 @@ async def test_a_full_context_is_summarised_before_the_next_call(
     assert (compacted.reason, compacted.summary, compacted.tokens_before) == ("threshold", "Goal: x", 900)
     assert compacted.tokens_after < 900
     summarising, working = model.requests
-    assert not summarising.tools and "message 0" in summarising.conversation[0].text
+    assert not summarising.tools
+    assert "message 0" in summarising.conversation[0].text
     assert working.conversation[0].text == f"{engine.SUMMARY_HEADING}\n\nGoal: x"
     assert working.conversation[-1].text == "go on"
     assert len(working.conversation) == 1 + compacted.kept < 10
-    assert tuple(working.conversation) == tuple(
-        engine.compacted(long_conversation(), "Goal: x", compacted.kept)
-    ), "the journal tells the same"
+    assert tuple(working.conversation) == tuple(engine.compacted(long_conversation(), "Goal: x", compacted.kept)), (
+        "the journal tells the same"
+    )
     assert [delta.text for delta in desk.of(events.TextDelta)] == ["done"], "a summary is not said to the user"
 
 
@@ -198,9 +195,7 @@ async def test_a_conversation_that_the_model_calls_too_long_is_summarised_once(
     assert result == engine.Result(events.Outcome.FAILED, "the conversation is too long")
 
 
-async def test_a_compaction_on_request_is_a_run_of_its_own(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
-) -> None:
+async def test_a_compaction_on_request_is_a_run_of_its_own(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     model = Scripted(text("Goal: x"), context_window=1_000)
     desk = make_desk()
     task = make_task(long_conversation(), purpose=events.Purpose.COMPACT, instructions="keep the paths")
@@ -223,9 +218,7 @@ async def test_a_compaction_can_be_cancelled(make_task: MakeTask, make_desk: Mak
     assert [failed.aborted for failed in desk.of(events.CompactionFailed)] == [True]
 
 
-async def test_a_compaction_with_nothing_to_summarise_says_so(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
-) -> None:
+async def test_a_compaction_with_nothing_to_summarise_says_so(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     desk = make_desk()
     result = await agent(Scripted(context_window=1_000)).run(make_task("hi", purpose=events.Purpose.COMPACT), desk)
     assert result.outcome is events.Outcome.FAILED

@@ -8,6 +8,7 @@ from tests.engines.parts import APPROVE, MakeAgent, MakeDesk, MakeTask, Scripted
 from switchtower.core import engine, events
 from switchtower.models import port
 
+
 def user(text: str) -> engine.Message:
     return engine.Message(role="user", text=text)
 
@@ -43,7 +44,9 @@ async def test_a_call_that_was_not_yet_announced_is_run_in_the_usual_way(
     assert result.outcome is events.Outcome.SUCCESS
 
 
-async def test_a_call_that_was_under_way_is_not_run_again(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path) -> None:
+async def test_a_call_that_was_under_way_is_not_run_again(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
     (tmp_path / "b.txt").write_text("b")
     desk = make_desk(APPROVE)
     task = make_task(
@@ -86,7 +89,9 @@ async def test_a_call_that_waited_for_its_approval_asks_the_same_again_and_runs_
     assert result.outcome is events.Outcome.SUCCESS
 
 
-async def test_an_approval_pending_for_one_call_frees_no_other(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path) -> None:
+async def test_an_approval_pending_for_one_call_frees_no_other(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
     other = events.ToolRequest(call_id="call_c", tool="run", args={"command": "touch other"})
     desk = make_desk(APPROVE)
     task = make_task(

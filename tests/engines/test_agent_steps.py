@@ -9,6 +9,7 @@ from tests.engines.parts import APPROVE, MakeAgent, MakeDesk, MakeTask, Scripted
 
 from switchtower.core import engine, events
 from switchtower.core.timeline import Change, Timeline
+from switchtower.engines.agent.prompts.shelf import Shelf
 from switchtower.models import port
 
 OWNER = events.Actor("owner", "cli")
@@ -78,7 +79,8 @@ async def test_always_allows_the_same_for_the_rest_of_the_run(
     desk.ask = allow_always
     await agent(Scripted([touch], [touch], done())).run(make_task("go"), desk)
     [question] = desk.questions
-    assert question.rule is not None and question.rule.effect == "allow"
+    assert question.rule is not None
+    assert question.rule.effect == "allow"
     assert "touch ran" in str(question.details["always"])
     assert [finished.is_error for finished in desk.of(events.ToolFinished)] == [False, False]
 
@@ -118,7 +120,8 @@ async def test_a_file_that_changes_after_its_change_was_approved_is_left_alone(
     model = Scripted([port.ToolCall("write_file", {"path": "a.txt", "content": "two\n"})], done())
     await agent(model).run(make_task("go"), desk)
     [finished] = desk.of(events.ToolFinished)
-    assert finished.error is not None and finished.error.type == "STALE_FILE"
+    assert finished.error is not None
+    assert finished.error.type == "STALE_FILE"
     assert target.read_text() == "somebody else's\n"
 
 
@@ -210,3 +213,24 @@ async def test_what_a_run_changed_can_be_undone_and_made_again(
     await worker.run(make_task("", purpose=events.Purpose.REDO, timeline=Timeline(undone=(change,))), make_desk())
     assert (tmp_path / "kept.txt").read_text() == "new"
     assert (tmp_path / "made.txt").read_text() == "made\n"
+
+
+async def test_a_skill_of_the_user_is_read_by_its_name(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    user_folder = tmp_path_factory.mktemp("user")
+    (user_folder / "skills").mkdir()
+    (user_folder / "skills" / "release.md").write_text("# How to release\nTag first, then build.")
+    model = Scripted([port.ToolCall("read_skill", {"name": "release"})], done())
+    desk = make_desk()
+    await agent(model, shelf=Shelf(user_folder)).run(make_task("release it"), desk)
+    [finished] = desk.of(events.ToolFinished)
+    assert "Tag first, then build." in finished.text
+    assert desk.questions == []
+    assert "release" in model.requests[0].system
+
+
+async def test_without_skills_no_tool_for_them_is_offered(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    model = Scripted(done())
+    await agent(model).run(make_task("go"), make_desk())
+    assert "read_skill" not in [tool.name for tool in model.requests[0].tools]

@@ -62,7 +62,8 @@ async def test_a_message_that_the_engine_did_not_take_up_becomes_the_next_run(ma
     await outlet.next_of(events.RunCompleted, 3)
     assert [task.messages[-1].text for task in house.engine.tasks] == ["first", "steered", "later"]
     started = [entry.run_id for entry in outlet.entries if entry.kind == events.RunStarted.kind]
-    assert started[0] == first and len(set(started)) == 3
+    assert started[0] == first
+    assert len(set(started)) == 3
 
 
 async def test_a_follow_up_is_not_told_to_the_run_that_it_waits_for(make_house: MakeHouse) -> None:

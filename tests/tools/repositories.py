@@ -120,3 +120,18 @@ def arm(workspace: Path, program: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(f'#!/bin/sh\nexec "{program}" {hook}\n')
         path.chmod(0o755)
+
+
+def make_partial(workspace: Path, program: Path) -> None:
+    """A partial clone, of which git fetches missing objects by the program."""
+    for name, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.url": "ssh://nowhere.invalid/x",
+        "remote.origin.promisor": "true",
+        "remote.origin.partialCloneFilter": "blob:none",
+        "core.sshCommand": str(program),
+        "protocol.allow": "always",
+        "protocol.ssh.allow": "always",
+    }.items():
+        git(workspace, "config", name, value)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -14,6 +15,7 @@ from tests.tools.repositories import git, insides, repository, state, write
 
 from switchtower.tools import orphans
 from switchtower.tools.checkpoints import Checkpoints, Limits, Unavailable
+from switchtower.tools.snapshots import stats
 
 SESSION = "sess_01"
 MakeWorkspace = Callable[[dict[str, str | bytes]], Path]
@@ -346,6 +348,17 @@ async def test_repositories_inside_are_left_alone(make_workspace: MakeWorkspace,
     assert insides(workspace / "inner") == was
 
 
+async def test_a_folder_that_becomes_a_repository_is_left_alone_from_then_on(tmp_path: Path, checkpoints: Checkpoints) -> None:
+    workspace = repository(tmp_path / "workspace", {"a.txt": "one\n", "inner/x.txt": "one\n"})
+    before = await checkpoints.take(str(workspace), SESSION, "before")
+    repository(workspace / "inner", {"x.txt": "two\n"})
+    write(workspace, {"a.txt": "two\n"})
+    after = await checkpoints.take(str(workspace), SESSION, "after")
+    undone = await checkpoints.restore(str(workspace), before=before, after=after, direction="undo", force=True)
+    assert (undone.files, undone.skipped) == (("a.txt",), ())
+    assert (workspace / "inner/x.txt").read_text() == "two\n"
+
+
 async def test_submodules_are_left_alone(tmp_path: Path, checkpoints: Checkpoints) -> None:
     library = repository(tmp_path / "library", {"lib.txt": "lib\n"})
     workspace = repository(tmp_path / "workspace", {"a.txt": "one\n"})
@@ -553,17 +566,37 @@ async def test_checkpoints_of_one_workspace_wait_for_each_other(make_workspace: 
     await asyncio.gather(*(checkpoints.forget(str(workspace), f"sess_{number}") for number in range(6)))
 
 
-async def test_a_change_that_keeps_size_and_time_is_seen(make_workspace: MakeWorkspace, checkpoints: Checkpoints) -> None:
-    """Two writes in one tick of the clock look the same from outside."""
-    workspace = make_workspace({"a.txt": "one\n"})
+async def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path, checkpoints: Checkpoints) -> None:
+    workspace = repository(tmp_path / "workspace", {"a.txt": "one\n"})
     file = workspace / "a.txt"
     os.utime(file, ns=(0, 0))
+    await wait_until_settled(workspace)
     before = await checkpoints.take(str(workspace), SESSION, "before")
     file.write_text("two\n")
     os.utime(file, ns=(0, 0))
     assert "+two" in await checkpoints.diff(str(workspace), before)
-    after = await checkpoints.take(str(workspace), SESSION, "after")
-    assert before != after
+
+
+async def test_a_file_that_changed_a_moment_ago_is_read_again_the_next_time(
+    make_workspace: MakeWorkspace, checkpoints: Checkpoints, data: Path
+) -> None:
+    """Two changes in one tick of the clock look the same from outside."""
+    workspace = make_workspace({"a.txt": "one\n"})
+    far_ahead = time.time_ns() + 3600 * 1_000_000_000
+    os.utime(workspace / "a.txt", ns=(far_ahead, far_ahead))
+    await checkpoints.take(str(workspace), SESSION, "before")
+    (kept,) = data.iterdir()
+    assert "a.txt" not in stats.load(kept / "stats", "sha1").files
+
+
+async def test_a_workspace_without_files_has_a_checkpoint_too(make_workspace: MakeWorkspace, checkpoints: Checkpoints) -> None:
+    workspace = make_workspace({})
+    (workspace / "committed.txt").unlink(missing_ok=True)
+    before = await checkpoints.take(str(workspace), SESSION, "before")
+    write(workspace, {"a.txt": "one\n"})
+    assert (await checkpoints.restore(str(workspace), before=before, after=None, direction="undo")).files == ("a.txt",)
+    if (workspace / ".git").exists():
+        git(workspace, "fsck", "--strict", "--no-dangling")
 
 
 async def test_an_object_that_was_lost_is_stored_again(tmp_path: Path, checkpoints: Checkpoints) -> None:
@@ -646,15 +679,17 @@ async def test_a_checkpoint_that_takes_too_long_is_given_up(tmp_path: Path, data
     stuck.is_over()
 
 
-async def test_after_a_crash_of_ours_a_waiting_git_is_found_by_its_run(
+async def test_a_waiting_git_carries_its_runs_mark_so_that_it_is_found_after_a_crash(
     tmp_path: Path, checkpoints: Checkpoints, stuck: Stuck
 ) -> None:
     run_id = f"run_{uuid4().hex}"
     task = asyncio.create_task(checkpoints.take(str(tmp_path / "workspace"), SESSION, "before", run_id=run_id))
     await stuck.is_reached()
-    assert await asyncio.to_thread(orphans.kill_marked, run_id) == 1
-    stuck.is_over()
-    await task  # a repository that git cannot work with counts as a plain folder
+    assert await asyncio.to_thread(orphans.any_marked, run_id)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not await asyncio.to_thread(orphans.any_marked, run_id)
 
 
 async def test_what_a_killed_daemon_left_is_swept_up(make_workspace: MakeWorkspace, checkpoints: Checkpoints, data: Path) -> None:

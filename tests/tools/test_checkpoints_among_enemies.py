@@ -1,12 +1,13 @@
 """Repositories that have git run programs, and checkpoints that do not let them. Each trap is shown to be armed."""
 
 import os
+import shutil
 import stat
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.tools.repositories import Trap, arm, git, insides, repository, state, write
+from tests.tools.repositories import Trap, arm, git, insides, make_partial, repository, state, write
 
 from switchtower.tools.checkpoints import Checkpoints, Unavailable
 
@@ -62,17 +63,7 @@ async def test_a_missing_object_is_not_fetched_by_a_command_of_the_repository(
 ) -> None:
     """In a partial clone git fetches what it misses, with whatever program the configuration names."""
     workspace = repository(tmp_path / "workspace", {"a.txt": "one\n", "dir/b.txt": "one\n"})
-    for name, value in {
-        "core.repositoryFormatVersion": "1",
-        "extensions.partialClone": "origin",
-        "remote.origin.url": "ssh://nowhere.invalid/x",
-        "remote.origin.promisor": "true",
-        "remote.origin.partialCloneFilter": "blob:none",
-        "core.sshCommand": str(trap.program),
-        "protocol.allow": "always",
-        "protocol.ssh.allow": "always",
-    }.items():
-        git(workspace, "config", name, value)
+    make_partial(workspace, trap.program)
     missing = git(workspace, "rev-parse", "HEAD:dir").strip()
     (workspace / ".git/objects" / missing[:2] / missing[2:]).unlink()
 
@@ -88,13 +79,21 @@ async def test_a_missing_object_is_not_fetched_by_a_command_of_the_repository(
 async def test_a_program_called_git_in_the_workspace_is_not_taken_for_git(
     tmp_path: Path, checkpoints: Checkpoints, trap: Trap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With `.` in the search path the daemon finds git as `./git`, which is another one in the workspace."""
+    real = shutil.which("git")
+    assert real is not None
     workspace = repository(tmp_path / "workspace", {"a.txt": "one\n"})
     (workspace / "git").symlink_to(trap.program)
-    real = os.environ["PATH"]
-    monkeypatch.setenv("PATH", f".:{real}")
-    await use_all(checkpoints, workspace)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/git").symlink_to(real)
+    monkeypatch.chdir(tmp_path / "bin")
+    with monkeypatch.context() as path:
+        path.setenv("PATH", f".:{os.environ['PATH']}")
+        assert shutil.which("git") == "./git"
+        before = await checkpoints.take(str(workspace), SESSION, "before")
+        assert await checkpoints.diff(str(workspace), before) == ""
     assert trap.sprung == ""
-    subprocess.run(["sh", "-c", "git status"], cwd=workspace, env={"PATH": f".:{real}"}, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["./git", "status"], cwd=workspace, check=True)
     assert trap.sprung != "", "the trap was not armed"
 
 
@@ -118,6 +117,8 @@ async def test_git_variables_of_the_daemon_lead_nowhere(
     }.items():
         monkeypatch.setenv(name, value)
     await use_all(checkpoints, workspace)
+    tree = await checkpoints.take(str(workspace), SESSION, "before")
+    assert git(workspace, "cat-file", "-t", tree) == "tree\n"
     assert (insides(stranger), sorted((stranger / ".git/objects").rglob("*"))) == before_all
     assert trap.sprung == ""
 
@@ -129,7 +130,10 @@ async def test_a_working_tree_that_the_configuration_puts_elsewhere_is_not_looke
     workspace = repository(tmp_path / "workspace", {"a.txt": "one\n"})
     git(workspace, "config", "core.worktree", str(tmp_path / "victim"))
     await use_all(checkpoints, workspace)
+    tree = await checkpoints.take(str(workspace), SESSION, "before")
     assert state(tmp_path / "victim") == {"theirs.txt": ("file", b"theirs\n")}
+    # It counts as a plain folder, so its files are in a store of ours.
+    assert not (workspace / ".git/objects" / tree[:2] / tree[2:]).exists()
 
 
 async def test_a_pointer_to_a_strangers_repository_is_not_followed(tmp_path: Path, checkpoints: Checkpoints) -> None:

@@ -223,9 +223,11 @@ async def test_a_daemon_that_git_itself_started_commits_to_the_workspaces_own_re
 
     output = await commit(world.root, paths=["a"])
 
-    monkeypatch.undo()
+    monkeypatch.delenv("GIT_DIR")
+    monkeypatch.delenv("GIT_INDEX_FILE")
     assert not output.is_error, output.text
-    assert "1 file changed" in output.text
+    assert world.subjects() == ["ours", "a commit"]
+    assert other.git("rev-parse", "--verify", "--quiet", "HEAD", check=False) == "", "nothing went there"
 
 
 async def test_a_commit_runs_in_the_sandbox_of_its_session(world: World) -> None:

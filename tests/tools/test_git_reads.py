@@ -456,6 +456,23 @@ async def test_a_configuration_that_never_ends_is_given_up(world: World) -> None
     assert not orphans.any_marked(context.run_id)
 
 
+async def test_variables_that_lead_git_elsewhere_have_no_say(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "second").mkdir()
+    other = World(tmp_path / "second")
+    other.commit(elsewhere="1\n")
+    world.commit(a="1\n")
+    world.write("a", "2\n")
+    monkeypatch.setenv("GIT_DIR", str(other.root / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other.root / ".git/index"))
+    monkeypatch.setenv("GIT_EXTERNAL_DIFF", str(world.script))
+
+    assert await status(world.root) == "On branch main\n M a"
+    assert "+2" in await diff(world.root)
+    assert not world.ran.exists()
+
+
 async def test_git_that_is_not_installed_is_told(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
 

@@ -16,6 +16,7 @@ import pytest
 from tests.tools.repositories import git, repository, state, write
 
 from switchtower.tools.checkpoints import Checkpoints, Restored, Unavailable
+from switchtower.tools.snapshots import objects, restoring
 
 SESSION = "sess_01"
 
@@ -390,3 +391,17 @@ async def test_a_diff_leaves_no_objects_behind(checkpoints: Checkpoints, run: Ru
     objects = sorted((workspace / ".git/objects").rglob("*")), sorted((tmp_path / "data").rglob("*"))
     assert "+two" in await checkpoints.diff(str(workspace), run.before)
     assert (sorted((workspace / ".git/objects").rglob("*")), sorted((tmp_path / "data").rglob("*"))) == objects
+
+
+def test_a_file_that_holds_secrets_is_not_restored_even_if_a_checkpoint_had_it(workspace: Path) -> None:
+    """Rules may have become stricter since it was taken."""
+
+    class NoReader:
+        def blob(self, id: str) -> bytes:
+            raise AssertionError("nothing may be read for it")
+
+    write(workspace, {".env": "mine\n"})
+    step = restoring.Step(path=".env", have=None, want=objects.Entry(objects.FILE, "0" * 40))
+    restorer = restoring.Restorer(str(workspace), algorithm="sha1", most_bytes=1000, reader=NoReader(), force=True)
+    assert restorer.restore([step]) == Restored(skipped=(".env",))
+    assert (workspace / ".env").read_text() == "mine\n"

@@ -222,6 +222,25 @@ async def test_a_folder_and_a_file_swapped_for_links_all_the_time_give_nothing_a
     assert inside
 
 
+async def test_our_own_search_does_not_even_read_what_a_swapped_folder_leads_to(root: Path) -> None:
+    write(root.parent, "outside/plain.txt", "needle outside\n")
+    write(root, "door/plain.txt", "needle inside\n")
+    write(root, "file.txt", "needle inside\n")
+    (root / "bait").symlink_to("../outside")
+    (root / "bait.txt").symlink_to("../outside/plain.txt")
+    query = finding.Query(pattern="needle", start=".", glob=None, case_sensitive=True, most_results=10**6)
+    swapped = [root / "door", root / "bait", root / "file.txt", root / "bait.txt"]
+    with subprocess.Popen([sys.executable, "-c", SWAPPER, *swapped], stdout=subprocess.PIPE) as swapper:
+        assert swapper.stdout is not None
+        assert swapper.stdout.readline() == b"ready\n"
+        try:
+            for _ in range(20):
+                told = subprocess.run(find_lines.command(str(root), query), capture_output=True, check=True).stdout
+                assert b"outside" not in told
+        finally:
+            swapper.kill()
+
+
 @pytest.mark.parametrize("content", [b"x\0x\n", b"\x89PNG\r\n\x1a\n\0x\n", "x\n".encode("utf-16")])
 async def test_binary_files_are_skipped(searcher: str, root: Path, content: bytes) -> None:
     put(root, picture=content, text="x\n")

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.tools.repositories import Trap, arm, git, insides, repository, state, write
+from tests.tools.repositories import Trap, arm, git, insides, make_partial, repository, state, write
 
 from switchtower.core import errors
 from switchtower.tools import worktrees
@@ -45,14 +45,11 @@ async def test_a_session_gets_a_branch_and_a_folder_of_its_own(origin: Path, fol
     write(origin, {"a.txt": "uncommitted\n", "untracked.txt": "untracked\n"})
     made = await worktrees.create(str(origin), folder, SESSION)
 
-    assert made == worktrees.Worktree(
-        root=str(folder / "jkmnpqrs"[-10:].rjust(0) if False else folder / "ghjkmnpqrs"),
-        branch="tower/ghjkmnpqrs",
-        origin=str(origin),
-    )
-    assert state(Path(made.root)) == {name: value for name, value in state(origin).items() if name != "untracked.txt"} | {
-        "a.txt": ("file", b"one\n")
-    } | {".git": ("file", (Path(made.root) / ".git").read_bytes())}
+    name = "ghjkmnpqrs"
+    assert made == worktrees.Worktree(root=str(folder / name), branch=f"tower/{name}", origin=str(origin))
+    files = state(Path(made.root))
+    assert files.pop(".git")[0] == "file"
+    assert files == {"a.txt": ("file", b"one\n"), "sub/b.txt": ("file", b"one\n"), "run.sh": ("file", b"#!/bin/sh\n")}
     assert git(Path(made.root), "status", "--porcelain") == ""
     assert git(Path(made.root), "branch", "--show-current") == "tower/ghjkmnpqrs\n"
     assert git(origin, "branch", "--show-current") == "main\n"
@@ -100,10 +97,10 @@ async def test_a_branch_called_tower_is_in_nobodys_way(origin: Path, folder: Pat
 
 async def test_without_a_repository_or_a_commit_there_is_a_remedy(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "plain").mkdir()
-    with pytest.raises(errors.InvalidCommand, match="needs a git repository.*hint: make one with `git init`"):
+    with pytest.raises(errors.InvalidCommand, match=r"needs a git repository.*hint: make one with `git init`"):
         await worktrees.create(str(tmp_path / "plain"), folder, SESSION)
     repository(tmp_path / "empty")
-    with pytest.raises(errors.InvalidCommand, match="starts from a commit.*hint: commit something"):
+    with pytest.raises(errors.InvalidCommand, match=r"starts from a commit.*hint: commit something"):
         await worktrees.create(str(tmp_path / "empty"), folder, SESSION)
     with pytest.raises(errors.InvalidCommand, match="there is no folder"):
         await worktrees.create(str(tmp_path / "nowhere"), folder, SESSION)
@@ -138,6 +135,18 @@ async def test_nothing_that_the_repository_configures_is_run(origin: Path, folde
         assert word in trap.sprung, "the trap was not armed"
 
 
+async def test_what_a_partial_clone_misses_is_not_fetched(origin: Path, folder: Path, trap: Trap) -> None:
+    make_partial(origin, trap.program)
+    missing = git(origin, "rev-parse", "HEAD:a.txt").strip()
+    (origin / ".git/objects" / missing[:2] / missing[2:]).unlink()
+    with pytest.raises(errors.SandboxUnavailable):
+        await worktrees.create(str(origin), folder, SESSION)
+    assert trap.sprung == ""
+    assert list(folder.iterdir()) == []
+    git(origin, "worktree", "add", str(folder / "trapped"), check=False)
+    assert "nowhere.invalid" in trap.sprung, "the trap was not armed"
+
+
 async def test_filters_of_the_user_still_work(
     origin: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,14 +169,14 @@ async def test_a_clean_worktree_is_removed_with_its_branch(origin: Path, folder:
     assert list(folder.iterdir()) == []
     assert branches(origin) == ["main"]
     assert known_trees(origin) == [str(origin)]
-    assert insides(origin) == before_all
+    assert {name: file for name, file in insides(origin).items() if name != "packed-refs"} == before_all
     await worktrees.remove(made.root, made.origin, force=False)  # it is gone already
 
 
 async def test_uncommitted_work_is_removed_only_by_force(origin: Path, folder: Path) -> None:
     made = await worktrees.create(str(origin), folder, SESSION)
     write(Path(made.root), {"new.txt": "work\n"})
-    with pytest.raises(errors.InvalidCommand, match="not committed.*hint: commit them, or remove it by force"):
+    with pytest.raises(errors.InvalidCommand, match=r"not committed.*hint: commit them, or remove it by force"):
         await worktrees.remove(made.root, made.origin, force=False)
     assert (Path(made.root) / "new.txt").exists()
     await worktrees.remove(made.root, made.origin, force=True)
@@ -199,7 +208,7 @@ async def test_what_is_no_worktree_of_the_repository_is_not_removed(origin: Path
 async def test_pruning_removes_what_belongs_to_no_session_and_holds_no_work(origin: Path, folder: Path) -> None:
     kept = await worktrees.create(str(origin / "sub"), folder, "sess_kept")
     stray = await worktrees.create(str(origin), folder, "sess_stray")
-    working = await worktrees.create(str(origin), folder, "sess_working")
+    working = await worktrees.create(str(origin), folder, "sess_work")
     write(Path(working.root), {"new.txt": "work\n"})
     half = await worktrees.create(str(origin), folder, "sess_half")
     (Path(half.root) / "a.txt").unlink()
@@ -208,7 +217,7 @@ async def test_pruning_removes_what_belongs_to_no_session_and_holds_no_work(orig
 
     removed = await worktrees.prune(folder, keep=[kept.root])
     assert removed == (str(folder / "broken"), half.root, stray.root)
-    assert sorted(path.name for path in folder.iterdir()) == ["sesskept", "sessworking", "strange"]
+    assert sorted(path.name for path in folder.iterdir()) == ["sesskept", "sesswork", "strange"]
     assert branches(origin) == ["main", kept.branch, working.branch]
     assert await worktrees.prune(folder / "nowhere", keep=[]) == ()
 

@@ -129,9 +129,7 @@ def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> De
 
 def _queue(session: Session, command: commands.QueueMessage, mint: ids.Mint) -> Decision:
     message_id = command.idempotency_key or mint("msg")
-    queued = events.MessageQueued(
-        message_id=message_id, text=command.text, delivery=command.delivery, by=command.actor
-    )
+    queued = events.MessageQueued(message_id=message_id, text=command.text, delivery=command.delivery, by=command.actor)
     if session.run is not None:
         if len(session.queue) >= MOST_QUEUED:
             raise errors.Overloaded(f"{len(session.queue)} messages wait for the run to take them up")
@@ -141,9 +139,7 @@ def _queue(session: Session, command: commands.QueueMessage, mint: ids.Mint) -> 
 
 
 def _started_by(queued: events.MessageQueued, session: Session, mint: ids.Mint) -> Decision:
-    started = events.RunStarted(
-        text=queued.text, by=queued.by, message_id=queued.message_id, headless=session.mode == "headless"
-    )
+    started = events.RunStarted(text=queued.text, by=queued.by, message_id=queued.message_id, headless=session.mode == "headless")
     return Decision([started], mint("run"))
 
 

@@ -1,6 +1,10 @@
 """The agent's parts, made from the settings and joined: models, tools, MCP servers, checkpoints, prompts, policy."""
 
+import asyncio
+import hashlib
+import logging
 import os
+from functools import partial
 
 from switchtower import config
 from switchtower.core import events, policy, redact
@@ -9,23 +13,32 @@ from switchtower.engines.agent.kit import Kit
 from switchtower.engines.agent.loop import AgentEngine
 from switchtower.engines.agent.prompts.shelf import Shelf
 from switchtower.models.catalog import Catalog
-from switchtower.tools import environment, processes, registry
+from switchtower.tools import adoption, environment, registry, sandbox
 from switchtower.tools.checkpoints import Checkpoints
+from switchtower.tools.mcp.process import DAEMON, kill_leftovers
 from switchtower.tools.mcp.servers import Servers
+
+log = logging.getLogger(__name__)
 
 
 class Agent:
     """`engine` does the work; `workshop` answers the runtime's questions about it."""
 
     def __init__(self, settings: config.Settings, redactor: redact.Redactor) -> None:
-        processes.become_subreaper()
-        self._catalog = Catalog(
-            settings.models, os.environ, demo_delay=settings.demo_delay_ms / 1_000, on_secret=redactor.add
-        )
+        adoption.become_subreaper()
+        self._daemon_id = hashlib.sha256(os.fsencode(settings.data_dir)).hexdigest()[:16]
+        """The same for every daemon of this home, so that one finds what another left behind."""
+        self._catalog = Catalog(settings.models, os.environ, demo_delay=settings.demo_delay_ms / 1_000, on_secret=redactor.add)
         environment.configure(secret_variables=self._catalog.secret_variables(), allowed=settings.pass_env)
+        sandbox.configure(hide=[*settings.folders, settings.socket])
         checkpoints = Checkpoints(settings.checkpoints_dir)
         shelf = Shelf(settings.folders.config)
-        self._servers = Servers(settings.mcp_file, environment=environment.current)
+        self._servers = Servers(
+            settings.mcp_file,
+            environment=lambda: {**os.environ, DAEMON: self._daemon_id},
+            choose_sandbox=partial(sandbox.choose, network=settings.sandbox_network),
+            learn_secret=redactor.add,
+        )
         kit = Kit(
             open_model=self._catalog.open,
             toolbox=registry.core_toolbox(network=settings.sandbox_network),
@@ -37,6 +50,12 @@ class Agent:
         )
         self.engine = AgentEngine(kit)
         self.workshop = DaemonWorkshop(settings, self._catalog, checkpoints, shelf)
+
+    async def sweep(self) -> None:
+        """Ends what an earlier daemon of this home left behind when it was killed."""
+        killed = await asyncio.to_thread(kill_leftovers, self._daemon_id)
+        if killed:
+            log.warning("killed %d processes of MCP servers that an earlier daemon had left behind", killed)
 
     async def close(self) -> None:
         await self._servers.close()

@@ -70,6 +70,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         stack.push_async_callback(agent.close)
         runtime = _make_runtime(settings, store, redactor, agent)
         stack.push_async_callback(runtime.stop)
+        await agent.sweep()
         await runtime.start()
         doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required)
         listeners = Listeners(settings, runtime, doorkeeper, __version__)
@@ -96,9 +97,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         await runtime.stop()
 
 
-def _make_runtime(
-    settings: config.Settings, store: journal.Journal, redactor: redact.Redactor, agent: Agent
-) -> Runtime:
+def _make_runtime(settings: config.Settings, store: journal.Journal, redactor: redact.Redactor, agent: Agent) -> Runtime:
     return Runtime(
         store,
         {"agent": agent.engine},

@@ -1,4 +1,4 @@
-"""The world around the runtime, for real: implements the workshop port with folders, processes, git and the catalogue of models."""
+"""The world around the runtime, for real: the workshop port with folders, processes, git and the catalogue of models."""
 
 import asyncio
 from collections.abc import Sequence

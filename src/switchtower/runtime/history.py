@@ -11,9 +11,7 @@ from switchtower.core.timeline import Timeline
 PAGE = 1_000
 
 
-async def task_of(
-    journal_: journal.Journal, session: Session, run: Run, pending_approval: events.Approval | None
-) -> engine.Task:
+async def task_of(journal_: journal.Journal, session: Session, run: Run, pending_approval: events.Approval | None) -> engine.Task:
     # What the session knows now is taken before the first wait: it may move on while the journal is read.
     task = _task(session, run, pending_approval)
     told = _Told()
@@ -61,9 +59,7 @@ class _Told:
             case events.ToolFinished():
                 self.open_calls.pop(event.call_id, None)
                 self.messages.append(
-                    engine.Message(
-                        role="tool", text=event.text, call_id=event.call_id, tool=event.tool, is_error=event.is_error
-                    )
+                    engine.Message(role="tool", text=event.text, call_id=event.call_id, tool=event.tool, is_error=event.is_error)
                 )
             case events.ContextCompacted():
                 self.messages = engine.compacted(self.messages, event.summary, event.kept)

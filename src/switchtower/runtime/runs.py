@@ -178,9 +178,7 @@ class Runs:
         if result.outcome is events.Outcome.SUCCESS:
             for criterion in run.acceptance:
                 await desk.emit(events.PhaseChanged(phase="Checking acceptance", detail=criterion.id))
-                acceptance.append(
-                    await self._workshop.check_criterion(criterion, session.workspace, session.sandbox, run.id)
-                )
+                acceptance.append(await self._workshop.check_criterion(criterion, session.workspace, session.sandbox, run.id))
         return self._finish(lane, run.id, result.outcome, result.summary, tuple(acceptance))
 
     async def _engine_result(self, session: Session, task: engine.Task, desk: RunDesk) -> engine.Result:

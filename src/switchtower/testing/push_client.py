@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import UNSET, Struct
 
-from switchtower.protocols.push import messages
+from switchtower.protocols.push import extensions, messages
 
 PATIENCE = 10.0
 """Seconds that anything may take before a test is told that it does not come."""
@@ -78,6 +78,8 @@ class Started(Struct, frozen=True):
     attach_token: str
 
 
+_ANSWERS = {**messages.ANSWERS, **extensions.ANSWERS}
+
 Frame = dict[str, Any]
 Check = Callable[[Frame], None]
 """Raises when a frame is not what the protocol allows."""
@@ -95,7 +97,7 @@ def check_closed(frame: Frame) -> None:
         assert response.v == messages.VERSION, "every message includes the version"
         assert response.ok is (response.error is None) is (response.payload is not None), "a payload or an error, never both"
         if response.ok:
-            msgspec.convert(response.payload, messages.ANSWERS[response.type])
+            msgspec.convert(response.payload, _ANSWERS[response.type])
 
 
 # Transports

@@ -138,8 +138,6 @@ def _is_outcast(pid: int) -> bool:
 
 def _is_adopted(pid: int) -> bool:
     """Certainly so, not just possibly. A child that we started is in our session or leads one; nobody can join another."""
-    if pid in _kept:
-        return False
     return proc.session_of(pid) not in (None, pid, os.getsid(0)) or _has_lost_our_number(pid)
 
 

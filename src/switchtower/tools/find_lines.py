@@ -59,6 +59,7 @@ def main(args: list[str]) -> None:
 class _Search:
     def __init__(self, root: str, query: finding.Query) -> None:
         self._root = root
+        self._real_root = os.path.realpath(root)
         self._query = query
         if "[[:" in query.pattern:
             raise re.error("classes such as [[:alpha:]] need ripgrep")
@@ -98,13 +99,11 @@ class _Search:
     def _in_folder(self, folder: int, path: str, levels: _Levels, *, depth: int) -> Iterator[finding.Find]:
         levels = _with_rules_of(folder, path, levels)
         with os.scandir(folder) as scanned:
-            entries = sorted(
-                (os.fsencode(entry.name), entry.is_dir(follow_symlinks=False), entry.is_symlink()) for entry in scanned
-            )
-        for raw_name, is_folder, is_link in entries:
+            entries = sorted((os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)) for entry in scanned)
+        for raw_name, is_folder in entries:
             name = os.fsdecode(raw_name)
             below = f"{path}{name}"
-            if is_link or name == ".git" or policy.is_secret(f"{os.path.realpath(self._root)}/{below}"):
+            if name == ".git" or policy.is_secret(f"{self._real_root}/{below}"):
                 continue
             if not self._is_wanted(below, levels, is_folder=is_folder):
                 continue

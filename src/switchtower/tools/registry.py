@@ -113,7 +113,7 @@ async def _guarded(tool: Tool, args: Mapping[str, Any], context: outcome.ToolCon
         await asyncio.wait([call])
     except asyncio.CancelledError:
         call.cancel()
-        if False:
+        if getattr(tool, "settles", False):
             await patience.to_the_end(_settled(call, None))
         elif not await _settled(call, CANCEL_PATIENCE):
             log.warning("the tool %s does not stop when it is cancelled; it is left alone", tool.name)

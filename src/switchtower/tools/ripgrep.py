@@ -41,7 +41,8 @@ def arguments(rg: str, query: finding.Query, *, root: str) -> list[str]:
         *([f"--glob={query.glob}"] if query.glob else []),
         "--glob=!.git",
         *(f"--iglob=!{pattern}" for pattern in _secret_globs()),
-        query.pattern,
+        f"--regexp={query.pattern}",
+        "--",
         f"./{query.start}",
     ]
 

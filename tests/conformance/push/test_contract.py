@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from switchtower import __version__
+from switchtower.protocols.push import extensions
 from switchtower.testing.push_client import Event, PushClient, start_payload
 
 V = "push.runtime.v1"
@@ -40,7 +41,7 @@ async def test_hello_is_answered_with_the_version_and_the_capabilities(either: P
             "runtimeName": "pushd",
             "runtimeVersion": __version__,
             "protocolVersion": V,
-            "capabilities": ["stream_tokens", "approvals", "replay_attach", "headless"],
+            "capabilities": ["stream_tokens", "approvals", "replay_attach", "headless", *extensions.CAPABILITIES],
         },
         "error": None,
     }
@@ -152,7 +153,15 @@ async def test_an_approval_pauses_the_run_and_an_approving_answer_resumes_it(
         kind="write",
         title="Write a file",
         summary="notes.txt (5 bytes)",
-        details={"tool": "write_file", "path": "notes.txt", "bytes": 5, "preview": "hello", "reason": "it changes a file"},
+        details={
+            "tool": "write_file",
+            "path": "notes.txt",
+            "new": True,
+            "bytes": 5,
+            "diff": asked.payload["details"]["diff"],
+            "reason": "it changes a file",
+            "always": "allow write_file notes.txt",
+        },
         options=["approve", "deny"],
         expiresAt=asked.payload["expiresAt"],
     )

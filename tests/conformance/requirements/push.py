@@ -73,7 +73,6 @@ REQUESTS = (
         "push:start:providers-seen",
         FIELD,
         "ollama, mistral, zai, minimax and openrouter are providers that clients name",
-        divergence="only `demo` is built in so far; the others are refused as not configured",
     ),
     Requirement(
         "push:start:sandbox", "start_session", "a sandbox or workspace that cannot be had is refused before a session exists"

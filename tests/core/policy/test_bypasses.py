@@ -520,7 +520,7 @@ HOSTILE = {
         "sh -c 'ls > .git/config'",
         "timeout 5 sh -c 'echo x > .mcp.json'",
         "cd /tmp && echo x > .git/config",
-        "ls >&-rm",
+        ">&-rm x",
         "ls >& -x",
         "ls >&\\'AGENTS.md",
         "ls > x$?",

@@ -233,6 +233,14 @@ def test_a_redirection_wants_what_writing_that_file_wants() -> None:
     assert judged("npm test > AGENTS.md", *npm, events.Rule("allow", path="AGENTS.md"), profile="auto").ruling is Ruling.ASK
 
 
+@pytest.mark.parametrize("change", ["cd /tmp", "cd ..", "cd", "pushd sub", "cd -", "cd s*"])
+def test_behind_a_change_to_a_folder_elsewhere_a_redirection_may_write_anywhere(change: str) -> None:
+    any_command = events.Rule("allow", tool="run")
+
+    assert judged(f"{change}; npm test > out.txt", any_command, profile="auto").ruling is Ruling.ASK
+    assert judged("cd sub; npm test > out.txt", any_command, profile="auto").ruling is Ruling.ALLOW
+
+
 DENIED_RM = [
     "rm x",
     "rm",

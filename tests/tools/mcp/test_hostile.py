@@ -90,6 +90,13 @@ async def test_of_ten_thousand_tools_the_first_ones_are_used_and_it_is_reported(
     assert len(bench.reports) == 1
 
 
+async def test_the_schemas_of_one_server_cannot_fill_a_models_context(bench: Bench) -> None:
+    bench.configure({"one": hostile("wordy")})
+    tools = await bench.tools()
+    assert 0 < sum(len(json.dumps(tool.schema)) for tool in tools.values()) <= 256 * 1024
+    assert bench.codes() == ["MCP_TOOLS_LEFT_OUT"]
+
+
 async def test_a_list_of_tools_without_end_comes_to_an_end(bench: Bench) -> None:
     bench.configure({"one": hostile("endless")})
     assert await bench.tools() == {}
@@ -182,6 +189,17 @@ async def test_a_server_that_closes_its_output_is_taken_for_dead(bench: Bench) -
     output = await bench.call((await bench.tools())["one_go"])
     assert output.text == "the MCP server `one` closed its output"
     assert bench.processes() == []
+
+
+async def test_a_server_that_closes_its_input_is_taken_for_dead(bench: Bench) -> None:
+    bench.configure({"one": hostile("closes-input")})
+    go = (await bench.tools())["one_go"]
+    assert (await bench.call(go)).text == "fine"
+    (pid,) = bench.processes()
+    assert (await bench.call(go)).is_error
+    assert (await bench.call(go)).text == "fine"
+    assert pid not in bench.processes()
+    assert bench.codes() == ["MCP_SERVER_FAILED", "MCP_SERVER_RESTARTED"]
 
 
 async def test_a_server_that_ignores_every_request_to_leave_is_killed(bench: Bench) -> None:

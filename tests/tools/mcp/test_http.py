@@ -189,15 +189,14 @@ async def test_a_session_that_the_server_forgot_is_begun_anew(bench: Bench) -> N
         tools = await bench.tools()
         assert (await bench.call(tools["web_go"])).text == "fine"
         known[0] = "s2"
-        lost = await bench.call(tools["web_go"])
-        assert lost.text == "the MCP server `web` has forgotten our session"
+        # It did not act on the call that it refused, so that is made again.
         assert (await bench.call(tools["web_go"])).text == "fine"
-        assert bench.codes() == ["MCP_SERVER_FAILED", "MCP_SERVER_RESTARTED"]
-        # Between runs it is noticed without anybody's call being lost.
+        assert bench.codes() == ["MCP_SERVER_RESTARTED"]
+        assert "has forgotten our session" in bench.told()
         known[0] = "s3"
         tools = await bench.tools()
         assert (await bench.call(tools["web_go"])).text == "fine"
-        assert bench.codes()[2:] == ["MCP_SERVER_RESTARTED"]
+        assert bench.codes() == ["MCP_SERVER_RESTARTED"] * 2
         await bench.servers.close()
 
 

@@ -194,6 +194,29 @@ async def test_a_session_that_ends_during_a_start_ends_the_start(bench: Bench) -
     assert bench.processes() == []
 
 
+async def test_a_yes_that_comes_after_the_sessions_end_starts_nothing(bench: Bench) -> None:
+    asked, decided = asyncio.Event(), asyncio.Event()
+
+    async def admit(server: mcp.ServerConfig) -> bool:
+        asked.set()
+        await decided.wait()
+        return True
+
+    async def report(code: str, message: str) -> None:
+        raise AssertionError(code)
+
+    bench.configure({"one": hostile("plain")})
+    asking = asyncio.create_task(
+        bench.servers.tools_for(bench.session_id, str(bench.workspace), sandbox="local", admit=admit, report=report)
+    )
+    async with asyncio.timeout(30):
+        await asked.wait()
+        await bench.servers.end_session(bench.session_id)
+        decided.set()
+        assert await asking == ()
+    assert bench.processes() == []
+
+
 async def test_a_closed_manager_starts_nothing(bench: Bench) -> None:
     bench.configure({"one": hostile("plain")})
     tools = await bench.tools()
@@ -210,6 +233,9 @@ async def test_a_refusal_to_ask_reaches_the_caller_and_leaves_nothing(bench: Ben
 
     async def admit(server: mcp.ServerConfig) -> bool:
         if server.name == "second":
+            async with asyncio.timeout(30):
+                while not bench.processes():
+                    await asyncio.sleep(0.01)
             raise Stop
         return True
 
@@ -261,6 +287,13 @@ def test_all_of_this_works_on_the_daemons_own_event_loop_too(tmp_path: Path) -> 
         assert bench.processes() == []
 
     uvloop.run(scenario())
+
+
+async def test_a_daemon_that_adopts_orphans_still_learns_how_its_server_ended(bench: Bench) -> None:
+    bench.configure({"dies": hostile("dies")})
+    daemon = [sys.executable, str(SERVERS / "daemon.py"), str(bench.workspace), bench.session_id, bench.daemon_id, "dies_go"]
+    ended = await asyncio.to_thread(subprocess.run, daemon, capture_output=True, text=True, timeout=60)
+    assert "the MCP server `dies` ended with exit code 7\n" in ended.stdout
 
 
 async def test_what_a_killed_daemon_left_is_found_by_its_id(bench: Bench) -> None:

@@ -55,11 +55,26 @@ async def test_progress_is_passed_on_before_the_result(bench: Bench) -> None:
     assert bench.progress == ["1 of 3: at 1\n", "2 of 3: at 2\n", "3 of 3: at 3\n"]
 
 
+async def test_progress_that_came_while_nobody_could_take_it_is_not_lost(bench: Bench) -> None:
+    """Who is told takes so long over the first word that the result is there before the second."""
+    bench.configure({"one": hostile("counts")})
+    go = (await bench.tools())["one_go"]
+    told: list[str] = []
+
+    async def tell(text: str) -> None:
+        told.append(text)
+        if len(told) == 1:
+            await bench.call(go)  # answered in order: when this is done, all of the first call has arrived
+
+    output = await go.execute({}, outcome.ToolContext(workspace="", run_id="", progress=tell))
+    assert output.text == "fine"
+    assert told == ["1\n", "2\n", "3\n"]
+
+
 async def test_a_cancelled_call_returns_at_once_and_the_server_is_told(bench: Bench, tmp_path: Path) -> None:
     bench.configure({"friend": friendly()})
     tools = await bench.tools()
     file = tmp_path / "witness"
-    os.mkfifo(tmp_path / "began")
     call = asyncio.create_task(bench.call(tools["friend_wait"], file=str(file)))
     async with asyncio.timeout(30):
         await _until_written(file, "began")

@@ -72,16 +72,31 @@ def _looks_like_path(text: str) -> bool:
     return ("/" in text or text.startswith(".")) and not any(char.isspace() for char in text)
 
 
-def command_of(kind: Kind, args: Mapping[str, Any]) -> str | None:
-    """The text that will run; None when there is none to judge."""
+def command_of(args: Mapping[str, Any]) -> str | None:
+    """The text that a shell will run; None when there is none to judge."""
     command = args.get("command")
-    if kind is Kind.COMMAND:
-        return command if isinstance(command, str) else None
-    words = [*command] if isinstance(command, list | tuple) else [command]
+    return command if isinstance(command, str) else None
+
+
+def server_of(args: Mapping[str, Any], workspace: str) -> str | None:
+    """How an MCP server is started or reached, as one command: with its variables, its folder or its headers, for they matter."""
+    command, url, folder = args.get("command"), args.get("url"), args.get("folder")
+    if isinstance(url, str):
+        return patterns.join([url, *(f"{name}: {value}" for name, value in _pairs(args.get("headers")))])
+    words = [*command] if isinstance(command, list | tuple) else []
     more = args.get("args")
     words.extend(more if isinstance(more, list | tuple) else ())
-    texts = [word for word in words if isinstance(word, str)]
-    if texts and len(texts) == len(words):
-        return texts[0] if texts == [command] else patterns.join(texts)
-    url = args.get("url")
-    return patterns.join([url]) if isinstance(url, str) else None
+    if not all(isinstance(word, str) for word in words):
+        return None
+    text = " ".join(part for part in (command if isinstance(command, str) else "", patterns.join(words)) if part)
+    if not text:
+        return None
+    if variables := [f"{name}={value}" for name, value in _pairs(args.get("env"))]:
+        text = f"env {patterns.join(variables)} {text}"
+    if isinstance(folder, str) and folder not in ("", ".", workspace):
+        text = f"cd {patterns.join([folder])} && {text}"
+    return text
+
+
+def _pairs(value: object) -> list[tuple[object, object]]:
+    return sorted(value.items(), key=str) if isinstance(value, Mapping) else []

@@ -56,19 +56,26 @@ def _command_covered(words: Words, place: Place, allowed: Sequence[patterns.Patt
     wrapped = layers.of(words, place)
     if wrapped is None:
         return False
-    covered: list[tuple[int, frozenset[int]]] = []
+    matches: list[tuple[int, frozenset[int]]] = []
     """Where a rule begins to match, and the places that it spells out."""
-    for layer in wrapped:
+    for start in dict.fromkeys((0, *(layer.start for layer in wrapped))):
         for pattern in allowed:
-            spelled_out = patterns.covers(pattern, words[layer.start :])
+            spelled_out = patterns.covers(pattern, words[start:])
             if spelled_out is not None:
-                covered.append((layer.start, frozenset(layer.start + at for at in spelled_out)))
-        if not any(
-            (start == layer.start or layer.start in spelled_out) and layer.spelled_out <= spelled_out
-            for start, spelled_out in covered
-        ) and not (layer.text is not None and _script_covered(shell.read(layer.text), place, allowed)):
-            return False
-    return True
+                matches.append((start, frozenset(start + at for at in spelled_out)))
+    return all(_layer_covered(layer, matches) or _told_to_shell(layer, place, allowed) for layer in wrapped)
+
+
+def _layer_covered(layer: layers.Layer, matches: Sequence[tuple[int, frozenset[int]]]) -> bool:
+    """By a rule that begins here, or by one from further out that spells out what is called here."""
+    return any(
+        (start == layer.start or layer.start in spelled_out) and layer.spelled_out <= spelled_out
+        for start, spelled_out in matches
+    )
+
+
+def _told_to_shell(layer: layers.Layer, place: Place, allowed: Sequence[patterns.Pattern]) -> bool:
+    return layer.text is not None and _script_covered(shell.read(layer.text), place, allowed) is True
 
 
 def _is_glue(words: Words, place: Place) -> bool:

@@ -15,7 +15,7 @@ _HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/
 
 
 def judge(args: Mapping[str, Any], book: Rulebook, workspace: str) -> Judgement:
-    text = calls.command_of(Kind.COMMAND, args)
+    text = calls.command_of(args)
     if text is None:
         return book.refusal("it runs a command that is no text")
     seen = commands.look(text, workspace)
@@ -41,7 +41,7 @@ def judge(args: Mapping[str, Any], book: Rulebook, workspace: str) -> Judgement:
 
 
 def judge_server(args: Mapping[str, Any], book: Rulebook, workspace: str) -> Judgement:
-    text = calls.command_of(Kind.SERVER, args)
+    text = calls.server_of(args, workspace)
     if text is None:
         return book.refusal("it starts an MCP server without saying how")
     seen = commands.look(text, workspace)
@@ -103,7 +103,7 @@ def _is_server(pattern: patterns.Pattern, seen: commands.Look) -> bool:
     if pattern.any_command or pattern.text == seen.text:
         return True
     listed = seen.script.commands
-    return len(listed) == 1 and patterns.covers(pattern, listed[0].words) is not None
+    return len(listed) == 1 and not listed[0].assignments and patterns.covers(pattern, listed[0].words) is not None
 
 
 def _always(tool: str, seen: commands.Look) -> events.Rule | None:

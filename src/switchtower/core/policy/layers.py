@@ -14,7 +14,6 @@ from switchtower.core.policy.place import Place
 from switchtower.core.policy.runs import Words
 
 _SHELL_STRING = re.compile(r"-[eux]*c")
-_MODULE_RUNNERS = frozenset({"python", "pypy"})
 _DURATION = re.compile(r"[0-9.]+[smhd]?")
 _NUMBER = re.compile(r"-?[0-9]+")
 _STDBUF = re.compile(r"(-[ioe]|--(input|output|error)=)[0-9LKMB]+")
@@ -48,7 +47,7 @@ def of(words: Words, place: Place) -> list[Layer] | None:
             return None
         if (string := _shell_string(words, start)) is not None:
             return [*layers, Layer(start, frozenset({start + 1, string}), words[string].text)]
-        if base in _MODULE_RUNNERS and (module := _module(words, start)) is not None:
+        if (module := runs.module_place(words, start)) is not None:
             layers.append(Layer(start, frozenset(range(start + 1, module))))
             return [*layers, Layer(module, arguments.must_be_spelled_out(words, module, place))]
         if not runs.is_wrapper(words, start):
@@ -94,16 +93,6 @@ def _shell_string(words: Words, start: int) -> int | None:
     if words[start].text not in ("sh", "bash", "dash") or len(words) - start != 3:
         return None
     return start + 2 if _SHELL_STRING.fullmatch(words[start + 1].text) else None
-
-
-def _module(words: Words, start: int) -> int | None:
-    """The place of `pytest` in `python -m pytest`."""
-    for at in range(start + 1, len(words) - 1):
-        if words[at].text == "-m":
-            return at + 1
-        if not words[at].text.startswith("-"):
-            return None
-    return None
 
 
 def _opaque(words: Words, at: int) -> int | None:

@@ -18,6 +18,7 @@ _GIT_CODE = re.compile(r"(--?[\w-]+|[\w.-]+)=|.*ext::|!", re.DOTALL)
 _GIT_CODE_OPTIONS = frozenset({"-x", "--exec", "-u", "--upload-pack", "--receive-pack", "-c", "foreach", "run"})
 _ROUGH_WINDOW = 16
 _LONGEST_RUN = 1000
+_MODULE_RUNNERS = frozenset({"python", "pypy"})
 MOST_WORDS = 200
 """Of a wrapper, each of which may be the beginning of the command that it runs."""
 _MOST_SCRIPTS = 50
@@ -59,6 +60,8 @@ class Runs:
         self._add(words)
         if not words[0].known:
             self._add_rough(" ".join(word.text for word in words))
+        if (module := module_place(words)) is not None:
+            self._add(words[module:])
         wraps = is_wrapper(words)
         if wraps:
             if len(words) > MOST_WORDS:
@@ -108,6 +111,18 @@ def is_wrapper(words: Words, start: int = 0) -> bool:
     if wrapper is None:
         return False
     return not wrapper.verbs or any(word.text in wrapper.verbs or not word.known for word in words[start + 1 :])
+
+
+def module_place(words: Words, start: int = 0) -> int | None:
+    """The place of `pytest` in `python -m pytest`."""
+    if programs.base_name(words[start].text) not in _MODULE_RUNNERS:
+        return None
+    for at in range(start + 1, len(words) - 1):
+        if words[at].text == "-m":
+            return at + 1
+        if not words[at].text.startswith("-"):
+            return None
+    return None
 
 
 def called(words: Words) -> Iterator[str]:

@@ -8,9 +8,7 @@ from switchtower.engines.agent.kit import Kit
 from switchtower.models import port
 
 
-async def take(
-    model: port.Model, request: port.Request, desk: engine.Desk, kit: Kit, *, quiet: bool = False
-) -> turns.Turn:
+async def take(model: port.Model, request: port.Request, desk: engine.Desk, kit: Kit, *, quiet: bool = False) -> turns.Turn:
     attempt = 1
     while True:
         try:

@@ -153,9 +153,7 @@ def _interrupted() -> outcome.ToolOutput:
     return outcome.failure(outcome.ErrorType.UNKNOWN, message)
 
 
-async def _finish(
-    call: events.ToolRequest, work: Work, output: outcome.ToolOutput, *, duration_ms: int = 0
-) -> engine.Message:
+async def _finish(call: events.ToolRequest, work: Work, output: outcome.ToolOutput, *, duration_ms: int = 0) -> engine.Message:
     await work.desk.emit(
         events.ToolFinished(
             call_id=call.call_id,

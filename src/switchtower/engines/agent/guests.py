@@ -1,7 +1,10 @@
 """The MCP servers of a session: asked about before a workspace's own are started, and their tools put beside ours."""
 
+import asyncio
+
 from switchtower.core import engine, events, policy
 from switchtower.engines.agent.kit import Kit
+from switchtower.engines.agent.skill_tool import ReadSkill
 from switchtower.engines.agent.work import Stopped, Work
 from switchtower.tools import registry
 from switchtower.tools.mcp.config import ServerConfig
@@ -11,7 +14,8 @@ TOOL = "mcp_server"
 
 
 async def welcome(work: Work, kit: Kit) -> registry.Toolbox:
-    """Our tools and the servers'. A server that may not or cannot be had is reported and left out."""
+    """Our tools, the servers' and, where there are skills, the one that reads them. A server that may not or cannot be had
+    is reported and left out."""
 
     async def admit(config: ServerConfig) -> bool:
         return await _admitted(config, work)
@@ -20,10 +24,10 @@ async def welcome(work: Work, kit: Kit) -> registry.Toolbox:
         await work.desk.emit(events.WarningRaised(code, message))
 
     task = work.task
-    tools = await kit.servers.tools_for(
-        task.session_id, task.workspace.root, sandbox=task.sandbox, admit=admit, report=report
-    )
-    return registry.Toolbox([*kit.toolbox.tools, *tools]) if tools else kit.toolbox
+    tools = await kit.servers.tools_for(task.session_id, task.workspace.root, sandbox=task.sandbox, admit=admit, report=report)
+    templates = await asyncio.to_thread(kit.shelf.listed, task.workspace.root)
+    skills = [ReadSkill(kit.shelf)] if any(template.kind == "skill" for template in templates) else []
+    return registry.Toolbox([*kit.toolbox.tools, *skills, *tools])
 
 
 async def _admitted(config: ServerConfig, work: Work) -> bool:

@@ -30,4 +30,3 @@ class Kit(Struct, frozen=True):
     """The part of the context window from which on the conversation is summarised; 0 never does."""
     randomness: Callable[[], float] = random.random
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-

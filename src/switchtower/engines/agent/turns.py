@@ -50,9 +50,7 @@ async def take(model: port.Model, request: port.Request, desk: engine.Desk, *, q
     if not (text or calls or _has_spoken(request.conversation)):
         raise port.ModelTrouble("the model answered with nothing", transient=True)
     usage = _reported(model, counted)
-    message = engine.Message(
-        role="assistant", text="".join(text), calls=tuple(calls), thinking="".join(thinking), carry=carry
-    )
+    message = engine.Message(role="assistant", text="".join(text), calls=tuple(calls), thinking="".join(thinking), carry=carry)
     if not quiet:
         await desk.emit(
             events.MessageCompleted(

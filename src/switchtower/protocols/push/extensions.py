@@ -85,9 +85,7 @@ REQUESTS: dict[str, type[Request]] = {
     "list_templates": ListTemplates,
 }
 
-NEEDS_SESSION = frozenset(
-    {"get_session", "configure_session", "queue_message", "compact_session", "undo_run", "diff_session"}
-)
+NEEDS_SESSION = frozenset({"get_session", "configure_session", "queue_message", "compact_session", "undo_run", "diff_session"})
 
 
 # Responses
@@ -211,4 +209,3 @@ ANSWERS: dict[str, type[Struct]] = {
     "list_models": Models,
     "list_templates": Templates,
 }
-

@@ -262,9 +262,7 @@ class PushPeer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def submit(
-        self, command: commands.AnyCommand, request: inbound.Request, succeeded: Callable[[tower.Outcome], bytes]
-    ) -> None:
+    def submit(self, command: commands.AnyCommand, request: inbound.Request, succeeded: Callable[[tower.Outcome], bytes]) -> None:
         def done(outcome: tower.Outcome | core_errors.CoreError) -> None:
             self._one_answered()
             if self._stream is None:

@@ -44,9 +44,7 @@ def _document(name: str, title: str, body: Schema) -> Schema:
 
 
 def _definitions() -> Schema:
-    payloads: list[type] = list(
-        dict.fromkeys([*REQUESTS.values(), *ANSWERS.values(), *messages.EVENTS.values()])
-    )
+    payloads: list[type] = list(dict.fromkeys([*REQUESTS.values(), *ANSWERS.values(), *messages.EVENTS.values()]))
     _, components = msgspec.json.schema_components([*payloads, messages.ProtocolError], ref_template="#/$defs/{name}")
     # Response payloads of two names may share a type with an event; a definition is keyed by its class, so nothing is said twice.
     return dict(sorted(components.items()))

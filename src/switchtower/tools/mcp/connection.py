@@ -32,9 +32,11 @@ Tell = Callable[[str], Awaitable[None]]
 class Ended(Exception):
     """The connection is over or never came about."""
 
-    def __init__(self, why: reasons.Why, *, by_itself: bool = False) -> None:
+    def __init__(self, why: reasons.Why, *, by_itself: bool = False, unheard: bool = False) -> None:
         super().__init__(why.text)
         self.why = why
+        self.unheard = unheard
+        """The server has certainly not acted on the call: it may be made again."""
         self.by_itself = by_itself
         """A process that was there and left: another one may stay."""
 
@@ -235,6 +237,7 @@ class Connection:
         if reasons.is_lost_session(error):
             self.why = reasons.Why("has forgotten our session")
             self._over.set()
+            raise Ended(self.why, unheard=True) from None
         if self._over.is_set() or (self._process is not None and self._process.input.broken):
             # The owner is busy with cleaning up; when it is done it knows why.
             await asyncio.wait({self._owner}, timeout=_EXPLANATION)

@@ -17,6 +17,7 @@ OURS = frozenset(
         "git_status",
         "list_dir",
         "read_file",
+        "read_skill",
         "run",
         "search",
         "write_file",

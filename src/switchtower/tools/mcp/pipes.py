@@ -131,8 +131,10 @@ class Incoming(_Pipe):
 class Outgoing(_Pipe):
     """What the server is told. A line that was begun is sent whole, whatever becomes of who wrote it."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, on_broken: Callable[[], None]) -> None:
+        """`on_broken` is called when the server has stopped listening, also while nobody waits for a write."""
         super().__init__(descriptor)
+        self._on_broken = on_broken
         self._unsent = bytearray()
         self._room = asyncio.Event()
         self.broken = False
@@ -146,6 +148,8 @@ class Outgoing(_Pipe):
             raise BrokenPipeError
         self._unsent += line
         self._send()
+        if self.broken:
+            raise BrokenPipeError
 
     def close(self) -> None:
         super().close()
@@ -159,6 +163,7 @@ class Outgoing(_Pipe):
         except OSError:
             self.broken = True
             self._unsent.clear()
+            self._on_broken()
         if self._unsent:
             self._loop.add_writer(self._descriptor, self._send)
         else:

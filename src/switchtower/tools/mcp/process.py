@@ -103,8 +103,9 @@ class ServerProcess:
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
-        self.input = pipes.Outgoing(ours[0])
         self.output = pipes.Incoming(ours[1])
+        # One that does not listen any more is as good as gone; but what it said before is still heard.
+        self.input = pipes.Outgoing(ours[0], self.output.writer_is_gone)
         self.heard = pipes.Heard(ours[2])
         self.exit_code: int | None = None
         """How it ended by itself; `None` when it had to be told, or still runs."""

@@ -92,8 +92,12 @@ class Server:
         """Raises `connection.Ended`, `TimedOut` or `Refused`."""
         self._calls += 1
         try:
-            living = await self._living()
-            return await living.call(tool, args, limit_s=self._limits.call_s, tell=tell)
+            try:
+                return await self._call(tool, args, tell)
+            except connection.Ended as ended:
+                if not ended.unheard:
+                    raise
+                return await self._call(tool, args, tell)
         except connection.Ended as ended:
             # Calls that ran side by side all learn of it; people need to hear it once.
             if not self._stopped and self._mourned is not self._connection:
@@ -103,6 +107,10 @@ class Server:
         finally:
             self._calls -= 1
             self._rest()
+
+    async def _call(self, tool: str, args: Mapping[str, Any], tell: connection.Tell) -> "mcp_types.CallToolResult":
+        living = await self._living()
+        return await living.call(tool, args, limit_s=self._limits.call_s, tell=tell)
 
     async def stop(self) -> None:
         self._stopped = True

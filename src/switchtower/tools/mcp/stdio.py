@@ -76,8 +76,6 @@ class _Writer:
         try:
             await self._server.input.write(line)
         except OSError:
-            # One that does not listen any more is as good as gone, but it may have answered before.
-            self._server.output.writer_is_gone()
             raise anyio.BrokenResourceError from None
 
     async def aclose(self) -> None:

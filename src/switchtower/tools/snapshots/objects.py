@@ -67,11 +67,12 @@ def decode_tree(content: bytes, id: str) -> dict[bytes, Entry]:
     while at < len(content):
         name_at = content.find(b" ", at) + 1
         id_at = content.find(b"\0", name_at) + 1
+        end = id_at + id_bytes
         mode, name = content[at : name_at - 1], content[name_at : id_at - 1]
-        if mode not in _MODES or not is_plain(name):
+        if not (name_at and id_at and end <= len(content)) or mode not in _MODES or not is_plain(name):
             raise Damaged(f"the tree {id} holds what no snapshot has")
-        at = id_at + id_bytes
-        entries[name] = Entry(_MODES[mode], content[id_at:at].hex())
+        entries[name] = Entry(_MODES[mode], content[id_at:end].hex())
+        at = end
     return entries
 
 

@@ -50,6 +50,9 @@ def tools() -> list[dict[str, Any]]:
             scalar = [{"name": "scalar", "inputSchema": {"type": "string"}}]
             big = [{"name": "big", "inputSchema": {"type": "object", "description": "d" * 100_000}}]
             return [*({"name": name, "description": name, "inputSchema": PLAIN} for name in names), *broken, *scalar, *big]
+        case "wordy":
+            wordy = {"type": "object", "description": "d" * 20_000}
+            return [{"name": f"tool{number}", "inputSchema": wordy} for number in range(100)]
         case "pattern":
             schema = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
             return [{"name": "go", "inputSchema": PLAIN, "outputSchema": schema}]
@@ -69,6 +72,13 @@ def call(request: dict[str, Any]) -> None:
                 send({"method": "notifications/message", "params": {"level": "info", "data": "x" * 50}})
                 send({"method": "notifications/progress", "params": {"progressToken": token, "progress": number}})
                 send({"method": "notifications/tools/list_changed"})
+        case "counts":
+            for number in (1, 2, 3):
+                send({"method": "notifications/progress", "params": {"progressToken": token, "progress": number}})
+        case "closes-input":
+            os.close(0)
+            send({"id": ident, "result": answer})
+            time.sleep(600)
         case "shout":
             for _ in range(100):
                 os.write(2, b"e" * 65536)

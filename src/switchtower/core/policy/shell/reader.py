@@ -27,6 +27,7 @@ _REDIRECT = re.compile(r"(&>>|&>)|[0-9]*(>&-|<&-|>>|>\||>&|<<<|<<-|<<|<&|<>|>(?!
 _PLAIN_TARGET = re.compile(r"[\w./~][\w./~-]*")
 _DELIMITER = re.compile(r"""(?:(?P<quote>['"])(?P<quoted>[\w.-]+)(?P=quote)|(?P<escape>\\?)(?P<bare>[\w.-]+))(?=[\s;&|<>()]|$)""")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?\+?=", re.ASCII)
+_BRACE_ALONE = re.compile(r"[{}](?=[ \t\n;&|()<>]|$)")
 _DESCRIPTOR_NAME = re.compile(r"\{\w+\}")
 _SKIPPED = frozenset({"if", "then", "elif", "else", "fi", "!", "{", "}", "while", "until", "do", "done"})
 _LOOPS = frozenset({"while", "until"})
@@ -89,7 +90,7 @@ class _Reader:
     def read_to_the_end(self) -> None:
         if _UNSEEN.search(self.text):
             self.doubt("has characters that cannot be seen", unreadable=True)
-        self._read_list(nested=False)
+        self._read_list("")
         if self._announced:
             self.doubt("announces a text that does not follow", unreadable=True)
 
@@ -107,7 +108,7 @@ class _Reader:
         if not self.enter():
             return
         announced = bool(self._announced)
-        self._read_list(nested=True)
+        self._read_list(")")
         if announced or self._announced:
             self.doubt("announces a text around or inside an expansion", unreadable=True)
         self.leave()
@@ -140,12 +141,13 @@ class _Reader:
         self.doubt(reason, unreadable=True)
         self.at = len(self.text)
 
-    def _read_list(self, *, nested: bool) -> None:
+    def _read_list(self, closer: str) -> None:
+        """Up to the closing parenthesis or brace, which is taken too, or to the end."""
         stages: list[tuple[int, int]] = []
         start = len(self._commands)
         while True:
             self._skip_blanks()
-            operator = self._operator()
+            operator = self._operator(in_braces=closer == "}")
             if operator == "|":
                 stages.append((start, len(self._commands)))
                 start = len(self._commands)
@@ -161,26 +163,28 @@ class _Reader:
                     self._pipelines.append((*stages, (start, len(self._commands))))
                 stages, start = [], len(self._commands)
             if operator == "":
-                if nested:
-                    self.doubt("has a parenthesis without an end", unreadable=True)
+                if closer:
+                    self.doubt(f"has no `{closer}` to end a group", unreadable=True)
                 return
-            if operator == ")":
+            if operator in (")", "}"):
                 self.at += 1
-                if nested:
+                if operator == closer:
                     return
-                self.doubt("has a parenthesis without a beginning", unreadable=True)
+                self.doubt(f"has a `{operator}` without a beginning", unreadable=True)
             elif operator in ("&&", "||", ";", "&"):
                 self.at += len(operator)
             elif operator is None:
                 self._read_command_or_group()
 
-    def _operator(self) -> str | None:
+    def _operator(self, *, in_braces: bool = False) -> str | None:
         """What separates commands here; "" is the end and None no separator."""
         pair = self.text[self.at : self.at + 2]
         if pair in ("&&", "||"):
             return pair
         if pair in ("&>", ""):
             return None if pair else ""
+        if in_braces and pair[0] == "}" and _BRACE_ALONE.match(self.text, self.at):
+            return "}"
         return pair[0] if pair[0] in "\n;&|)" else None
 
     def _read_command_or_group(self) -> None:
@@ -191,6 +195,11 @@ class _Reader:
                 self.doubt("has the shell calculate")
             self.at += 1
             self.read_nested()
+        elif _BRACE_ALONE.match(self.text, self.at) and self.text[self.at] == "{":
+            self.at += 1
+            if self.enter():
+                self._read_list("}")
+                self.leave()
         else:
             self._read_command()
 

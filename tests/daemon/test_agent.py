@@ -1,0 +1,436 @@
+"""The agent inside a real daemon, seen only through push: a model behind HTTP, its faults, tools, steering, undo, MCP."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from msgspec import Struct
+from tests.conformance.daemons import Daemon
+from tests.conformance.schema_check import check
+
+from switchtower.testing import model_server_script as script
+from switchtower.testing.model_server import ModelServer, in_thread
+from switchtower.testing.push_client import Event, PushClient
+
+KEY = "sk-test-0123456789abcdefghijklmnop"
+PATIENCE = 30.0
+FRIENDLY = Path(__file__).parents[1] / "tools" / "mcp" / "servers" / "friendly.py"
+
+KINDS = ("openai", "anthropic", "google", "ollama", "mistral", "zai", "minimax", "openrouter")
+
+Scene = Callable[..., Awaitable["Stage"]]
+
+
+class Stage(Struct):
+    """A client of a daemon, and what the model behind it was asked."""
+
+    client: PushClient
+    daemon: Daemon
+    server: ModelServer
+    model: str
+    provider: str
+
+    @property
+    def requests(self) -> list[script.Received]:
+        return [request for request in self.server.requests if self.model in _model_of(request)]
+
+    async def start(self, workspace: Path, **fields: object) -> str:
+        session = await self.client.start_session(workspace, **{"provider": self.provider, "model": self.model, **fields})
+        return session.session_id
+
+
+def _model_of(request: script.Received) -> str:
+    return str(request.body.get("model") or request.path)
+
+
+class Theatre:
+    """One daemon and one model server for all: each test has a model of its own, which plays what the test wrote."""
+
+    def __init__(self) -> None:
+        self.plays: dict[str, deque[script.Answer]] = {}
+        self.daemon = Daemon()
+
+    def answer(self, request: script.Received) -> script.Answer:
+        [play] = [answers for model, answers in self.plays.items() if model in _model_of(request)]
+        return play.popleft()
+
+
+def _configuration(server: ModelServer, kinds: Sequence[str]) -> str:
+    tables = []
+    for kind in kinds:
+        base_url = server.origin if kind in ("anthropic", "google") else server.url
+        tables.append(
+            f'[models.{kind}]\nprovider = "{kind}"\nmodel = "maker/m-1"\nbase_url = "{base_url}"\nkey_env = "FAKE_KEY"\n'
+            "price_in = 1.0\nprice_out = 10.0\ncontext_window = 100000\n"
+        )
+    return "\n".join(tables)
+
+
+@pytest.fixture(scope="module")
+def theatre() -> Iterator[tuple[Theatre, ModelServer]]:
+    house = Theatre()
+    with pytest.MonkeyPatch.context() as patch, in_thread(house.answer) as server:
+        patch.setenv("FAKE_KEY", KEY)
+        (house.daemon.home / "config.toml").write_text(_configuration(server, KINDS))
+        try:
+            house.daemon.start()
+            yield house, server
+        finally:
+            house.daemon.discard()
+
+
+@pytest.fixture
+async def scene(theatre: tuple[Theatre, ModelServer]) -> AsyncIterator[Scene]:
+    """`await scene(answer, …)`: a model that gives these answers, and a client of the daemon that is configured for it."""
+    house, server = theatre
+    async with AsyncExitStack() as stack:
+
+        async def set_up(*answers: script.Answer, kind: str = "openai") -> Stage:
+            model = f"maker/m-{uuid4().hex}"
+            house.plays[model] = deque(answers)
+            client = await PushClient.over_socket(house.daemon.socket, check=check, patience=PATIENCE)
+            await stack.enter_async_context(client)
+            return Stage(client, house.daemon, server, model, kind)
+
+        yield set_up
+
+
+@pytest.fixture
+async def own_scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    """The same with a daemon and a server of its own, on the test's own loop."""
+    monkeypatch.setenv("FAKE_KEY", KEY)
+    async with AsyncExitStack() as stack:
+
+        async def set_up(*answers: script.Answer, config: str = "") -> Stage:
+            server = await stack.enter_async_context(ModelServer(answers))
+            daemon = Daemon()
+            stack.callback(daemon.discard)
+            (daemon.home / "config.toml").write_text(config + _configuration(server, ["openai"]))
+            await asyncio.to_thread(daemon.start)
+            client = await PushClient.over_socket(daemon.socket, check=check, patience=PATIENCE)
+            await stack.enter_async_context(client)
+            return Stage(client, daemon, server, "maker/m-1", "openai")
+
+        yield set_up
+
+
+@pytest.fixture
+def workspace() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="ws-", dir="/tmp"))
+    (folder / "README.md").write_text("# A workspace\nwith two lines\n")
+    yield folder
+    shutil.rmtree(folder)
+
+
+def said(events: list[Event]) -> str:
+    """What the assistant said, without what a broken attempt had said."""
+    text = ""
+    for event in events:
+        if event.type == "assistant_token":
+            text += event.payload["text"]
+        elif event.type == "warning" and event.payload["code"] == "MODEL_RETRY":
+            text = ""
+    return text
+
+
+def outcome(events: list[Event]) -> str:
+    return str(events[-1].payload["outcome"])
+
+
+def statuses(events: list[Event], phase: str) -> list[str]:
+    return [event.payload.get("detail", "") for event in events if event.payload.get("phase") == phase]
+
+
+def warnings(events: list[Event]) -> list[str]:
+    return [event.payload["code"] for event in events if event.type == "warning"]
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "google"])
+async def test_a_model_streams_calls_a_tool_and_answers(scene: Scene, workspace: Path, kind: str) -> None:
+    read = script.call("read_file", "I will look.", path="README.md")
+    stage = await scene(read, script.say("It is a workspace.", usage=script.Usage(1_000, 100)), kind=kind)
+    session_id = await stage.start(workspace)
+    events = await stage.client.run(session_id, "what is this?")
+    assert outcome(events) == "success"
+    assert said(events) == "I will look.It is a workspace."
+    [result] = [event for event in events if event.type == "tool_result"]
+    assert "with two lines" in result.payload["text"]
+    assert "with two lines" in json.dumps(stage.requests[1].body), "the model was told what the tool found"
+    assert statuses(events, "Usage")[-1].startswith("1000 tokens in, 100 out, $0.0020 (")
+    info = await stage.client.ask("get_session", session_id=session_id)
+    assert info["usage"]["calls"] == 2
+    assert info["contextTokens"] == 1_100
+
+
+@pytest.mark.requirement("push:start:providers-seen")
+@pytest.mark.parametrize("kind", ["ollama", "mistral", "zai", "minimax", "openrouter"])
+async def test_the_providers_that_clients_name_serve_when_they_are_configured(scene: Scene, workspace: Path, kind: str) -> None:
+    stage = await scene(script.say("hello"), kind=kind)
+    assert said(await stage.client.run(await stage.start(workspace), "hi")) == "hello"
+
+
+async def test_trouble_that_passes_is_retried_and_seen(scene: Scene, workspace: Path) -> None:
+    cut = script.Reply((script.Text("Once upon "), script.Cut()))
+    answers = [script.rate_limited("0"), script.Refusal(500), cut, script.say("The end.")]
+    stage = await scene(*answers)
+    session_id = await stage.start(workspace)
+    events = await stage.client.run(session_id, "tell a story")
+    assert outcome(events) == "success"
+    assert said(events) == "The end."
+    assert warnings(events) == ["MODEL_RETRY"] * 3
+    assert len(stage.requests) == 4
+    info = await stage.client.ask("get_session", session_id=session_id)
+    assert info["state"] == "completed"
+
+
+async def test_a_refused_key_fails_the_run_with_a_remedy_and_is_never_shown(scene: Scene, workspace: Path) -> None:
+    stage = await scene(script.Refusal(401, f"Incorrect API key provided: {KEY}"))
+    session_id = await stage.start(workspace)
+    events = await stage.client.run(session_id, f"my key is {KEY}")
+    assert outcome(events) == "failed"
+    [error] = [event for event in events if event.type == "error"]
+    assert error.payload["code"] == "MODEL_ERROR"
+    assert "FAKE_KEY" in error.payload["message"]
+    assert KEY not in "".join(str(event.raw) for event in events)
+    assert KEY not in stage.daemon.log
+
+
+async def test_commands_do_not_see_the_key(scene: Scene, workspace: Path) -> None:
+    stage = await scene(script.call("run", command="env"), script.say("done"))
+    session_id = await stage.start(workspace)
+    await stage.client.send(session_id, "go")
+    await stage.client.decide((await stage.client.until("approval_required"))[-1])
+    events = await stage.client.until("run_complete")
+    [result] = [event for event in events if event.type == "tool_result"]
+    assert "PATH=" in result.payload["text"]
+    assert "FAKE_KEY" not in result.payload["text"]
+
+
+async def test_rubbish_from_a_model_is_answered_and_the_run_goes_on(scene: Scene, workspace: Path) -> None:
+    broken = script.Reply((script.Call("read_file", '{"path": "READ'), script.Call("no_such_tool", {"x": 1})))
+    stage = await scene(broken, script.say("I see."))
+    session_id = await stage.start(workspace)
+    events = await stage.client.run(session_id, "go")
+    assert outcome(events) == "success"
+    results = [event.payload for event in events if event.type == "tool_result"]
+    assert [result["isError"] for result in results] == [True, True]
+    assert "no tool `no_such_tool`" in results[1]["text"]
+
+
+async def test_ten_megabytes_of_output_are_journalled_and_delivered(scene: Scene, workspace: Path) -> None:
+    stage = await scene(script.flood(10_000_000))
+    session_id = await stage.start(workspace)
+    events = await stage.client.run(session_id, "go")
+    assert outcome(events) == "success"
+    assert len(said(events)) == 10_000_000
+
+
+async def test_a_slow_stream_is_aborted_at_once_and_the_model_hears_it(own_scene: Scene, workspace: Path) -> None:
+    stage = await own_scene(script.Reply((script.Text("thinking "), script.Hold())))
+    session_id = await stage.start(workspace)
+    run_id = await stage.client.send(session_id, "go")
+    await stage.client.until("assistant_token")
+    await stage.client.cancel(session_id, run_id)
+    assert outcome(await stage.client.until("run_complete")) == "cancelled"
+    async with asyncio.timeout(PATIENCE):
+        await stage.requests[0].gone.wait()
+
+
+async def test_steering_reaches_the_model_and_a_follow_up_runs_after(own_scene: Scene, workspace: Path) -> None:
+    go = asyncio.Event()
+    first = script.Reply((script.Text("Looking. "), script.Hold(go), script.Call("list_dir", {})))
+    stage = await own_scene(first, script.say("With tabs."), script.say("Documented."))
+    session_id = await stage.start(workspace)
+    await stage.client.send(session_id, "go")
+    await stage.client.until("assistant_token")
+    for number, (text, delivery) in enumerate([("use tabs", "steer"), ("then the docs", "follow_up")]):
+        queued = {"clientMessageId": f"msg_{number}", "text": text, "delivery": delivery}
+        answer = await stage.client.ask("queue_message", queued, session_id=session_id)
+        assert answer == {"accepted": True, "messageId": f"msg_{number}", "runId": None}
+    go.set()
+    assert said(await stage.client.until("run_complete")).endswith("With tabs.")
+    assert said(await stage.client.until("run_complete")) == "Documented."
+    assert "use tabs" in json.dumps(stage.requests[1].body)
+    assert "then the docs" not in json.dumps(stage.requests[1].body)
+    assert "then the docs" in json.dumps(stage.requests[2].body)
+
+
+async def test_a_conversation_is_compacted_on_request(scene: Scene, workspace: Path) -> None:
+    talk = [script.say("word " * 30_000) for _ in range(2)]
+    stage = await scene(*talk, script.say("Goal: to talk."), script.say("Yes."))
+    session_id = await stage.start(workspace)
+    for _ in talk:
+        await stage.client.run(session_id, "talk")
+    await stage.client.ask("compact_session", {"instructions": "briefly"}, session_id=session_id)
+    events = await stage.client.until("run_complete")
+    assert outcome(events) == "success"
+    assert statuses(events, "Context compacted")
+    await stage.client.run(session_id, "still there?")
+    told = json.dumps(stage.requests[-1].body)
+    assert "Goal: to talk." in told
+    assert told.count("word word") < 30_000
+
+
+async def test_a_budget_ends_a_run_with_a_clear_outcome(scene: Scene, workspace: Path) -> None:
+    stage = await scene(*[script.call("list_dir") for _ in range(9)])
+    session_id = await stage.start(workspace, limits={"maxTurns": 3})
+    events = await stage.client.run(session_id, "go")
+    assert outcome(events) == "failed"
+    assert [event.payload["code"] for event in events if event.type == "error"] == ["BUDGET_EXCEEDED"]
+    assert len(stage.requests) == 3
+
+
+async def test_always_makes_a_rule_for_the_session_that_is_shown(scene: Scene, workspace: Path) -> None:
+    touch = [script.call("run", command=f"touch ran && echo {number}") for number in (1, 1)]
+    stage = await scene(*touch, script.say("done"))
+    session_id = await stage.start(workspace)
+    await stage.client.send(session_id, "go")
+    asked = (await stage.client.until("approval_required"))[-1]
+    decision = {
+        "runId": asked.run_id,
+        "approvalId": asked.payload["approvalId"],
+        "decision": "approve",
+        "scope": "session",
+    }
+    await stage.client.ask("submit_approval", decision, session_id=session_id)
+    events = await stage.client.until("run_complete")
+    assert outcome(events) == "success"
+    assert "approval_required" not in [event.type for event in events]
+    [rule] = (await stage.client.ask("get_session", session_id=session_id))["rules"]
+    assert asked.payload["details"]["always"].endswith(rule["command"])
+
+
+async def test_what_a_session_did_is_shown_undone_and_made_again(scene: Scene, workspace: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=workspace, check=True)
+    write = script.call("write_file", path="notes.txt", content="remember\n")
+    stage = await scene(write, script.say("done"))
+    session_id = await stage.start(workspace, policy="auto")
+    await stage.client.run(session_id, "go")
+    diff = (await stage.client.ask("diff_session", session_id=session_id))["diff"]
+    assert "+remember" in diff
+    for redo, there in ((False, False), (True, True)):
+        await stage.client.ask("undo_run", {"redo": redo}, session_id=session_id)
+        assert outcome(await stage.client.until("run_complete")) == "success"
+        assert (workspace / "notes.txt").exists() is there
+    assert (
+        subprocess.run(["git", "status", "--porcelain"], cwd=workspace, capture_output=True, check=True).stdout.count(b"\n") == 2
+    )
+
+
+async def test_an_mcp_server_of_the_workspace_starts_after_a_yes_and_serves(scene: Scene, workspace: Path) -> None:
+    servers = {"mcpServers": {"friendly": {"command": sys.executable, "args": [str(FRIENDLY), "stdio"]}}}
+    (workspace / ".mcp.json").write_text(json.dumps(servers))
+    stage = await scene(script.call("friendly_add", a=2, b=3), script.say("Five."))
+    session_id = await stage.start(workspace)
+    await stage.client.send(session_id, "add")
+    asked = (await stage.client.until("approval_required"))[-1]
+    assert (asked.payload["kind"], asked.payload["title"]) == ("mcp", "Start an MCP server")
+    await stage.client.decide(asked)
+    asked = (await stage.client.until("approval_required"))[-1]
+    assert asked.payload["title"] == "Use the tool friendly_add"
+    await stage.client.decide(asked)
+    events = await stage.client.until("run_complete")
+    [result] = [event for event in events if event.type == "tool_result"]
+    assert "5" in result.payload["text"]
+    assert "friendly_add" in json.dumps(stage.requests[0].body["tools"])
+
+
+async def test_an_mcp_server_that_nobody_allows_is_left_out_of_a_headless_run(scene: Scene, workspace: Path) -> None:
+    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": {"command": "touch", "args": ["started"]}}}))
+    stage = await scene(script.say("without"))
+    session_id = await stage.start(workspace, mode="headless")
+    await stage.client.send(session_id, "go")
+    await stage.client.decide((await stage.client.until("approval_required"))[-1], "deny")
+    events = await stage.client.until("run_complete")
+    assert outcome(events) == "success"
+    assert "MCP_SERVER_DENIED" in warnings(events)
+    assert not (workspace / "started").exists()
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+async def test_a_sandbox_keeps_commands_inside_the_workspace(scene: Scene, workspace: Path) -> None:
+    outside = workspace.parent / f"{workspace.name}-outside"
+    command = f"touch inside; touch {outside}; true"
+    stage = await scene(script.call("run", command=command), script.say("done"))
+    session_id = await stage.start(workspace, sandboxProvider="bubblewrap", policy="yolo")
+    events = await stage.client.run(session_id, "go")
+    assert outcome(events) == "success"
+    assert (workspace / "inside").exists()
+    assert not outside.exists()
+    assert "POLICY_YOLO" in warnings(events)
+
+
+async def test_a_worktree_of_its_own_leaves_the_repository_alone(scene: Scene, workspace: Path) -> None:
+    for command in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first"]):
+        subprocess.run(["git", *command], cwd=workspace, check=True)
+    stage = await scene(script.call("write_file", path="new.txt", content="x"), script.say("done"))
+    session_id = await stage.start(workspace, policy="auto", worktree=True)
+    assert outcome(await stage.client.run(session_id, "go")) == "success"
+    info = await stage.client.ask("get_session", session_id=session_id)
+    assert info["worktreeOf"] == str(workspace)
+    assert (Path(info["rootPath"]) / "new.txt").exists()
+    assert not (workspace / "new.txt").exists()
+
+
+async def test_a_template_and_a_mentioned_file_reach_the_model(scene: Scene, workspace: Path) -> None:
+    (workspace / ".tower" / "prompts").mkdir(parents=True)
+    (workspace / ".tower" / "prompts" / "review.md").write_text("Review $ARGUMENTS with care.")
+    stage = await scene(script.say("done"))
+    session_id = await stage.start(workspace)
+    listed = await stage.client.ask("list_templates", {"rootPath": str(workspace)})
+    assert [(template["name"], template["kind"]) for template in listed["templates"]] == [("review", "prompt")]
+    await stage.client.run(session_id, "/review @README.md")
+    told = json.dumps(stage.requests[0].body)
+    assert "Review @README.md with care." in told
+    assert "with two lines" in told
+
+
+async def test_models_are_listed_with_what_is_usable_and_why_not(own_scene: Scene, workspace: Path) -> None:
+    stage = await own_scene()
+    models = {model["name"]: model for model in (await stage.client.ask("list_models"))["models"]}
+    assert models["openai"]["usable"]
+    assert models["openai"]["isDefault"]
+    assert models["demo"]["usable"]
+    assert not models["anthropic"]["usable"]
+    assert "ANTHROPIC_API_KEY" in models["anthropic"]["reason"]
+
+
+async def test_a_session_can_be_given_another_model(own_scene: Scene, workspace: Path) -> None:
+    stage = await own_scene(script.say("from the other"))
+    session_id = (await stage.client.start_session(workspace)).session_id
+    response = await stage.client.request("configure_session", {"provider": "nobody"}, session_id=session_id)
+    assert response.code == "PROVIDER_NOT_CONFIGURED"
+    await stage.client.ask("configure_session", {"provider": "openai"}, session_id=session_id)
+    assert said(await stage.client.run(session_id, "hi")) == "from the other"
+
+
+async def test_the_default_model_is_the_configured_one(own_scene: Scene, workspace: Path) -> None:
+    stage = await own_scene(script.say("hello"))
+    session_id = (await stage.client.start_session(workspace, provider="auto")).session_id
+    started = (await stage.client.until("session_started"))[-1]
+    assert started.payload["provider"] == "openai"
+    assert said(await stage.client.run(session_id, "hi")) == "hello"
+
+
+async def test_configured_rules_allow_and_deny(own_scene: Scene, workspace: Path) -> None:
+    rules = '[[rules]]\neffect = "allow"\ntool = "run"\ncommand = "touch *"\n[[rules]]\neffect = "deny"\ntool = "write_file"\n'
+    stage = await own_scene(
+        script.call("run", command="touch allowed"),
+        script.call("write_file", path="denied", content="x"),
+        script.say("done"),
+        config=rules,
+    )
+    session_id = await stage.start(workspace)
+    events = await stage.client.run(session_id, "go")
+    assert "approval_required" not in [event.type for event in events]
+    assert (workspace / "allowed").exists()
+    assert not (workspace / "denied").exists()
