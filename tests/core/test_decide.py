@@ -407,6 +407,14 @@ def test_a_run_that_changed_nothing_in_the_end_leaves_nothing_to_undo() -> None:
         restore(table)
 
 
+def test_the_end_of_a_crashed_run_is_on_record_before_it_is_undone() -> None:
+    table = Table()
+    crashed = changed(table, "a", None)
+    run_id = table.do(commands.RestoreWorkspace(session_id=SESSION_ID, actor=OWNER))["run_id"]
+    table.tell(run_id, events.CheckpointTaken("after", "b", of=crashed))
+    assert [(change.run_id, change.after) for change in table.session.done] == [(crashed, "b")]
+
+
 def test_a_crashed_run_can_be_undone_and_keeps_what_was_found_then_as_its_end() -> None:
     table = Table()
     changed(table, "a", None)

@@ -234,3 +234,21 @@ async def test_without_skills_no_tool_for_them_is_offered(make_task: MakeTask, m
     model = Scripted(done())
     await agent(model).run(make_task("go"), make_desk())
     assert "read_skill" not in [tool.name for tool in model.requests[0].tools]
+
+
+async def test_a_crashed_runs_end_is_kept_before_it_is_undone(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    desk = make_desk(APPROVE)
+    worker = agent(Scripted([port.ToolCall("write_file", {"path": "a.txt", "content": "new"})], done()))
+    await worker.run(make_task("go"), desk)
+    crashed = Change("run_x", desk.of(events.CheckpointTaken)[0].tree)
+
+    undoing = make_desk()
+    result = await worker.run(make_task("", purpose=events.Purpose.UNDO, timeline=Timeline(done=(crashed,))), undoing)
+    assert result.outcome is events.Outcome.SUCCESS
+    assert (tmp_path / "a.txt").read_text() == "old"
+    assert undoing.outline == ["flush", "WorkspaceRestored"]
+    [kept], [restored] = undoing.of(events.CheckpointTaken), undoing.of(events.WorkspaceRestored)
+    assert (kept.when, kept.of, kept.tree) == ("after", "run_x", restored.after)

@@ -121,10 +121,29 @@ async def test_a_glob_chooses_files(searcher: str, root: Path, glob: str, found:
 
 
 async def test_what_git_ignores_is_left_out_and_hidden_files_are_not(searcher: str, root: Path) -> None:
-    write(root, ".gitignore", "*.log\n!keep.log\n/build/\n# comment\nout/*.txt\n**/cache\nspace\\ \n\\!bang\n")
+    write(root, ".gitignore", "*.log\n!keep.log\n/build/\n# comment\nout/*.txt\n**/cache\nonly-folders/\nspace\\ \n\\!bang\n")
     write(root, "src/.gitignore", "local.txt\n")
-    kept = [".github/workflow.yml", "keep.log", "out/a.md", "src/a.txt", "src/build/a.txt", "src/out/a.txt", "z/local.txt"]
-    ignored = ["a.log", "src/b.log", "build/a.txt", "out/a.txt", "src/cache/a.txt", "src/local.txt", "src/sub/local.txt", "!bang"]
+    kept = [
+        ".github/workflow.yml",
+        "keep.log",
+        "out/a.md",
+        "src/a.txt",
+        "src/build/a.txt",
+        "src/only-folders",
+        "src/out/a.txt",
+        "z/local.txt",
+    ]
+    ignored = [
+        "a.log",
+        "src/b.log",
+        "build/a.txt",
+        "out/a.txt",
+        "src/cache/a.txt",
+        "z/only-folders/a.txt",
+        "src/local.txt",
+        "src/sub/local.txt",
+        "!bang",
+    ]
     for path in (*kept, *ignored, ".git/config"):
         write(root, path, "x\n")
 

@@ -359,6 +359,8 @@ class CheckpointTaken(Event, frozen=True):
     kind: ClassVar[str] = "workspace.checkpoint"
     when: str
     tree: str
+    of: str | None = None
+    """The run that it belongs to, when that is not the one that took it: a crashed run's end is kept when it is undone."""
 
 
 class WorkspaceRestored(Event, frozen=True):
@@ -372,6 +374,8 @@ class WorkspaceRestored(Event, frozen=True):
     files: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     """Files left alone because somebody has changed them since."""
+    failed: tuple[str, ...] = ()
+    """Files that could not be written."""
 
 
 class ApprovalRequested(Event, frozen=True):

@@ -220,10 +220,10 @@ def _fold_checkpoint(session: Session, run: Run, event: events.CheckpointTaken) 
         session.done.append(Change(run.id, before=event.tree))
         session.undone.clear()  # a new change begins a new line of history
         del session.done[:-CHANGES_KEPT]
-    elif session.done and session.done[-1].run_id == run.id:
+    elif session.done and session.done[-1].run_id == (event.of or run.id):
         change = session.done.pop()
         if change.before != event.tree:  # a run that changed nothing in the end leaves nothing to undo
-            session.done.append(Change(run.id, change.before, event.tree))
+            session.done.append(Change(change.run_id, change.before, event.tree))
 
 
 def _fold_restoration(session: Session, event: events.WorkspaceRestored) -> None:

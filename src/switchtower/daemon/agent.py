@@ -31,7 +31,8 @@ class Agent:
         self._catalog = Catalog(settings.models, os.environ, demo_delay=settings.demo_delay_ms / 1_000, on_secret=redactor.add)
         environment.configure(secret_variables=self._catalog.secret_variables(), allowed=settings.pass_env)
         sandbox.configure(hide=[*settings.folders, settings.socket])
-        checkpoints = Checkpoints(settings.checkpoints_dir)
+        ours = [settings.data_dir, settings.run_dir, settings.folders.logs]
+        checkpoints = Checkpoints(settings.checkpoints_dir, apart=ours)
         shelf = Shelf(settings.folders.config)
         self._servers = Servers(
             settings.mcp_file,

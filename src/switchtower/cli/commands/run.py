@@ -131,7 +131,7 @@ def run(
         provider=provider or settings.provider,
         # The configured model is the configured provider's, and nobody else's.
         model=model or (settings.model if provider is None and settings.provider != headless_run.AUTO else None),
-        policy=policy,
+        policy=policy or _configured_policy(settings),
         sandbox=sandbox or cast(Any, settings.sandbox),
         worktree=worktree,
         thinking=thinking,

@@ -37,7 +37,7 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.ContextCompacted: ("summary",),
     events.CompactionFailed: ("reason",),
     events.CheckpointTaken: (),
-    events.WorkspaceRestored: ("files", "skipped"),
+    events.WorkspaceRestored: ("files", "skipped", "failed"),
     events.ApprovalRequested: ("approval",),
     events.ApprovalDecided: ("comment", "rule"),
     events.ApprovalExpired: (),

@@ -52,4 +52,5 @@ class ChangeKeeper:
             log.warning("no checkpoint after the cancelled run %s: it takes too long", self._task.run_id)
 
     async def _take(self, when: str) -> str:
-        return await self._checkpoints.take(self._task.workspace.root, self._task.session_id, f"{self._task.run_id}-{when}")
+        task = self._task
+        return await self._checkpoints.take(task.workspace.root, task.session_id, f"{task.run_id}-{when}", run_id=task.run_id)

@@ -14,18 +14,33 @@ async def restore(task: engine.Task, desk: engine.Desk, checkpoints: Checkpoints
     assert changes, "a restoring run starts only when there is something to restore"
     change = changes[-1]
     root = task.workspace.root
+    after = change.after
     try:
-        # Of a run that crashed nobody kept the end: what is there now counts as that.
-        after = change.after or await checkpoints.take(root, task.session_id, f"{change.run_id}-after")
-        restored = await checkpoints.restore(root, before=change.before, after=after, direction=direction, force=task.force)
+        if after is None:
+            # Of a run that crashed nobody kept the end: what is there now counts as that, and is on record before it changes.
+            after = await checkpoints.take(root, task.session_id, f"{change.run_id}-after", run_id=task.run_id)
+            await desk.emit(events.CheckpointTaken("after", after, of=change.run_id))
+            await desk.flush()
+        restored = await checkpoints.restore(
+            root, before=change.before, after=after, direction=direction, force=task.force, run_id=task.run_id
+        )
     except Unavailable as reason:
         await desk.emit(events.ErrorRaised("RESTORE_FAILED", f"The workspace could not be restored: {reason}"))
         return engine.Result(events.Outcome.FAILED, f"The workspace could not be restored: {reason}")
     await desk.emit(
         events.WorkspaceRestored(
-            direction=direction, run_id=change.run_id, after=after, files=restored.files, skipped=restored.skipped
+            direction=direction,
+            run_id=change.run_id,
+            after=after,
+            files=restored.files,
+            skipped=restored.skipped,
+            failed=restored.failed,
         )
     )
+    if restored.failed:
+        problem = f"These files could not be written: {_named(restored.failed)}"
+        await desk.emit(events.ErrorRaised("RESTORE_FAILED", problem))
+        return engine.Result(events.Outcome.FAILED, problem)
     done = "Undid" if direction == "undo" else "Made again"
     return engine.Result(events.Outcome.SUCCESS, f"{done} {change.run_id}: {_named(restored.files)}{_skipped(restored.skipped)}")
 

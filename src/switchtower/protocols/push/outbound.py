@@ -311,7 +311,8 @@ def _usage(event: events.UsageReported) -> str:
 
 def _restored(event: events.WorkspaceRestored) -> str:
     skipped = f"; left alone: {', '.join(event.skipped)}" if event.skipped else ""
-    return f"{event.direction} of {event.run_id}: {', '.join(event.files) or 'nothing to change'}{skipped}"
+    failed = f"; failed: {', '.join(event.failed)}" if event.failed else ""
+    return f"{event.direction} of {event.run_id}: {', '.join(event.files) or 'nothing to change'}{skipped}{failed}"
 
 
 def _status(phase: str, detail: str | None) -> messages.Status:
