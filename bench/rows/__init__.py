@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from bench.row import Row
-from bench.rows import command, deliveries, durable, latency, listing, ping, replay, sessions, startup, websocket
+from bench.rows import agent, command, deliveries, durable, latency, listing, ping, replay, sessions, startup, websocket
 from bench.setting import Setting
 
 GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
@@ -17,4 +17,5 @@ GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "listing": listing.measure,
     "websocket": websocket.measure,
     "command": command.measure,
+    "agent": agent.measure,
 }

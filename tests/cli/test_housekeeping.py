@@ -42,6 +42,15 @@ def test_redo_and_force_are_passed_on_and_nothing_left_alone_needs_no_hint(tower
     assert scripted.asked("undo_run") == [{"sessionId": SESSION, "redo": True, "force": True}]
 
 
+def test_a_redo_that_left_files_alone_says_how_to_make_it_again_for_all(tower: Any, scripted: ScriptedDaemon) -> None:
+    restored = "redo of run_0: nothing to change; left alone: c.py"
+    scripted.answers["undo_run"] = scripted.chore(lambda: scripted.status("Workspace restored", restored), scripted.completed)
+
+    ended = tower("undo", "last", "--redo")
+
+    assert f"hint: `tower undo {SESSION} && tower undo {SESSION} --redo --force` does it to them too" in ended.stderr
+
+
 @pytest.mark.parametrize(("outcome", "hint"), [("failed", 1), ("cancelled", 2), ("denied", 3)])
 @pytest.mark.parametrize("command", [["undo", "last"], ["compact", "last"]], ids=lambda command: command[0])
 def test_a_chore_that_does_not_succeed_says_so_and_has_the_run_s_exit_code(

@@ -307,13 +307,13 @@ async def test_a_tool_that_does_not_stop_is_left_alone(context: outcome.ToolCont
     tool = Stubborn()
     calling = asyncio.create_task(registry.Toolbox([tool]).execute("stubborn", {}, context))
     await tool.started.wait()
-
-    calling.cancel()
-    await asyncio.wait([calling], timeout=10)
-    assert calling.cancelled()
-
-    assert not tool.ended.is_set()
-    tool.let_go.set()
+    try:
+        calling.cancel()
+        await asyncio.wait([calling], timeout=10)
+        assert calling.cancelled()
+        assert not tool.ended.is_set()
+    finally:
+        tool.let_go.set()
     await tool.ended.wait()
 
 
@@ -326,12 +326,13 @@ async def test_a_tool_that_promises_to_come_to_an_end_is_waited_for(context: out
     tool = Settling()
     calling = asyncio.create_task(registry.Toolbox([tool]).execute("settling", {}, context))
     await tool.started.wait()
-
-    for _ in range(3):
-        calling.cancel()
-        await asyncio.sleep(0)
-    assert not calling.done()
-    tool.let_go.set()
+    try:
+        for _ in range(3):
+            calling.cancel()
+            await asyncio.sleep(0)
+        assert not calling.done()
+    finally:
+        tool.let_go.set()
     with pytest.raises(asyncio.CancelledError):
         await calling
 

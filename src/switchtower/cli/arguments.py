@@ -43,7 +43,7 @@ def amount(flag: str, metavar: str, help: str, *, most: int = 10**9, whole: bool
             number = int(text) if whole else float(text)
         except ValueError:
             raise click.BadParameter(f"`{text}` is not a {'whole ' if whole else ''}number", ctx, parameter) from None
-        if number <= 0 or number > most:  # a number that is none, as `nan`, is not in there either
+        if not 0 < number <= most:  # a number that is none, as `nan`, is not in there either
             raise click.BadParameter(f"`{text}` is not above 0 and at most {most}", ctx, parameter)
         return number
 

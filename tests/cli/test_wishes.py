@@ -1,0 +1,58 @@
+"""What `tower run` asks for: the flags, and the settings where there is no flag."""
+
+from typing import Any
+
+import pytest
+from tests.cli.scripted import ScriptedDaemon, refusing
+
+
+def asked(tower: Any, scripted: ScriptedDaemon, *flags: str, **environment: str) -> dict[str, Any]:
+    """The request for the session, without what every run says."""
+    scripted.answers["start_session"] = refusing("INVALID_REQUEST")
+    assert tower("run", "--headless", "x", *flags, **environment).code == 1
+    [wish] = scripted.asked("start_session")
+    assert wish.pop("repo")["rootPath"] == str(tower.folder.resolve())
+    assert (wish.pop("mode"), wish.pop("metadata")) == ("headless", {"source": "cli"})
+    return wish
+
+
+USUAL = {"provider": "auto", "sandboxProvider": "local"}
+
+
+def test_without_flags_everything_is_left_to_the_daemon(tower: Any, scripted: ScriptedDaemon) -> None:
+    assert asked(tower, scripted) == USUAL
+
+
+def test_each_flag_is_a_field_of_the_request(tower: Any, scripted: ScriptedDaemon) -> None:
+    flags = "--provider ollama --model qwen --policy auto --sandbox bubblewrap --worktree --thinking high"
+    limits = "--max-turns 3 --max-tokens 4000 --max-cost 0.5 --max-minutes 2"
+
+    assert asked(tower, scripted, *flags.split(), *limits.split()) == {
+        "provider": "ollama",
+        "model": "qwen",
+        "policy": "auto",
+        "sandboxProvider": "bubblewrap",
+        "worktree": True,
+        "thinking": "high",
+        "limits": {"maxTurns": 3, "maxTokens": 4000, "maxCost": 0.5, "maxMinutes": 2.0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings", "differs"),
+    [
+        ([], {"TOWER_POLICY": "read-only"}, {"policy": "read-only"}),
+        ([], {"TOWER_POLICY": "ask"}, {}),
+        (["--policy", "ask"], {"TOWER_POLICY": "read-only"}, {"policy": "ask"}),
+        ([], {"TOWER_SANDBOX": "bubblewrap"}, {"sandboxProvider": "bubblewrap"}),
+        (["--sandbox", "local"], {"TOWER_SANDBOX": "bubblewrap"}, {}),
+        ([], {"TOWER_PROVIDER": "openai", "TOWER_MODEL": "gpt"}, {"provider": "openai", "model": "gpt"}),
+        (["--provider", "demo"], {"TOWER_PROVIDER": "openai", "TOWER_MODEL": "gpt"}, {"provider": "demo"}),
+        (["--model", "o"], {"TOWER_PROVIDER": "openai", "TOWER_MODEL": "gpt"}, {"provider": "openai", "model": "o"}),
+        ([], {"TOWER_MODEL": "gpt"}, {}),
+    ],
+)
+def test_a_setting_counts_where_there_is_no_flag(
+    tower: Any, scripted: ScriptedDaemon, flags: list[str], settings: dict[str, str], differs: dict[str, Any]
+) -> None:
+    assert asked(tower, scripted, *flags, **settings) == {**USUAL, **differs}
