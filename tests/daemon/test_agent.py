@@ -165,7 +165,7 @@ async def test_a_model_streams_calls_a_tool_and_answers(scene: Scene, workspace:
     [result] = [event for event in events if event.type == "tool_result"]
     assert "with two lines" in result.payload["text"]
     assert "with two lines" in json.dumps(stage.requests[1].body), "the model was told what the tool found"
-    assert statuses(events, "Usage")[-1].startswith("1000 tokens in, 100 out, $0.0020 (")
+    assert statuses(events, "Usage")[-1].startswith("1000 tokens in, 100 out, $0.002000 (")
     info = await stage.client.ask("get_session", session_id=session_id)
     assert info["usage"]["calls"] == 2
     assert info["contextTokens"] == 1_100
@@ -265,7 +265,7 @@ async def test_steering_reaches_the_model_and_a_follow_up_runs_after(own_scene: 
 
 
 async def test_a_conversation_is_compacted_on_request(scene: Scene, workspace: Path) -> None:
-    talk = [script.say("word " * 30_000) for _ in range(2)]
+    talk = [script.Reply((script.Text("word " * 30_000, piece=4_096),)) for _ in range(2)]
     stage = await scene(*talk, script.say("Goal: to talk."), script.say("Yes."))
     session_id = await stage.start(workspace)
     for _ in talk:

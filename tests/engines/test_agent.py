@@ -339,6 +339,7 @@ async def test_a_cancelled_command_leaves_no_process_and_the_run_says_nothing_mo
     desk = make_desk(APPROVE)
     task = make_task("run: setsid sleep 1000 & (sleep 1000 &) ; sleep 1000")
     running = asyncio.create_task(agent().run(task, desk))
+    await desk.until(lambda desk: "flush" in desk.outline)
     async with asyncio.timeout(5):
         while not await asyncio.to_thread(orphans.any_marked, task.run_id):
             await asyncio.sleep(0)

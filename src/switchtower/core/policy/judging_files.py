@@ -28,17 +28,20 @@ def judge(tool: str, kind: Kind, args: Mapping[str, Any], book: Rulebook, worksp
         return deny(said_by(rule))
     if book.default(kind) is Ruling.DENY:
         return deny(READ_ONLY)
+    outside = next((path for path, parts in located if parts is None), None) if kind is not Kind.OTHER else None
+    if book.profile == "read-only" and (named.odd is not None or outside is not None):
+        # Before the rules that ask: they must not make a question of it.
+        return deny("it reads something other than a file of the workspace")
     if (rule := book.of_files(Ruling.ASK, tool, files, workspace)) is not None:
         return ask(said_by(rule))
     if tool in _LOOK_THROUGH and (rule := book.of_files_below(tool, files, workspace)) is not None:
         return ask(f"it looks through files that the rule `{shortened(rules.shown(rule))}` is about")
     if named.odd is not None:
-        return book.refusal(f"it {named.odd}")
+        return ask(f"it {named.odd}")
     if book.profile == "yolo":
         return allow("the profile `yolo` allows it")
-    outside = next((path for path, parts in located if parts is None), None)
-    if outside is not None and kind is not Kind.OTHER:
-        return book.refusal(f"`{shortened(outside)}` is outside the workspace")
+    if outside is not None:
+        return ask(f"`{shortened(outside)}` is outside the workspace")
     return _judge_ordinary(tool, kind, files, book, workspace)
 
 

@@ -127,7 +127,7 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
         case events.CheckpointTaken():
             return "status", _status(f"Checkpoint {event.when} the run's changes", event.tree)
         case events.WorkspaceRestored():
-            return "status", _status("Workspace restored", _restored(event))
+            return "status", messages.Status("orchestrator", "Workspace restored", _restored(event))  # a list is told whole
         case events.ApprovalRequested():
             return "approval_required", approval_required(event.approval)
         case events.ApprovalDecided():
@@ -305,7 +305,7 @@ def _configuration(event: events.SessionConfigured) -> str:
 
 
 def _usage(event: events.UsageReported) -> str:
-    cost = "" if event.cost is None else f", ${event.cost:.4f}"
+    cost = "" if event.cost is None else f", ${event.cost:.6f}"
     return f"{event.input_tokens} tokens in, {event.output_tokens} out{cost} ({event.provider} {event.model})"
 
 
