@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from switchtower.core import events, policy
@@ -164,6 +164,8 @@ def test_two_commands_are_never_looser_than_each_alone(
         ["({})", "{{ {}; }}", "! {}", "if {}; then ls; fi", "sudo {}", "timeout 5 {}", "$({})", "xargs {}", "eval {}"]
     ),
 )
+@example("yolo", [events.Rule(effect="ask", command="ls *")], "xargs cat", "sudo {}")
+@example("yolo", [events.Rule(effect="ask", command="ls *")], "xargs cat", "timeout 5 {}")
 def test_a_command_in_another_is_never_looser(profile: str, listed: list[events.Rule], command: str, around: str) -> None:
     book = policy.Policy(profile, listed)
     alone = strictness(book, "run", {"command": command})

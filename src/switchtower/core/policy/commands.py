@@ -74,11 +74,16 @@ def _more_doubts(script: shell.Script) -> Iterator[str]:
             continue
         if not words[0].known or words[0].wild or not words[0].text.isascii() or not words[0].text:
             yield "calls a command whose name is not written out"
-        wraps = runs.is_wrapper(words)
-        if wraps and programs.WRAPPERS[programs.base_name(words[0].text)].feeds:
+        # Whatever stands behind a wrapper may be the command that it runs.
+        starts = range(min(len(words), runs.MOST_WORDS) if runs.is_wrapper(words) else 1)
+        if any(_is_fed(words, start) for start in starts):
             yield "runs a command on words that are not known before it runs"
-        if any(_reads_code(words[start:]) for start in range(min(len(words), runs.MOST_WORDS) if wraps else 1)):
+        if any(_reads_code(words[start:]) for start in starts):
             yield "runs code that it reads from its input"
+
+
+def _is_fed(words: runs.Words, start: int) -> bool:
+    return runs.is_wrapper(words, start) and programs.WRAPPERS[programs.base_name(words[start].text)].feeds
 
 
 def _reads_code(words: runs.Words) -> bool:
