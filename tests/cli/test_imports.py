@@ -15,8 +15,6 @@ OF_THE_AGENT = {
     "pydantic_ai",
     "pydantic",
     "mcp",
-    "tree_sitter",
-    "tree_sitter_bash",
     "openai",
     "anthropic",
     "google.genai",

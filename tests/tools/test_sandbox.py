@@ -35,8 +35,11 @@ def run_id() -> Iterator[str]:
 def disk(pytestconfig: pytest.Config) -> Iterator[Path]:
     """A folder that is not below `/tmp`: a sandbox has its own there, and would write to that."""
     assert pytestconfig.cache is not None
-    folder = pytestconfig.cache.mkdir("sandbox") / uuid4().hex[:8]
-    folder.mkdir()
+    base = pytestconfig.cache.mkdir("sandbox")
+    if base.is_relative_to("/tmp"):
+        base = Path.home() / ".cache" / "switchtower-tests"
+    folder = base / uuid4().hex[:8]
+    folder.mkdir(parents=True)
     yield folder
     shutil.rmtree(folder)
 

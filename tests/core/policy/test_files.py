@@ -300,6 +300,13 @@ def test_a_path_that_is_none_is_not_written_without_a_question(tool: str, path: 
     assert "could not be judged" not in judgement.reason
 
 
+@pytest.mark.parametrize("path", [7, ["a"], {"a": 1}, b"x", "x\0", "x" * 5000])
+@pytest.mark.parametrize("tool", ["read_file", "list_dir", "search"])
+def test_nor_is_it_read(tool: str, path: object) -> None:
+    assert judged(tool, {"path": path}).ruling is Ruling.ASK
+    assert judged(tool, {"path": path}, profile="read-only").ruling is Ruling.DENY
+
+
 @pytest.mark.parametrize("args", [None, 7, "x", ["a"], {}, {7: 8}, {"path": {}}, {"paths": 7}])
 @pytest.mark.parametrize("tool", ["read_file", "write_file", "git_commit", "run", "mcp_server", "x", ""])
 @pytest.mark.parametrize("profile", policy.PROFILES)

@@ -24,6 +24,9 @@ TOOLS = [
     "a_b",
 ]
 
+GLUE = ("true", "echo hi", "cd src", "echo x > y")
+"""Asked about alone, and allowed beside what a rule allows: by themselves they do nothing, or only what `auto` allows."""
+
 profiles = st.sampled_from(policy.PROFILES)
 paths = st.one_of(
     st.sampled_from(["a", "src/a.py", ".env", "AGENTS.md", ".git/config", "../x", "/work/repo/prod/x"]), st.text(max_size=12)
@@ -149,8 +152,7 @@ def test_two_commands_are_never_looser_than_each_alone(
 
     for part in (first, second):
         alone = judged(book, "run", {"command": part})
-        # What does nothing by itself is asked about alone, and passes beside what a rule allows.
-        if part not in ("true", "echo hi", "cd src"):
+        if part not in GLUE:
             assert STRICTNESS[together.ruling] >= STRICTNESS[alone.ruling]
         assert together.destructive or not alone.destructive
 
@@ -170,7 +172,7 @@ def test_a_command_in_another_is_never_looser(profile: str, listed: list[events.
     book = policy.Policy(profile, listed)
     alone = strictness(book, "run", {"command": command})
 
-    if command not in ("true", "echo hi", "cd src") or "ls" not in around:
+    if command not in GLUE or "ls" not in around:
         assert strictness(book, "run", {"command": around.format(command)}) >= alone
 
 

@@ -25,7 +25,7 @@ Token = str | One | None
 """A character that means itself, one character of a kind, or (None) any number of any."""
 Glob = tuple[Token, ...]
 
-_MOST_TO_COMPARE = 256
+_MOST_TO_COMPARE = 128
 
 
 def parse(pattern: str) -> Glob:
@@ -87,34 +87,21 @@ def meets(left: Glob, right: Glob) -> bool:
     """Whether some text fits both. Errs towards yes."""
     if len(left) > _MOST_TO_COMPARE or len(right) > _MOST_TO_COMPARE:
         return True
-    reached = {(0, 0)}
-    waiting = [(0, 0)]
-    while waiting:
-        i, j = waiting.pop()
-        if i == len(left) and j == len(right):
-            return True
-        for step in _steps(left, i, right, j):
-            if step not in reached:
-                reached.add(step)
-                waiting.append(step)
-    return False
+    # For each beginning of `left`: which beginnings of `right` have a text in common with it.
+    row = [True, *([False] * len(right))]
+    for at, other in enumerate(right, start=1):
+        row[at] = row[at - 1] and other is None
+    for one in left:
+        above, row = row, [row[0] and one is None]
+        for at, other in enumerate(right, start=1):
+            if one is None or other is None:
+                row.append(above[at] or row[at - 1])
+            else:
+                row.append(above[at - 1] and _share(one, other))
+    return row[-1]
 
 
-def _steps(left: Glob, i: int, right: Glob, j: int) -> list[tuple[int, int]]:
-    """Where one can stand after one more character, or after a star has had enough."""
-    one = left[i] if i < len(left) else ""
-    other = right[j] if j < len(right) else ""
-    steps = []
-    if one is None:
-        steps.append((i + 1, j))
-    if other is None:
-        steps.append((i, j + 1))
-    if one != "" and other != "" and _share(one, other):
-        steps.append((i if one is None else i + 1, j if other is None else j + 1))
-    return steps
-
-
-def _share(one: Token, other: Token) -> bool:
+def _share(one: str | One, other: str | One) -> bool:
     if isinstance(one, str) and isinstance(other, str):
         return one == other
     if isinstance(one, str) and isinstance(other, One):

@@ -8,7 +8,7 @@ from switchtower.core.policy import paths
 from switchtower.core.policy.runs import Words
 
 _CHANGES_FOLDER = frozenset({"cd", "chdir", "pushd", "popd"})
-_MOST_FOLDERS = 16
+_MOST_FOLDERS = 4
 
 
 class Place(Struct, frozen=True):

@@ -36,7 +36,7 @@ _HIDDEN_BY_WILDCARD = re.compile(r"[*?\[{]")
 # What a wildcard of a shell could stand for. `id_*` is narrower here: `*.md` would fit `id_x.md` too.
 _WILDCARD_TARGETS = (
     *(globs.parse(name) for name in NAMES if name != "id_*"),
-    *(globs.parse(f"id_{kind}{end}") for kind in ("rsa", "dsa", "ecdsa", "ed25519") for end in ("", ".pub", "_sk")),
+    *(globs.parse(f"id_{kind}{end}") for kind in ("rsa", "dsa", "ecdsa", "ed25519") for end in ("", "_sk")),
     *(globs.parse(name) for name in (*FOLDERS, *(folder for folder, _ in PLACES))),
 )
 

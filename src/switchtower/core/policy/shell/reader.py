@@ -16,6 +16,7 @@ LONGEST = 64 * 1024
 _DEEPEST = 24
 _MOST_COMMANDS = 500
 _MOST_WORDS = 4000
+_MOST_WILD_WORDS = 32
 _MOST_DOUBTS = 8
 
 # Control characters, blanks that are none to a shell, marks that turn or hide text, halves of characters.
@@ -65,6 +66,7 @@ class _Reader:
         self.at = 0
         self._depth = depth
         self._words = 0
+        self._wild_words = 0
         self._commands: list[Command] = []
         self._pipelines: list[tuple[tuple[int, int], ...]] = []
         self._documents: list[str] = []
@@ -124,6 +126,7 @@ class _Reader:
         how(other)
         self.leave()
         self._words += other._words
+        self._wild_words += other._wild_words
         shift = len(self._commands)
         for command in other._commands:
             first, last = command.inner
@@ -227,6 +230,9 @@ class _Reader:
             start = self.at
             word = words.read(self)
             raw = self.text[start : self.at]
+            self._wild_words += word.wild
+            if self._wild_words > _MOST_WILD_WORDS:
+                self._give_up("has too many wildcards")
             if self.at == start:
                 self.doubt(f"has a `{self.text[start]}` that says nothing here", unreadable=True)
                 self.at += 1
