@@ -163,6 +163,14 @@ async def test_a_full_context_is_summarised_before_the_next_call(
     assert [delta.text for delta in desk.of(events.TextDelta)] == ["done"], "a summary is not said to the user"
 
 
+async def test_a_summary_counts_against_the_budget(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    model = Scripted(text("Goal: x"), text("one too many"), context_window=1_000)
+    task = make_task(long_conversation(), context_tokens=900, budget=events.Budget(max_turns=1))
+    result = await agent(model).run(task, make_desk())
+    assert result.outcome is events.Outcome.FAILED
+    assert len(model.requests) == 1
+
+
 async def test_a_context_with_room_is_left_alone(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
     desk = make_desk()
     await agent(Scripted(text("done"), context_window=1_000)).run(make_task(long_conversation(), context_tokens=799), desk)

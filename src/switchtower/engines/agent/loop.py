@@ -113,8 +113,9 @@ class _Conversation:
             await self._deliver_steering()
             if (reason := budget.exceeded(self._spending, task, self._kit.now_ms())) is not None:
                 return await _failed(self._desk, "BUDGET_EXCEEDED", f"the run was stopped by its budget: {reason}")
-            if self._compactor.due(self._context_tokens):
-                await self._compact("threshold")
+            if self._compactor.due(self._context_tokens) and await self._compact("threshold"):
+                open_calls = ()
+                continue  # the summary was a call too: the budget is looked at once more
             message = await self._next_message()
             self._messages.append(message)
             open_calls = message.calls

@@ -1,6 +1,6 @@
 """One turn of the model: its parts become events as they arrive, and one whole message at the end. Runs no tools."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import assert_never
 
@@ -65,9 +65,8 @@ async def take(model: port.Model, request: port.Request, desk: engine.Desk, *, q
     return Turn(message, usage)
 
 
-def _has_spoken(conversation: object) -> bool:
+def _has_spoken(conversation: Sequence[engine.Message]) -> bool:
     """Whether the model has answered the last user message already: after its tools have run it may have no more to say."""
-    assert isinstance(conversation, tuple)
     for message in reversed(conversation):
         if message.role == "assistant":
             return True
