@@ -22,8 +22,8 @@ from switchtower.stores.sqlite import SqliteJournal
 from switchtower.testing.sessions import OWNER, start_session
 from switchtower.testing.workshop import BareWorkshop
 from switchtower.tools import registry
-from switchtower.tools.checkpoints import Checkpoints
 from switchtower.tools.mcp.servers import Servers
+from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 
 class MemoryModel:

@@ -14,9 +14,10 @@ from switchtower.engines.agent.kit import Kit
 from switchtower.engines.agent.loop import AgentEngine
 from switchtower.models import port
 from switchtower.models.catalog import Catalog
-from switchtower.tools import processes, registry
-from switchtower.tools.checkpoints import Checkpoints
+from switchtower.tools import registry
 from switchtower.tools.mcp.servers import Servers
+from switchtower.tools.running import processes
+from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 EventT = TypeVar("EventT", bound=events.Event)
 

@@ -9,7 +9,7 @@ from tests.engines.parts import APPROVE, EXPIRED, MakeAgent, MakeDesk, MakeTask,
 
 from switchtower.core import engine, errors, events
 from switchtower.models import demo, port
-from switchtower.tools import orphans
+from switchtower.tools.running import orphans
 
 
 async def test_a_plain_answer_is_streamed_and_completed(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:

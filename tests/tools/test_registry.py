@@ -11,7 +11,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from switchtower.tools import orphans, outcome, registry, threads
+from switchtower.tools import outcome, registry
+from switchtower.tools.running import orphans, threads
 from switchtower.tools.tool import CoreTool
 
 

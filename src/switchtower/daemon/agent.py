@@ -13,10 +13,12 @@ from switchtower.engines.agent.kit import Kit
 from switchtower.engines.agent.loop import AgentEngine
 from switchtower.engines.agent.prompts.shelf import Shelf
 from switchtower.models.catalog import Catalog
-from switchtower.tools import adoption, environment, registry, sandbox
-from switchtower.tools.checkpoints import Checkpoints
+from switchtower.tools import registry
 from switchtower.tools.mcp.process import DAEMON, kill_leftovers
 from switchtower.tools.mcp.servers import Servers
+from switchtower.tools.running import adoption, environment
+from switchtower.tools.sandboxes import sandbox
+from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 log = logging.getLogger(__name__)
 

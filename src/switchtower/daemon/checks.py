@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from switchtower.core import errors, events
-from switchtower.tools import processes, sandbox
+from switchtower.tools.running import processes
+from switchtower.tools.sandboxes import sandbox
 
 CRITERION_TIMEOUT = 120.0
 CRITERION_OUTPUT_LIMIT = 2_000

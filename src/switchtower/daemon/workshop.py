@@ -11,9 +11,10 @@ from switchtower.core.timeline import Change
 from switchtower.daemon import checks
 from switchtower.engines.agent.prompts.shelf import Shelf
 from switchtower.models.catalog import Catalog
-from switchtower.tools import processes, worktrees
-from switchtower.tools import sandbox as sandboxes
-from switchtower.tools.checkpoints import Checkpoints, Unavailable
+from switchtower.tools.git import worktrees
+from switchtower.tools.running import processes
+from switchtower.tools.sandboxes import sandbox as sandboxes
+from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
 
 AUTO = "auto"
 """The provider of whoever leaves the choice to us."""

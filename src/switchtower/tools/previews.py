@@ -11,7 +11,10 @@ from typing import Any
 
 import msgspec
 
-from switchtower.tools import commits, diffs, edits, file_tools, files, git_tools, leash, outcome, scope, shown, threads
+from switchtower.tools import outcome, shown
+from switchtower.tools.files import diffs, edits, file_tools, files, scope
+from switchtower.tools.git import commits, git_tools
+from switchtower.tools.running import leash, threads
 
 LONGEST_DIFF = 20 * 1024
 TIME_LIMIT = 10.0

@@ -9,7 +9,11 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from switchtower.tools import file_tools, git_tools, known, outcome, patience, run_tool, search_tool
+from switchtower.tools import outcome
+from switchtower.tools.files import file_tools, known
+from switchtower.tools.git import git_tools
+from switchtower.tools.running import patience, run_tool
+from switchtower.tools.searching import search_tool
 
 CANCEL_PATIENCE = 1.0
 

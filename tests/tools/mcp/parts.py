@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from switchtower.tools import mcp, outcome, proc, registry
+from switchtower.tools import mcp, outcome, registry
+from switchtower.tools.running import proc
 
 SERVERS = Path(__file__).parent / "servers"
 

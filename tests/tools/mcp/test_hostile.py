@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.tools.mcp.parts import Bench, hostile
 
-from switchtower.tools import proc
+from switchtower.tools.running import proc
 
 
 async def test_a_server_that_never_answers_is_given_up_on_and_told_so(bench: Bench, tmp_path: Path) -> None:

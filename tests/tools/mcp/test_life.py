@@ -11,7 +11,9 @@ import pytest
 import uvloop
 from tests.tools.mcp.parts import SERVERS, Bench, friendly, hostile
 
-from switchtower.tools import mcp, proc, sandbox
+from switchtower.tools import mcp
+from switchtower.tools.running import proc
+from switchtower.tools.sandboxes import sandbox
 
 
 async def test_a_workspaces_server_is_asked_about_and_a_denied_one_is_left_out(bench: Bench) -> None:

@@ -1,6 +1,6 @@
 """Paths as words: where one lies in the workspace, whether it belongs to git or steers the agent, which patterns fit it.
 
-Looks at no disk, so a link is not seen here; `tools/scope.py` has the last word on where a name really leads.
+Looks at no disk, so a link is not seen here; `tools/files/scope.py` has the last word on where a name really leads.
 """
 
 import unicodedata

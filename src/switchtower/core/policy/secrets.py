@@ -1,7 +1,7 @@
 """The files that hold secrets, by name. The list lives here and only here; it looks at names, never at files.
 
-`tools/scope.py` asks `is_secret` again about the path that a name really leads to, because a link can carry an innocent one.
-In a command a secret is only looked for: a shell has endless ways to spell a path, so what is found is asked about and what
+`tools/files/scope.py` asks `is_secret` again about the path that a name really leads to, because a link can carry an innocent
+one. In a command a secret is only looked for: a shell has endless ways to spell a path, so what is found is asked about and what
 is not found proves nothing.
 """
 

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from switchtower.core import engine, events
-from switchtower.tools.checkpoints import Checkpoints, Unavailable
+from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
 
 _MOST_NAMED = 10
 

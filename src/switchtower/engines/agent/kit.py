@@ -10,8 +10,8 @@ from switchtower.core import events
 from switchtower.engines.agent.prompts.shelf import Shelf
 from switchtower.models import port, retry
 from switchtower.tools import registry
-from switchtower.tools.checkpoints import Checkpoints
 from switchtower.tools.mcp.servers import Servers
+from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 OpenModel = Callable[[str, str | None], Awaitable[port.Model]]
 """From a provider's name and a model's to a model; raises `errors.ProviderNotConfigured`."""

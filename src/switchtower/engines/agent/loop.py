@@ -15,7 +15,8 @@ from switchtower.engines.agent.compaction import Compactor
 from switchtower.engines.agent.kit import Kit
 from switchtower.engines.agent.work import Stopped, Work
 from switchtower.models import port
-from switchtower.tools import patience, sandbox
+from switchtower.tools.running import patience
+from switchtower.tools.sandboxes import sandbox
 
 _LONGEST_SUMMARY = 500
 

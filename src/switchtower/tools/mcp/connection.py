@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import switchtower
-from switchtower.tools import outcome, patience
+from switchtower.tools import outcome
 from switchtower.tools.mcp import config, http, listing, process, reasons, screen, sdk, stdio
+from switchtower.tools.running import patience
 
 if TYPE_CHECKING:
     import mcp

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from switchtower.tools import outcome, scope
+from switchtower.tools import outcome
+from switchtower.tools.files import scope
 from switchtower.tools.mcp import config, expand
 
 WORKSPACE_FILE = ".mcp.json"

@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 
-from switchtower.tools import capture
+from switchtower.tools.running import capture
 
 LONGEST_LINE = 8 * 1024 * 1024
 KEEP_OF_LONG = 4 * 1024

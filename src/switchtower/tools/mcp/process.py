@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from switchtower.tools import adoption, marks, orphans, patience, proc, processes
 from switchtower.tools.mcp import pipes
+from switchtower.tools.running import adoption, marks, orphans, patience, proc, processes
 
 DAEMON = "TOWER_DAEMON"
 """In the environment of all that a daemon starts: whose it is."""

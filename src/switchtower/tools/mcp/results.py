@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from switchtower.core import events
-from switchtower.tools import capture, outcome
+from switchtower.tools import outcome
+from switchtower.tools.running import capture
 
 if TYPE_CHECKING:
     import mcp_types

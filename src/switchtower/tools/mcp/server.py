@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from switchtower.core import errors
-from switchtower.tools import marks
-from switchtower.tools import sandbox as sandboxes
 from switchtower.tools.mcp import config, connection, listing, process, reasons
+from switchtower.tools.running import marks
+from switchtower.tools.sandboxes import sandbox as sandboxes
 
 if TYPE_CHECKING:
     import mcp_types

@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
-from switchtower.tools import patience, registry
-from switchtower.tools import sandbox as sandboxes
+from switchtower.tools import registry
 from switchtower.tools.mcp import config, files, naming, server, tool
+from switchtower.tools.running import patience
+from switchtower.tools.sandboxes import sandbox as sandboxes
 
 DENIED = "MCP_SERVER_DENIED"
 CONFIG_INVALID = "MCP_CONFIG_INVALID"

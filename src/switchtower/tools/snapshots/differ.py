@@ -4,8 +4,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from switchtower.tools.plumbing import git
-from switchtower.tools.plumbing.stop import Stop
+from switchtower.tools.git.plumbing import git
+from switchtower.tools.git.plumbing.stop import Stop
 from switchtower.tools.snapshots import objects, trees
 from switchtower.tools.snapshots.objects import Entry
 from switchtower.tools.snapshots.snapshot import Difference

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from switchtower.tools.plumbing import discovery, git
-from switchtower.tools.plumbing.stop import Stop
-from switchtower.tools.plumbing.unavailable import Unavailable
+from switchtower.tools.git.plumbing import discovery, git
+from switchtower.tools.git.plumbing.stop import Stop
+from switchtower.tools.git.plumbing.unavailable import Unavailable
 from switchtower.tools.snapshots import differ, objects, snapshot, store
 from switchtower.tools.snapshots.limits import Limits
 from switchtower.tools.snapshots.restoring import Restored, Restorer, Step

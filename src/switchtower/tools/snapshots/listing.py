@@ -4,10 +4,10 @@ import os
 import posixpath
 from collections.abc import Iterable
 
-from switchtower.tools.plumbing import git
-from switchtower.tools.plumbing.discovery import Repository
-from switchtower.tools.plumbing.stop import Stop
-from switchtower.tools.plumbing.unavailable import Unavailable
+from switchtower.tools.git.plumbing import git
+from switchtower.tools.git.plumbing.discovery import Repository
+from switchtower.tools.git.plumbing.stop import Stop
+from switchtower.tools.git.plumbing.unavailable import Unavailable
 from switchtower.tools.snapshots.limits import Limits
 from switchtower.tools.snapshots.store import Store
 

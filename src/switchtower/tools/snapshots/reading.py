@@ -4,8 +4,8 @@ import subprocess
 from collections.abc import Sequence
 from typing import IO
 
-from switchtower.tools.plumbing import git
-from switchtower.tools.plumbing.stop import Stop
+from switchtower.tools.git.plumbing import git
+from switchtower.tools.git.plumbing.stop import Stop
 from switchtower.tools.snapshots import objects
 
 _CHECKS_AT_ONCE = 200

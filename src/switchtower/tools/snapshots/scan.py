@@ -14,8 +14,8 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from switchtower.core import policy
-from switchtower.tools.plumbing.stop import Stop
-from switchtower.tools.plumbing.unavailable import Unavailable
+from switchtower.tools.git.plumbing.stop import Stop
+from switchtower.tools.git.plumbing.unavailable import Unavailable
 from switchtower.tools.snapshots import folders, objects, stats
 from switchtower.tools.snapshots.limits import Limits
 from switchtower.tools.snapshots.listing import Wanted

@@ -16,10 +16,10 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from switchtower.tools.plumbing import git
-from switchtower.tools.plumbing.discovery import Repository
-from switchtower.tools.plumbing.stop import Stop
-from switchtower.tools.plumbing.unavailable import Unavailable
+from switchtower.tools.git.plumbing import git
+from switchtower.tools.git.plumbing.discovery import Repository
+from switchtower.tools.git.plumbing.stop import Stop
+from switchtower.tools.git.plumbing.unavailable import Unavailable
 from switchtower.tools.snapshots import objects, reading
 
 REFS = "refs/switchtower"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from switchtower.tools.plumbing.discovery import Repository
-from switchtower.tools.plumbing.stop import Stop
+from switchtower.tools.git.plumbing.discovery import Repository
+from switchtower.tools.git.plumbing.stop import Stop
 from switchtower.tools.snapshots import listing, objects, snapshot, stats, trees
 from switchtower.tools.snapshots.limits import Limits
 from switchtower.tools.snapshots.reading import Checker

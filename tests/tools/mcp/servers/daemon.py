@@ -5,7 +5,8 @@ import asyncio
 import os
 import sys
 
-from switchtower.tools import mcp, outcome, processes
+from switchtower.tools import mcp, outcome
+from switchtower.tools.running import processes
 
 
 async def main(workspace: str, session_id: str, daemon_id: str, called: str = "") -> None:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from switchtower.tools import outcome, scope
+from switchtower.tools import outcome
+from switchtower.tools.files import scope
 
 SCAN_LIMIT = 8 * 1024 * 1024
 """How far into a file a line is looked for."""

@@ -1,0 +1,138 @@
+"""The tools that look at files and change them."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from switchtower.tools import outcome, tool
+from switchtower.tools.files import edits, files, known, scope, writing
+from switchtower.tools.running import patience, threads
+
+_Path = Annotated[str, Meta(description="A file, relative to the workspace")]
+
+
+class ListDirArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="A folder, relative to the workspace")] = "."
+
+
+class ReadFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    path: _Path
+    offset: Annotated[int, Meta(ge=0, description="The byte to begin at")] = 0
+    limit: Annotated[int, Meta(ge=4, le=files.LONGEST_READ, description="How many bytes at most")] = files.READ_LIMIT
+
+
+class WriteFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="A file, relative to the workspace; missing folders are created")]
+    content: Annotated[str, Meta(description="The whole new content")]
+
+
+class EditFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    path: _Path
+    old: Annotated[str, Meta(min_length=1, description="The text to replace, exactly as it is; it must occur once")]
+    new: Annotated[str, Meta(description="What to put in its place")]
+    replace_all: Annotated[bool, Meta(description="Replace every occurrence")] = False
+    expected_hash: Annotated[
+        Annotated[str, Meta(pattern="^[0-9a-fA-F]{8,64}$")] | None,
+        Meta(description="The file's hash as last told; the edit is refused when the file has another"),
+    ] = None
+
+
+class ListDir(tool.CoreTool[ListDirArguments]):
+    name = "list_dir"
+    description = "List a folder: one name a line, folders end with a slash, links with an @"
+    effect = outcome.Effect.READ
+    arguments = ListDirArguments
+
+    def vet(self, arguments: ListDirArguments, context: outcome.ToolContext) -> None:
+        scope.check(context.workspace, arguments.path)
+
+    async def act(self, arguments: ListDirArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        return outcome.ToolOutput(await threads.call(files.list_dir, context.workspace, arguments.path))
+
+
+class ReadFile(tool.CoreTool[ReadFileArguments]):
+    name = "read_file"
+    description = f"Read a text file, {files.READ_LIMIT // 1024} KiB at a time unless a limit is given"
+    effect = outcome.Effect.READ
+    arguments = ReadFileArguments
+
+    def __init__(self, known_files: known.KnownFiles) -> None:
+        self._known = known_files
+
+    def vet(self, arguments: ReadFileArguments, context: outcome.ToolContext) -> None:
+        scope.check(context.workspace, arguments.path)
+
+    async def act(self, arguments: ReadFileArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        reading = await threads.call(
+            files.read, context.workspace, arguments.path, offset=arguments.offset, limit=arguments.limit
+        )
+        if reading.digest is not None:
+            self._known.saw(_session(context), context.workspace, reading.path, reading.digest)
+        return outcome.ToolOutput(reading.text)
+
+
+class WriteFile(tool.CoreTool[WriteFileArguments]):
+    name = "write_file"
+    description = "Create a file or replace its whole content"
+    effect = outcome.Effect.WRITE
+    arguments = WriteFileArguments
+    time_limit = None
+    settles = True
+
+    def __init__(self, known_files: known.KnownFiles) -> None:
+        self._known = known_files
+
+    def vet(self, arguments: WriteFileArguments, context: outcome.ToolContext) -> None:
+        scope.check(context.workspace, arguments.path)
+
+    async def act(self, arguments: WriteFileArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        work = partial(files.write, context.workspace, arguments.path, arguments.content)
+        return await _change(self.name, self._known, context, work)
+
+
+class EditFile(tool.CoreTool[EditFileArguments]):
+    name = "edit_file"
+    description = "Replace one exact piece of a text file by another"
+    effect = outcome.Effect.WRITE
+    arguments = EditFileArguments
+    time_limit = None
+    settles = True
+
+    def __init__(self, known_files: known.KnownFiles) -> None:
+        self._known = known_files
+
+    def vet(self, arguments: EditFileArguments, context: outcome.ToolContext) -> None:
+        scope.check(context.workspace, arguments.path)
+
+    async def act(self, arguments: EditFileArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        wanted = edits.Edit(arguments.old, arguments.new, arguments.replace_all, arguments.expected_hash)
+        work = partial(edits.edit, context.workspace, arguments.path, wanted)
+        return await _change(self.name, self._known, context, work)
+
+
+async def _change(
+    name: str, known_files: known.KnownFiles, context: outcome.ToolContext, work: Callable[..., files.Written]
+) -> outcome.ToolOutput:
+    session, permit = _session(context), writing.Permit()
+
+    async def change() -> files.Written:
+        changing = asyncio.create_task(threads.call(work, known_digest=known_digest, permit=permit))
+        await asyncio.wait([changing], timeout=tool.WRITE_TIME)
+        if not changing.done() and permit.withdraw():
+            changing.cancel()
+            message = f"`{name}` did not finish within {tool.WRITE_TIME:.0f} s; nothing was changed"
+            raise outcome.Failed(outcome.ErrorType.EXEC_TIMEOUT, message, retryable=True)
+        written = await changing
+        known_files.saw(session, context.workspace, written.path, written.digest)
+        return written
+
+    known_digest = partial(known_files.digest, session, context.workspace)
+    # A thread cannot be cancelled: the run ends only when the file is changed or not, never while it may still be.
+    return outcome.ToolOutput((await patience.to_the_end(change())).text)
+
+
+def _session(context: outcome.ToolContext) -> str:
+    return context.session_id or context.run_id

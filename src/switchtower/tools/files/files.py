@@ -1,0 +1,172 @@
+"""Looking at and writing the workspace's files. Everything goes through `scope`; these calls block and belong on a thread.
+
+Reads are bounded and say when they stop short.
+"""
+
+import codecs
+import heapq
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from switchtower.tools import outcome, shown
+from switchtower.tools.files import known, scope, writing
+
+READ_LIMIT = 64 * 1024
+LONGEST_READ = 256 * 1024
+LIST_LIMIT = 1000
+WHOLE_LIMIT = 16 * 1024 * 1024
+"""The largest file that is taken in as a whole: to hash it, to edit it."""
+
+KnownDigest = Callable[[str], str | None]
+"""From a file's path to the hash of what the session last saw of it."""
+
+
+class Reading(Struct, frozen=True):
+    """What a read came to. A file too large to be hashed has no digest."""
+
+    path: str
+    text: str
+    digest: str | None
+
+
+class Whole(Struct, frozen=True):
+    """All of a file, and the status it had before it was read."""
+
+    content: bytes
+    status: os.stat_result
+
+
+class Written(Struct, frozen=True):
+    path: str
+    text: str
+    digest: str
+
+
+def list_dir(root: str, path: str) -> str:
+    """One name a line, sorted, folders with a slash and links with an `@` behind them."""
+    count = 0
+
+    def counted(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
+        nonlocal count
+        for count, entry in enumerate(entries, start=1):  # noqa: B007 - the last number is wanted
+            yield _marked_name(entry)
+
+    with explained(path, outcome.ErrorType.UNKNOWN), scope.locate(root, path) as place:
+        folder = scope.open_folder(place)
+        try:
+            with os.scandir(folder) as entries:
+                names = heapq.nsmallest(LIST_LIMIT, counted(entries))
+        finally:
+            os.close(folder)
+    if not names:
+        return "[empty folder]"
+    if count > LIST_LIMIT:
+        names.append(f"[… {count - LIST_LIMIT} more not shown …]")
+    return "\n".join(names)
+
+
+def read_file(root: str, path: str, *, offset: int = 0, limit: int = READ_LIMIT) -> str:
+    """The text of a file from a byte offset on, as far as the limit goes."""
+    return read(root, path, offset=offset, limit=limit).text
+
+
+def read(root: str, path: str, *, offset: int = 0, limit: int = READ_LIMIT) -> Reading:
+    with explained(path, outcome.ErrorType.UNKNOWN), scope.locate(root, path) as place:
+        file, status = scope.open_to_read(place)
+        with os.fdopen(file, "rb") as stream:
+            if status.st_size > WHOLE_LIMIT:
+                stream.seek(offset)
+                piece, size, digest = stream.read(limit), status.st_size, None
+            else:
+                whole = stream.read(WHOLE_LIMIT)
+                piece, size, digest = whole[offset : offset + limit], len(whole), known.digest_of(whole)
+    return Reading(place.path, _as_text(path, piece, offset=offset, size=size, digest=digest), digest)
+
+
+def read_whole(place: scope.Place) -> Whole:
+    """For whoever needs to know everything about a file; refuses one that is too large for that."""
+    file, status = scope.open_to_read(place)
+    with os.fdopen(file, "rb") as stream:
+        content = stream.read(WHOLE_LIMIT + 1)
+    if len(content) > WHOLE_LIMIT:
+        message = f"`{place.path}` is larger than {WHOLE_LIMIT // 1024**2} MiB"
+        raise outcome.Failed(outcome.ErrorType.WRITE_FAILED, message)
+    return Whole(content, status)
+
+
+def write_file(root: str, path: str, content: str) -> str:
+    return write(root, path, content).text
+
+
+def write(
+    root: str, path: str, content: str, *, known_digest: KnownDigest | None = None, permit: writing.Permit | None = None
+) -> Written:
+    """Creates the file or replaces it. What the session saw of it and what is there now must not differ."""
+    with explained(path, outcome.ErrorType.WRITE_FAILED):
+        encoded = content.encode()
+        with scope.locate(root, path, make_folders=True) as place:
+            expected = _unchanged(place, known_digest(place.path)) if known_digest else None
+            created = writing.replace(place, encoded, permit=permit or writing.Permit(), expected=expected)
+    text = f"{'created' if created else 'replaced'} `{place.path}` ({len(encoded)} bytes)"
+    return Written(place.path, text, known.digest_of(encoded))
+
+
+def _unchanged(place: scope.Place, digest: str | None) -> os.stat_result | None:
+    """The status of a file that is still what the session saw. One that it never saw, or that is gone, needs no guard."""
+    if digest is None:
+        return None
+    try:
+        whole = read_whole(place)
+    except FileNotFoundError:
+        return None
+    if known.digest_of(whole.content) != digest:
+        raise writing.stale(place.path)
+    return whole.status
+
+
+def _as_text(path: str, piece: bytes, *, offset: int, size: int, digest: str | None) -> str:
+    if offset and offset >= size:
+        return f"[`{path}` ends at {size} bytes; there is nothing from offset {offset} on]"
+    # An offset into the middle of a character begins with the next one.
+    start = next((index for index in range(min(4, len(piece))) if piece[index] & 0xC0 != 0x80), 0) if offset else 0
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        # A character that the limit cut in two is left for the next read.
+        text = decoder.decode(piece[start:], final=offset + len(piece) >= size)
+    except UnicodeDecodeError:
+        return f"[`{path}` is not UTF-8 text; {size} bytes, not shown]"
+    if "\0" in text:
+        return f"[`{path}` is a binary file; {size} bytes, not shown]"
+    next_offset = offset + len(piece) - len(decoder.getstate()[0])
+    if next_offset < size:
+        # Whoever saw only a part can name the whole by its hash when changing it.
+        guard = f"; hash {digest[: known.SHORT]}" if digest else ""
+        text += f"\n[… cut at {next_offset} of {size} bytes; read on with offset {next_offset}{guard} …]"
+    return text
+
+
+def _marked_name(entry: os.DirEntry[str]) -> str:
+    name = shown.on_one_line(entry.name)
+    if entry.is_symlink():
+        return f"{name}@"
+    return f"{name}/" if entry.is_dir(follow_symlinks=False) else name
+
+
+@contextmanager
+def explained(path: str, otherwise: outcome.ErrorType) -> Iterator[None]:
+    """Turns the system's complaints into a tool's."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise outcome.Failed(outcome.ErrorType.FILE_NOT_FOUND, f"`{path}` does not exist") from error
+    except IsADirectoryError as error:
+        raise outcome.Failed(otherwise, f"`{path}` is a folder") from error
+    except NotADirectoryError as error:
+        raise outcome.Failed(otherwise, f"`{path}` or a part of it is not a folder") from error
+    except OSError as error:
+        raise outcome.Failed(otherwise, f"`{path}`: {error.strerror}") from error
+    except UnicodeEncodeError as error:
+        raise outcome.Failed(otherwise, f"`{path}`: not valid Unicode text") from error

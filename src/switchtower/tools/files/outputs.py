@@ -1,0 +1,130 @@
+"""Whole outputs, for what does not fit into an answer: files in the workspace that a model can read on in. Written through
+`scope`, bounded in number, and never a reason for a tool to fail.
+
+A file has no name while it is written; it gets one when there turns out to be something worth keeping.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+import tempfile
+from contextlib import suppress
+
+from switchtower.tools import outcome
+from switchtower.tools.files import scope
+
+FOLDER = ".tower/outputs"
+MOST_FILES = 20
+
+_GOOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK = 1024 * 1024
+
+
+class OutputFile:
+    def __init__(self, root: str, call_id: str) -> None:
+        self._root = root
+        self._name = f"{_safe(call_id)}.txt"
+        self.descriptor: int | None = None
+        """To write to; None when there is nowhere to."""
+        with suppress(OSError, outcome.Failed):
+            self.descriptor = _nameless(root)
+
+    def keep(self) -> str | None:
+        """Names the file, and says how. None when that cannot be done, because `.tower` is no folder here for instance."""
+        if self.descriptor is None:
+            return None
+        try:
+            folder = _open_folder(self._root)
+            try:
+                _hide_from_git(folder)
+                _make_room(folder)
+                with suppress(FileNotFoundError):
+                    os.unlink(self._name, dir_fd=folder)
+                _put(self.descriptor, folder, self._name)
+            finally:
+                os.close(folder)
+        except (OSError, outcome.Failed):
+            return None
+        return f"{FOLDER}/{self._name}"
+
+    def close(self) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+
+    def __del__(self) -> None:
+        # Whoever opened this on a thread may be cancelled before getting it.
+        self.close()
+
+
+def with_whereabouts(text: str, total: int, spilled: int, kept: int, path: str | None) -> str:
+    """The text of a `capture.Spool`, whose note on what was left out also says where that is."""
+    if path is None:
+        return text
+    part = "the whole output is" if spilled == total else f"its first {spilled} bytes are"
+    note = f"[… {total - kept} bytes left out"
+    return text.replace(f"{note} …]", f"{note}; {part} in `{path}` …]", 1)
+
+
+def _nameless(root: str) -> int:
+    with suppress(OSError, AttributeError), scope.locate(root, ".") as place:
+        return os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=place.folder)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _open_folder(root: str) -> int:
+    """Only the folder itself: what a link leads to is somebody else's, and old files here are removed."""
+    with scope.locate(root, FOLDER, make_folders=True) as place:
+        if place.path != FOLDER:
+            raise scope.Refused(f"`{FOLDER}` is a link")
+        with suppress(FileExistsError):
+            os.mkdir(place.name, dir_fd=place.folder)
+        return scope.open_folder(place)
+
+
+def _put(file: int, folder: int, name: str) -> None:
+    with suppress(OSError):
+        os.link(f"/proc/self/fd/{file}", name, dst_dir_fd=folder, follow_symlinks=True)
+        return
+    # Another disk than the workspace's, or a system that cannot name a nameless file.
+    copy = os.open(name, _NEW_FILE, 0o600, dir_fd=folder)
+    try:
+        os.lseek(file, 0, os.SEEK_SET)
+        while chunk := os.read(file, _CHUNK):
+            while chunk:
+                chunk = chunk[os.write(copy, chunk) :]
+    finally:
+        os.close(copy)
+
+
+def _hide_from_git(folder: int) -> None:
+    with suppress(FileExistsError):
+        file = os.open(".gitignore", _NEW_FILE, 0o666, dir_fd=folder)
+        try:
+            os.write(file, b"*\n")
+        finally:
+            os.close(file)
+
+
+def _make_room(folder: int) -> None:
+    """For one more: the oldest go."""
+    listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        with os.scandir(listed) as entries:
+            ours = [entry for entry in entries if entry.name.endswith(".txt") and entry.is_file(follow_symlinks=False)]
+            ours.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns, reverse=True)
+            too_many = [entry.name for entry in ours[MOST_FILES - 1 :]]
+    finally:
+        os.close(listed)
+    for name in too_many:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+
+
+def _safe(call_id: str) -> str:
+    if _GOOD_NAME.fullmatch(call_id):
+        return call_id
+    return hashlib.sha256(call_id.encode(errors="replace")).hexdigest()[:16] if call_id else secrets.token_hex(8)

@@ -1,0 +1,181 @@
+"""The tools that look at a git repository and commit to it.
+
+Looking is done by `git.view`, outside any sandbox and without the repository's own configuration. A commit is ordinary git,
+with the repository's filters and hooks, in the session's sandbox.
+"""
+
+import asyncio
+from functools import partial
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from switchtower.tools import outcome, shown, tool
+from switchtower.tools.files import outputs, scope
+from switchtower.tools.git import commits, git
+from switchtower.tools.running import capture, command, environment, leash, processes
+
+KEEP_BYTES = 64 * 1024
+COMMIT_TIME = 300.0
+"""Hooks may test and format."""
+
+_ELSEWHERE = frozenset(
+    {
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_NAMESPACE",
+        "GIT_PREFIX",
+    }
+)
+"""Variables by which a daemon that was itself started by git would lead it to another repository."""
+
+
+class GitStatusArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class GitDiffArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[str | None, Meta(description="Only this file or folder, relative to the workspace")] = None
+    staged: Annotated[bool, Meta(description="What is staged for the next commit, instead of what is not")] = False
+
+
+class GitCommitArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    message: Annotated[str, Meta(min_length=1, max_length=20_000, description="The commit message")]
+    paths: Annotated[
+        Annotated[list[str], Meta(min_length=1, max_length=1000)] | None,
+        Meta(description='Files and folders to commit as they are now, ["."] for all; without it, what is staged'),
+    ] = None
+
+
+class GitStatus(tool.CoreTool[GitStatusArguments]):
+    name = "git_status"
+    description = "Show the branch and the changed files: one `XY path` a line as `git status --short` has it"
+    effect = outcome.Effect.READ
+    arguments = GitStatusArguments
+    time_limit = tool.GIT_TIME
+
+    async def act(self, arguments: GitStatusArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        return outcome.ToolOutput(await leash.lead(context.run_id, partial(_status, context)))
+
+
+class GitDiff(tool.CoreTool[GitDiffArguments]):
+    name = "git_diff"
+    description = "Show what changed since the last `git add`, or what is staged, as a diff. New files are in git_status only"
+    effect = outcome.Effect.READ
+    arguments = GitDiffArguments
+    time_limit = tool.GIT_TIME
+
+    def vet(self, arguments: GitDiffArguments, context: outcome.ToolContext) -> None:
+        if arguments.path is not None:
+            scope.check(context.workspace, arguments.path)
+
+    async def act(self, arguments: GitDiffArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        path = "." if arguments.path is None else scope.relative(context.workspace, arguments.path)
+        return outcome.ToolOutput(await leash.lead(context.run_id, partial(_diff, context, path, staged=arguments.staged)))
+
+
+class GitCommit(tool.CoreTool[GitCommitArguments]):
+    name = "git_commit"
+    description = "Commit to the current branch; the repository's hooks run"
+    effect = outcome.Effect.EXECUTE
+    arguments = GitCommitArguments
+    time_limit = None
+    settles = True
+
+    def __init__(self, *, network: bool = False) -> None:
+        self._network = network
+        self._runs_with_processes: set[str] = set()
+
+    def vet(self, arguments: GitCommitArguments, context: outcome.ToolContext) -> None:
+        for path in arguments.paths or ():
+            scope.check(context.workspace, path)
+        if "\0" in arguments.message:
+            raise outcome.Failed(outcome.ErrorType.UNKNOWN, "a commit message cannot hold a null character")
+
+    async def act(self, arguments: GitCommitArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        self.vet(arguments, context)
+        try:
+            async with asyncio.timeout(tool.GIT_TIME):
+                plan = await leash.lead(context.run_id, lambda held: commits.plan(context.workspace, arguments.paths, held))
+        except TimeoutError as error:
+            message = f"the repository could not be looked at within {tool.GIT_TIME:.0f} s; nothing was changed"
+            raise outcome.Failed(outcome.ErrorType.EXEC_TIMEOUT, message, retryable=True) from error
+        self._runs_with_processes.add(context.run_id)
+        if plan.paths:
+            added = await self._git(context, "add", "--all", "--", *plan.paths)
+            if added.timed_out or added.exit_code != 0:
+                return _told("add", added, plan)
+        # Only these paths, whatever else somebody may have staged.
+        only = [] if plan.during_merge or not plan.paths else ["--only", "--", *plan.paths]
+        return _told("commit", await self._git(context, "commit", f"--message={arguments.message}", *only), plan)
+
+    async def end_run(self, run_id: str) -> None:
+        if run_id in self._runs_with_processes:
+            await processes.end_run(run_id)
+            self._runs_with_processes.discard(run_id)
+
+    async def _git(self, context: outcome.ToolContext, *args: str) -> command.Ended:
+        variables = {name: value for name, value in environment.current().items() if name not in _ELSEWHERE}
+        argv = [git.program(), "--no-pager", "-c", "core.quotePath=false", *args]
+        return await command.run(argv, context, timeout_s=COMMIT_TIME, network=self._network, environment=variables)
+
+
+def _status(context: outcome.ToolContext, held: leash.Leash) -> str:
+    with git.view(context.workspace, held) as seen:
+        if seen.branch is None:
+            head = f"HEAD is detached at {(seen.commit or '')[:12]}"
+        else:
+            head = f"On branch {shown.on_one_line(seen.branch)}" + ("" if seen.commit else ", which has no commit yet")
+        under_way = "".join(f"\n[{what} is under way]" for what in seen.found.unfinished())
+        options = ("-c", "status.relativePaths=true", "status", "--short", "--no-column", "--ignore-submodules=dirty")
+        listed = _collected(seen, (*options, "--untracked-files=normal", "--", "."), context)
+    return f"{head}{under_way}\n{listed or '[nothing changed]'}"
+
+
+def _diff(context: outcome.ToolContext, path: str, held: leash.Leash, *, staged: bool) -> str:
+    with git.view(context.workspace, held) as seen:
+        diff = ("diff", *(["--cached"] if staged else []), *commits.DIFF)
+        paths = [git.literally(path)]
+        names = commits.names_in(seen.ask(*diff, "--name-only", "-z", "--", *paths))
+        left_out = commits.secrets_in(context.workspace, names, seen.found.top)
+        paths += [git.all_but(name) for name in left_out]
+        prefixes = ("--src-prefix=a/", "--dst-prefix=b/", "--relative")
+        text = _collected(seen, (*diff, *prefixes, "--", *paths), context)
+    note = _left_out(left_out)
+    return "\n".join(part for part in (text or "[no difference]", note) if part)
+
+
+def _collected(seen: git.View, args: tuple[str, ...], context: outcome.ToolContext) -> str:
+    """What git prints, its middle in a file when it is long."""
+    file = outputs.OutputFile(context.workspace, context.call_id)
+    kept = capture.Spool(KEEP_BYTES, file.descriptor)
+    try:
+        with seen.start(*args) as running:
+            for chunk in running.output():
+                kept.add(chunk)
+            if running.exit_code != 0:
+                raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"git could not do it: {running.complaint}")
+        text = kept.text().rstrip("\n")
+        return outputs.with_whereabouts(text, kept.total, kept.spilled, KEEP_BYTES, file.keep() if kept.spilled else None)
+    finally:
+        file.close()
+
+
+def _told(what: str, ended: command.Ended, plan: commits.Plan) -> outcome.ToolOutput:
+    text = "\n".join(part for part in (ended.output.rstrip("\n"), _left_out(plan.left_out)) if part)
+    if ended.timed_out:
+        message = f"`git {what}` did not end within {COMMIT_TIME:.0f} s and was killed"
+        return outcome.failure(outcome.ErrorType.EXEC_TIMEOUT, message, text=f"{text}\n[{message}]", retryable=True)
+    if ended.exit_code != 0:
+        message = f"`git {what}` ended with exit code {ended.exit_code}"
+        return outcome.failure(outcome.ErrorType.EXEC_NON_ZERO_EXIT, message, text=f"{text}\n[{message}]")
+    return outcome.ToolOutput(text)
+
+
+def _left_out(names: tuple[str, ...] | list[str]) -> str:
+    listed = ", ".join(f"`{shown.on_one_line(name)}`" for name in names)
+    return f"[left out, because they may hold secrets: {listed}]" if names else ""

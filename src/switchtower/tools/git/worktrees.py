@@ -1,0 +1,238 @@
+"""A working tree of its own for a session: a new branch, checked out in a folder of ours. Uncommitted changes stay behind.
+
+Nothing that the repository configures is run: no hook, no filter of its own, nothing is fetched. The user's own filters work.
+"""
+
+import itertools
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
+from typing import TypeVar
+
+from msgspec import Struct
+
+from switchtower.core import errors
+from switchtower.tools import outcome
+from switchtower.tools.git import repository
+from switchtower.tools.git.plumbing import discovery, git
+from switchtower.tools.git.plumbing.disarm import disarmed
+from switchtower.tools.git.plumbing.git import Git
+from switchtower.tools.git.plumbing.stop import Stop, on_thread
+from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.running import patience
+
+SECONDS = 120.0
+"""For a checkout: a large one takes its time."""
+_SHORT = 10
+"""How much of a session's id names its branch and folder. The end of it is what differs most."""
+
+T = TypeVar("T")
+
+
+class Worktree(Struct, frozen=True):
+    root: str
+    """The workspace: the folder of the repository that was asked for, in its new place."""
+    branch: str
+    origin: str
+    """The repository's own working tree."""
+
+
+async def create(repository: str, folder: Path, session_id: str, base: str | None = None) -> Worktree:
+    """A new branch `tower/…` at `base`, or at what is checked out, in a folder of its own inside `folder`. Raises
+    `errors.InvalidCommand` when the repository cannot have one and `errors.SandboxUnavailable` when it does not succeed."""
+    unfinished: list[_Unfinished] = []
+    try:
+        return await _on_thread(lambda stop: _create(repository, folder, session_id, base, unfinished, stop))
+    except BaseException:
+        if unfinished:
+            with suppress(errors.CoreError):
+                await patience.to_the_end(_on_thread(unfinished[0].discard))
+        raise
+
+
+async def remove(root: str, origin: str, *, force: bool) -> None:
+    """Removes the working tree, also one that is half gone. Its branch stays when it has commits that are nowhere else.
+    Without `force`, `errors.InvalidCommand` is raised when there are uncommitted changes."""
+    await _on_thread(lambda stop: _remove(root, origin, force=force, stop=stop))
+
+
+async def prune(folder: Path, *, keep: Collection[str]) -> tuple[str, ...]:
+    """Removes the working trees in `folder` that no root in `keep` lies in, except those with uncommitted changes. Answers
+    which."""
+    removed: list[str] = []
+    for top in await _on_thread(lambda _: _strays(folder, keep)):
+        with suppress(errors.CoreError):
+            await _on_thread(lambda stop, top=top: _prune(top, stop))  # type: ignore[misc]
+            removed.append(str(top))
+    return tuple(removed)
+
+
+class _Unfinished(Struct, frozen=True):
+    """A working tree that is being made. A mark beside it says so, should we not come to its end."""
+
+    git: Git
+    top: Path
+    branch: str
+    commit: str
+
+    def discard(self, stop: Stop) -> None:
+        self.git.attempt(stop, "worktree", "remove", "--force", "--force", str(self.top))
+        shutil.rmtree(self.top, ignore_errors=True)
+        self.git.attempt(stop, "worktree", "prune")
+        self.git.attempt(stop, "update-ref", "-d", f"refs/heads/{self.branch}", self.commit)
+        _mark(self.top).unlink(missing_ok=True)
+
+
+def _create(
+    workspace: str, folder: Path, session_id: str, base: str | None, unfinished: list[_Unfinished], stop: Stop
+) -> Worktree:
+    root = os.path.realpath(workspace)
+    if not Path(root).is_dir():
+        raise errors.InvalidCommand(f"there is no folder `{workspace}`")
+    origin = discovery.find(root, stop)
+    if origin is None:
+        raise errors.InvalidCommand(
+            f"a worktree needs a git repository, and `{workspace}` is in none",
+            hint="make one with `git init` and a first commit, or start the session without a worktree",
+        )
+    caller = disarmed(Git(origin.top, {"GIT_DIR": origin.git_dir, "GIT_WORK_TREE": origin.top}), stop)
+    commit = _commit(caller, origin.top, base, stop)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    top, branch = _free_names(caller, folder, session_id, stop)
+    _mark(top).touch()
+    unfinished.append(_Unfinished(caller, top, branch, commit))
+    caller.output(stop, "worktree", "add", "--no-checkout", "--no-track", "-b", branch, "--", str(top), commit)
+    # Asked again in the new place: a setting can be made to hold only there.
+    inside = disarmed(Git(str(top)), stop)
+    inside.output(stop, "-c", "submodule.recurse=false", "reset", "--hard", "--quiet")
+    new_root = _same_folder(top, PurePath(root).relative_to(os.path.realpath(origin.top)))
+    _mark(top).unlink()
+    return Worktree(root=str(new_root), branch=branch, origin=origin.top)
+
+
+def _commit(caller: Git, top: str, base: str | None, stop: Stop) -> str:
+    wanted = "HEAD" if base is None else base
+    answer = caller.attempt(stop, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{wanted}^{{commit}}")
+    if answer.exit_code == 0:
+        return answer.printed.decode().strip()
+    if base is None:
+        raise errors.InvalidCommand(
+            f"a worktree starts from a commit, and `{top}` has none", hint="commit something, or start without a worktree"
+        )
+    raise errors.InvalidCommand(f"`{base}` names no commit in `{top}`", hint="name a branch, a tag or a commit that exists")
+
+
+def _free_names(caller: Git, folder: Path, session_id: str, stop: Stop) -> tuple[Path, str]:
+    """For the folder and the branch."""
+    short = "".join(letter for letter in session_id if letter.isascii() and letter.isalnum())[-_SHORT:].lower() or "session"
+    # A branch called `tower` leaves no room for others below it.
+    prefix = "tower-" if _has_branch(caller, "tower", stop) else "tower/"
+    for number in itertools.count(1):
+        name = short if number == 1 else f"{short}-{number}"
+        top = folder / name
+        if not (os.path.lexists(top) or _mark(top).exists() or _has_branch(caller, prefix + name, stop)):
+            return top.resolve(), prefix + name
+    raise AssertionError("there is always another number")
+
+
+def _has_branch(caller: Git, branch: str, stop: Stop) -> bool:
+    return caller.attempt(stop, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").exit_code == 0
+
+
+def _same_folder(top: Path, below: PurePath) -> Path:
+    """The same place as in the repository. It may have been a folder there that is not committed, or is a link here."""
+    root = top / below
+    if not Path(os.path.realpath(root)).is_relative_to(top):
+        raise errors.InvalidCommand(f"`{below}` is a link out of the repository in that commit")
+    root.mkdir(parents=True, exist_ok=True)
+    return root
+
+
+def _remove(root: str, origin: str, *, force: bool, stop: Stop) -> None:
+    common = repository.find(origin).common_dir
+    listed = sorted(_listed(common), key=lambda tree: len(tree[0].parts))
+    # The innermost, should one lie in another.
+    here = [(top, git_dir) for top, git_dir in listed if PurePath(os.path.realpath(root)).is_relative_to(top)]
+    if here:
+        _remove_listed(*here[-1], common, force=force, stop=stop)
+    elif os.path.lexists(root):
+        raise errors.InvalidCommand(f"`{root}` is no worktree of `{origin}`")
+
+
+def _remove_listed(top: PurePath, git_dir: str, common: str, *, force: bool, stop: Stop) -> None:
+    if not force and _has_changes(str(top), git_dir, stop):
+        raise errors.InvalidCommand(f"`{top}` has changes that are not committed", hint="commit them, or remove it by force")
+    mark = _mark(Path(top))
+    mark.touch()
+    head = repository.small_file(f"{git_dir}/HEAD") or b""
+    caller = disarmed(Git(common, {"GIT_DIR": common}), stop)
+    caller.output(stop, "worktree", "remove", "--force", "--force", str(top))
+    branch = os.fsdecode(head.strip()).removeprefix("ref: refs/heads/")
+    if branch.startswith("tower"):
+        caller.attempt(stop, "branch", "--delete", "--quiet", "--", branch)  # git keeps one with commits of its own
+    mark.unlink()
+
+
+def _has_changes(top: str, git_dir: str, stop: Stop) -> bool:
+    if not Path(top).is_dir():
+        return False
+    if Path(git_dir, "modules").exists():
+        return True  # submodules have repositories of their own, and nobody has looked into those
+    caller = disarmed(Git(top, {"GIT_DIR": git_dir, "GIT_WORK_TREE": top}), stop)
+    return bool(caller.output(stop, "status", "--porcelain", "--ignore-submodules=all"))
+
+
+def _listed(common: str) -> Iterator[tuple[PurePath, str]]:
+    """The working trees that a repository knows, each with its own part of the repository."""
+    with suppress(FileNotFoundError), os.scandir(f"{common}/worktrees") as entries:
+        for entry in entries:
+            pointer = repository.small_file(f"{entry.path}/gitdir")
+            if pointer:
+                yield PurePath(os.path.realpath(os.fsdecode(pointer.rstrip(b"\n")))).parent, entry.path
+
+
+def _strays(folder: Path, keep: Collection[str]) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    kept = [PurePath(os.path.realpath(root)) for root in keep]
+    tops = [entry for entry in folder.resolve().iterdir() if entry.is_dir() and not entry.is_symlink()]
+    return sorted(top for top in tops if not any(root.is_relative_to(top) for root in kept))
+
+
+def _prune(top: Path, stop: Stop) -> None:
+    half_done = _mark(top).exists()
+    try:
+        found = repository.find(str(top))
+    except outcome.Failed:
+        if not half_done:
+            raise
+        shutil.rmtree(top)
+        _mark(top).unlink()
+    else:
+        _remove_listed(top, found.git_dir, found.common_dir, force=half_done, stop=stop)
+
+
+def _mark(top: Path) -> Path:
+    """Lies beside a working tree that is not complete, or no longer."""
+    return top.with_name(f"{top.name}.unfinished")
+
+
+async def _on_thread(work: Callable[[Stop], T]) -> T:
+    with _explained():
+        return await on_thread(work, SECONDS, hint="check out less, or start the session without a worktree")
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except git.Failed as failure:
+        raise errors.SandboxUnavailable(f"git: {failure}", hint="see what `git worktree list` says") from failure
+    except Unavailable as reason:
+        raise errors.SandboxUnavailable(reason.reason, hint=reason.hint) from reason
+    except outcome.Failed as failure:
+        raise errors.InvalidCommand(failure.message) from failure
+    except OSError as error:
+        raise errors.SandboxUnavailable(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error

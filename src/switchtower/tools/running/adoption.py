@@ -1,0 +1,165 @@
+"""The daemon as the parent of orphans. A process whose ancestors have died comes back to the nearest subreaper, so what
+slipped out of a run is our child in the end, whatever it did to its marks.
+
+Two things follow. Adopted children that die have nobody else to reap them. And one that carries neither a run's mark nor
+the daemon's own number can only have dropped it on purpose: `kill_outcasts` ends those. Nobody else's child is touched:
+
+- what the daemon starts is in its session, or leads one of its own, and inherits its number;
+- what `keep` started is waited for by whoever started it.
+"""
+
+import ctypes
+import logging
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from switchtower.tools.running import marks, proc
+
+_PR_SET_CHILD_SUBREAPER = 36
+_TICK = 0.25
+"""How often the dead are collected while runs are under way. A hostile run can leave them by the thousand."""
+_PATIENCE = 5.0
+
+log = logging.getLogger(__name__)
+
+_lock = threading.Lock()
+"""Held while a child is started, so that it is known as kept before anybody could take it for an adopted one."""
+_kept: set[int] = set()
+_runs: set[str] = set()
+_news = threading.Condition()
+_limit: marks.Limit | None = None
+_before: frozenset[int] = frozenset()
+"""Children from before we had our number. They have none, and are no outcasts."""
+_is_subreaper = False
+
+
+def become_subreaper() -> bool:
+    """Orphans come to this process from now on, for the rest of its life. To be called once, before anything is started.
+    Returns whether the system can do it."""
+    global _is_subreaper, _limit, _before
+    if sys.platform != "linux" or _is_subreaper:
+        return _is_subreaper
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        log.warning("orphans cannot be adopted: %s", os.strerror(ctypes.get_errno()))
+        return False
+    _before = frozenset(proc.children_of(os.getpid()))
+    limit = marks.free_limit()
+    if limit is not None:
+        with suppress(OSError, ValueError):  # some containers forbid it; then nobody can be told an outcast
+            resource.setrlimit(limit.number, (marks.UNCLAIMED, marks.UNCLAIMED))
+            _limit = limit
+    _is_subreaper = True
+    threading.Thread(target=_reap_while_runs_last, name="tower-reaper", daemon=True).start()
+    return True
+
+
+def keep(start: Callable[[], "subprocess.Popen[bytes]"]) -> "subprocess.Popen[bytes]":
+    """Starts a child that carries a run's mark and that its starter waits for. `let_go` when it is reaped."""
+    with _lock:
+        process = start()
+        _kept.add(process.pid)
+    return process
+
+
+def let_go(pid: int) -> None:
+    _kept.discard(pid)
+
+
+def expect(run_id: str) -> None:
+    """The run has processes from now on; orphans may come."""
+    if _is_subreaper and run_id not in _runs:
+        with _news:
+            _runs.add(run_id)
+            _news.notify()
+
+
+def run_has_ended(run_id: str) -> None:
+    if _is_subreaper:
+        _runs.discard(run_id)
+        reap()
+
+
+def reap() -> None:
+    """Collects the adopted that have died, and nobody's exit code."""
+    if not _is_subreaper:
+        return
+    with _lock, suppress(ChildProcessError):
+        while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if not _is_adopted(dead.si_pid):
+                break  # it stands in front of the others until its starter has waited for it: look behind it
+            os.waitid(os.P_PID, dead.si_pid, os.WEXITED | os.WNOHANG)
+        else:
+            return
+        for pid in proc.children_of(os.getpid()):
+            if _is_adopted(pid):
+                with suppress(ChildProcessError):
+                    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
+
+
+def kill_outcasts() -> int:
+    """Kills adopted children that have dropped every mark, and what they start meanwhile. Returns how many there were."""
+    killed = 0
+    deadline = time.monotonic() + _PATIENCE
+    while _is_subreaper and _limit is not None and time.monotonic() < deadline:
+        outcasts = [pid for pid in proc.children_of(os.getpid()) if _is_outcast(pid) and _killed(pid, deadline)]
+        if not outcasts:
+            break
+        killed += len(outcasts)
+    return killed
+
+
+def _killed(pid: int, deadline: float) -> bool:
+    pidfd = proc.pidfd_of(pid)
+    if pidfd is None:
+        return False
+    try:
+        # Once more now that the pidfd pins it. Children that have ended are left to `reap`.
+        if proc.has_ended(pidfd) or not _is_outcast(pid):
+            return False
+        proc.send([pidfd], signal.SIGKILL)
+        if proc.wait_for_end([pidfd], deadline - time.monotonic()):
+            with suppress(ChildProcessError):
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
+        return True
+    finally:
+        os.close(pidfd)
+
+
+def _is_outcast(pid: int) -> bool:
+    return _has_lost_our_number(pid) and not marks.is_of_a_run(_number_of(pid)) and proc.parent_of(pid) == os.getpid()
+
+
+def _is_adopted(pid: int) -> bool:
+    """Certainly so, not just possibly. A child that we started is in our session or leads one; nobody can join another."""
+    return proc.session_of(pid) not in (None, pid, os.getsid(0)) or _has_lost_our_number(pid)
+
+
+def _has_lost_our_number(pid: int) -> bool:
+    """Then it was started in a run: what we start for ourselves keeps the number."""
+    if pid in _kept or pid in _before:
+        return False
+    return _number_of(pid) not in (None, marks.UNCLAIMED)
+
+
+def _number_of(pid: int) -> int | None:
+    """`None` when it is gone, or when numbers cannot be had here. No limit at all is 0."""
+    limits = proc.limits_of(pid) if _limit is not None else None
+    return None if limits is None or _limit is None else _limit.of(limits) or 0
+
+
+def _reap_while_runs_last() -> None:
+    while True:
+        with _news:
+            _news.wait_for(lambda: _runs)
+        try:
+            reap()
+        except Exception:
+            log.exception("the dead could not be collected")
+        time.sleep(_TICK)

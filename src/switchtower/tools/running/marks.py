@@ -1,0 +1,154 @@
+"""What tells a run's processes from all others, wherever they went. Two marks, both inherited by whatever a process starts,
+both readable from outside, and both following from the run's id alone, so that they serve after a daemon's death too:
+
+- variables in the environment, which a program can drop (`env -i`);
+- a number for a resource limit that limits nothing. No program resets it by accident, and only a privileged one can raise
+  it. A program can lower it on purpose; `adoption` is for those.
+
+The number is set before the program begins, so there is no moment at which it could start something unmarked. A daemon
+that is itself part of another daemon's run finds the first limit taken and uses the next: its processes carry both marks.
+"""
+
+import hashlib
+import itertools
+import logging
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+
+from msgspec import Struct
+
+from switchtower.tools.running import proc
+
+RUN_VARIABLE = "TOWER_RUN"
+COMMAND_VARIABLE = "TOWER_COMMAND"
+
+_COMMANDS = 100_000
+_RUN_DIGITS = 13
+_FIRST_MARK = 7 * 10**18
+UNCLAIMED = 8 * 10**18
+"""Above all marks, so that it can be lowered to any: what a daemon gives itself, and what it starts for itself inherits."""
+
+log = logging.getLogger(__name__)
+
+
+class Mark(Struct, frozen=True):
+    """One command of a run, or all of the run when `command` is None."""
+
+    run_id: str
+    command: int | None = None
+
+    def number(self) -> int:
+        """Nineteen digits: a seven, thirteen that follow from the run's id, five for the command."""
+        assert self.command is not None
+        return int(f"{self._run_digits()}{self.command:05}")
+
+    def variables(self) -> dict[str, str]:
+        assert self.command is not None
+        return {RUN_VARIABLE: self.run_id, COMMAND_VARIABLE: str(self.command)}
+
+    def sign(self) -> "Sign":
+        assert self.run_id, "an empty run id would match a stranger's empty variable"
+        in_environment = [f"{RUN_VARIABLE}={self.run_id}".encode()]
+        if self.command is None:
+            return Sign(f" {self._run_digits()}".encode(), in_environment)
+        in_environment.append(f"{COMMAND_VARIABLE}={self.command}".encode())
+        return Sign(f" {self.number()} ".encode(), in_environment)
+
+    def _run_digits(self) -> str:
+        digest = hashlib.blake2b(self.run_id.encode(errors="surrogatepass"), digest_size=8).digest()
+        return f"7{int.from_bytes(digest) % 10**_RUN_DIGITS:0{_RUN_DIGITS}}"
+
+
+class Sign(Struct, frozen=True):
+    """A mark as it looks from outside."""
+
+    in_limits: bytes
+    in_environment: list[bytes]
+
+    def is_on(self, pid: int, limits: bytes) -> bool:
+        if self.in_limits in limits:
+            return True
+        limit = free_limit()
+        if limit is not None and is_of_a_run(limit.of(limits)):
+            return False  # another run's
+        environment = proc.environment_of(pid) or ()
+        return all(entry in environment for entry in self.in_environment)
+
+
+class Limit(Struct, frozen=True):
+    number: int
+    name: bytes
+    """As `/proc/PID/limits` has it."""
+    option: str
+
+    def of(self, limits: bytes) -> int | None:
+        """The hard limit in such a table; `None` when there is none."""
+        values = limits.partition(self.name)[2].split(maxsplit=2)
+        return int(values[1]) if len(values) > 1 and values[1].isdigit() else None
+
+
+_LIMITS = (
+    # Linux stopped counting file locks in 2.4.25. The other two limit nothing either when they are this high.
+    Limit(10, b"Max file locks", "--locks"),
+    Limit(15, b"Max realtime timeout", "--rttime"),
+    Limit(5, b"Max resident set", "--rss"),
+)
+
+_numbers = itertools.count(int.from_bytes(os.urandom(4)))
+
+
+def for_command(run_id: str) -> Mark:
+    """The mark of the run's next command."""
+    return Mark(run_id, next(_numbers) % _COMMANDS)
+
+
+def free_limit() -> Limit | None:
+    """The limit that carries our marks: the first that nobody before us has used."""
+    if sys.platform != "linux":
+        return None
+    return next((limit for limit in _LIMITS if resource.getrlimit(limit.number)[1] in (resource.RLIM_INFINITY, UNCLAIMED)), None)
+
+
+def is_of_a_run(number: int | None) -> bool:
+    return number is not None and _FIRST_MARK <= number < UNCLAIMED
+
+
+def wrap(argv: Sequence[str], mark: Mark) -> list[str]:
+    """The same program, started with the mark's number. Nothing is changed where the system cannot do it."""
+    limit = free_limit()
+    return [*_setter(limit, mark.number()), *argv] if limit is not None and _can_be_set(limit) else list(argv)
+
+
+def _setter(limit: Limit, number: int) -> list[str]:
+    """Becomes the program behind it. Neither has a shell's side effects on the environment."""
+    prlimit = _prlimit()
+    if prlimit is not None:
+        return [prlimit, f"{limit.option}={number}", "--"]
+    code = f"import os,resource,sys;resource.setrlimit({limit.number},({number},{number}));os.execvp(sys.argv[1],sys.argv[1:])"
+    return [sys.executable, "-ISc", code]
+
+
+@cache
+def _prlimit() -> str | None:
+    return shutil.which("prlimit")
+
+
+@cache
+def _can_be_set(limit: Limit) -> bool:
+    """Tried once: some containers forbid the call, and then every command would fail."""
+    number = Mark("probe", 0).number()
+    try:
+        shown = subprocess.run(  # noqa: S603
+            [*_setter(limit, number), "cat", "/proc/self/limits"], capture_output=True, timeout=5, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        shown = b""
+    if limit.of(shown) == number:
+        return True
+    log.warning("processes cannot be marked by a limit here; one that drops its environment may outlive its run")
+    return False

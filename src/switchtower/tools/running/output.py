@@ -1,0 +1,98 @@
+"""What a command puts out, read as it comes. Kept in bounded memory, and told to a listener on the way; a listener that
+wants time gets it, and the command waits meanwhile in its own pipe.
+"""
+
+import asyncio
+import inspect
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from switchtower.tools.running import capture
+
+Listener = Callable[[bytes], Awaitable[None] | None]
+
+_CHUNK = 64 * 1024
+_LINGER = 0.25
+"""How long output may still come after the shell has ended, from a background process that holds the pipe."""
+_MOST_LAST_READS = 16
+
+log = logging.getLogger(__name__)
+
+
+class Output:
+    def __init__(self, pipe: int, kept: capture.Spool, listener: Listener | None) -> None:
+        self.kept = kept
+        self.closed = asyncio.Event()
+        """Nobody can write any more, and all is read."""
+        self._pipe = pipe
+        self._listener = listener
+        self._telling: asyncio.Future[None] | None = None
+        self._reads = 0
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(pipe, False)
+        self._loop.add_reader(pipe, self._read)
+
+    async def drain(self, deadline: float) -> None:
+        """Reads what is there once the command has ended. A process in the background may hold the pipe, or fill it without
+        end: it is not waited for. A listener is, until the deadline on the loop's clock."""
+        reads_before = self._reads
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LINGER):
+                    await self.closed.wait()
+            is_listening = self._telling is not None and self._loop.time() < deadline
+            if self.closed.is_set() or not is_listening or self._reads - reads_before > _MOST_LAST_READS:
+                return
+
+    def close(self) -> None:
+        """What the shell wrote before its end is in the pipe already, so it is not lost even when the loop was too busy to
+        read it. Bounded, and told to nobody any more."""
+        self._listener = None
+        if self._telling is not None:
+            self._telling.cancel()
+        for _ in range(_MOST_LAST_READS):
+            if self.closed.is_set():
+                break
+            self._read()
+        self._loop.remove_reader(self._pipe)
+        os.close(self._pipe)
+        self._pipe = -1
+
+    def _read(self) -> None:
+        try:
+            chunk = os.read(self._pipe, _CHUNK)
+        except BlockingIOError:
+            return
+        if not chunk:
+            self._loop.remove_reader(self._pipe)
+            self.closed.set()
+            return
+        self._reads += 1
+        self.kept.add(chunk)
+        if self._listener is not None:
+            self._tell(self._listener, chunk)
+
+    def _tell(self, listener: Listener, chunk: bytes) -> None:
+        try:
+            answer = listener(chunk)
+        except Exception:
+            self._stop_telling()
+            return
+        if inspect.isawaitable(answer):
+            self._loop.remove_reader(self._pipe)
+            self._telling = asyncio.ensure_future(answer)
+            self._telling.add_done_callback(self._told)
+
+    def _told(self, telling: "asyncio.Future[None]") -> None:
+        self._telling = None
+        if not telling.cancelled() and telling.exception() is not None:
+            self._stop_telling(telling.exception())
+        if self._pipe != -1:
+            self._loop.add_reader(self._pipe, self._read)
+
+    def _stop_telling(self, error: BaseException | None = None) -> None:
+        """The command and what is kept of its output are more important than who watches."""
+        log.error("output is no longer told to its listener", exc_info=error or True)
+        self._listener = None

@@ -1,0 +1,285 @@
+"""Programs and shell commands in a workspace. Each gets a session of its own, marks that tell whose it is, nothing to read,
+and one pipe for what it writes; only the beginning and the end of that are kept in memory.
+
+When a command is cancelled or takes too long, all that it started goes with it before this room returns or raises. What it
+leaves in the background after a normal end may live on for the run's next commands, unless its sandbox ends with it;
+`end_run` ends it. Whoever runs something for a run calls `end_run` when the run is over.
+"""
+
+import asyncio
+import errno
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from switchtower.tools.running import adoption, capture, descendants, environment, marks, orphans, output, patience, proc
+from switchtower.tools.sandboxes.sandbox import LOCAL, Sandbox
+
+kill_marked = orphans.kill_marked
+become_subreaper = adoption.become_subreaper
+
+KEEP_BYTES = 64 * 1024
+GRACE = 1.0
+"""Between the polite signal and the final one."""
+_LAST_WAIT = 5.0
+"""For the killed to be gone: only one stuck in the kernel takes that long, and it dies on its way out."""
+_POLL = 0.02
+
+
+class Finished(Struct, frozen=True):
+    """How a command ended. A death by signal counts as 128 + its number, as shells have it."""
+
+    exit_code: int
+    output: str
+    timed_out: bool
+    left_running: bool
+    """Something in the background still held the pipe when the shell had ended."""
+    output_bytes: int = 0
+    """How much it put out in all."""
+    spilled_bytes: int = 0
+    """How much of that is in the file given as `spill`; 0 when `output` has it all."""
+
+
+async def run_command(
+    command: str,
+    *,
+    cwd: str,
+    run_id: str,
+    timeout_s: float,
+    keep_bytes: int = KEEP_BYTES,
+    grace_s: float = GRACE,
+    sandbox: Sandbox = LOCAL,
+    workspace: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    on_output: output.Listener | None = None,
+    spill: int | None = None,
+) -> Finished:
+    """Runs a shell command to its end; otherwise as `run_program`."""
+    return await run_program(
+        [_SHELL, "-c", command],
+        cwd=cwd,
+        run_id=run_id,
+        timeout_s=timeout_s,
+        keep_bytes=keep_bytes,
+        grace_s=grace_s,
+        sandbox=sandbox,
+        workspace=workspace,
+        environment=environment,
+        on_output=on_output,
+        spill=spill,
+    )
+
+
+async def run_program(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    run_id: str,
+    timeout_s: float,
+    keep_bytes: int = KEEP_BYTES,
+    grace_s: float = GRACE,
+    sandbox: Sandbox = LOCAL,
+    workspace: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    on_output: output.Listener | None = None,
+    spill: int | None = None,
+) -> Finished:
+    """Runs a program to its end. Raises `OSError` or `ValueError` when it cannot even be started, and `SandboxUnavailable`
+    when the sandbox cannot be built around the workspace.
+
+    - `workspace` is what can be written in a sandbox; it is `cwd` unless given.
+    - `environment` replaces what commands see by default; the marks are added to either.
+    - `on_output` is told each piece as it comes, on the event loop. When it returns an awaitable, nothing more is read until
+      that is done, and a program that writes on has to wait.
+    - `spill` is a descriptor open for writing, into which all output goes once it is more than `keep_bytes`. It stays empty
+      otherwise. It is written to for as long as this runs and never closed here.
+    """
+    mark = marks.for_command(run_id)
+    process, pipe = _spawn(argv, cwd, mark, sandbox, workspace or cwd, environment)
+    heard = output.Output(pipe, capture.Spool(keep_bytes, spill), on_output)
+    running = _Running(process, mark, grace_s, has_guard=sandbox.guard is not None)
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    timed_out = False
+    ended = False
+    try:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await running.exit()
+        except TimeoutError:
+            timed_out = True
+            await patience.to_the_end(running.end_tree())
+        await heard.drain(deadline)
+        ended = True
+    except asyncio.CancelledError:
+        await patience.to_the_end(running.end_tree())
+        ended = True
+        raise
+    finally:
+        if not ended:
+            # The event loop is going down and has cancelled the cleaning too.
+            running.kill_group(signal.SIGKILL)
+            kill_marked(run_id)
+        heard.close()
+        exit_code = running.reap()
+    return Finished(
+        exit_code=exit_code if exit_code >= 0 else 128 - exit_code,
+        output=heard.kept.text(),
+        timed_out=timed_out,
+        left_running=not heard.closed.is_set(),
+        output_bytes=heard.kept.total,
+        spilled_bytes=heard.kept.spilled,
+    )
+
+
+async def end_run(run_id: str, *, grace_s: float = GRACE) -> None:
+    """Ends whatever processes the run still has, politely first. Goes to its end even when cancelled."""
+    await patience.to_the_end(_end_run(run_id, grace_s))
+
+
+async def _end_run(run_id: str, grace_s: float) -> None:
+    await _ask_to_end(marks.Mark(run_id), grace_s)
+    await asyncio.to_thread(kill_marked, run_id)
+    await asyncio.to_thread(adoption.run_has_ended, run_id)
+
+
+def _spawn(
+    argv: Sequence[str], cwd: str, mark: marks.Mark, sandbox: Sandbox, workspace: str, given: Mapping[str, str] | None
+) -> tuple[subprocess.Popen[bytes], int]:
+    variables = {**(environment.current() if given is None else given), "PWD": cwd, **mark.variables()}
+    _check_program(argv, cwd, variables)
+    # The mark first: it is on everything from then on, the sandbox's guard too.
+    wrapped = marks.wrap(sandbox.wrap(argv, workspace), mark)
+    adoption.expect(mark.run_id)
+    read_end, write_end = os.pipe()
+    try:
+        # On the event loop's own thread: a guard dies with the thread that started it.
+        process = adoption.keep(
+            lambda: subprocess.Popen(  # noqa: S603 - running what was asked for, after approval, is this room's purpose
+                wrapped,
+                cwd=cwd,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=write_end,
+                stderr=write_end,
+                start_new_session=True,
+            )
+        )
+    except BaseException:
+        os.close(read_end)
+        raise
+    finally:
+        os.close(write_end)
+    return process, read_end
+
+
+def _check_program(argv: Sequence[str], cwd: str, variables: Mapping[str, str]) -> None:
+    """What is started first is not the program itself, so nobody else would tell that there is none."""
+    if not argv:
+        raise ValueError("there is no program to run")
+    program = str(Path(cwd, argv[0])) if "/" in argv[0] else argv[0]
+    if shutil.which(program, path=variables.get("PATH")) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+
+
+class _Running:
+    """A started command, until it is reaped."""
+
+    def __init__(self, process: subprocess.Popen[bytes], mark: marks.Mark, grace_s: float, *, has_guard: bool) -> None:
+        self._process = process
+        self._mark = mark
+        self._grace_s = grace_s
+        self._has_guard = has_guard
+        self._pidfd = proc.pidfd_of(process.pid)
+
+    async def exit(self) -> None:
+        """Waits for the process to end, without reaping it where the system can."""
+        if self._pidfd is not None:
+            await _all_ended([self._pidfd])
+            return
+        while self._process.poll() is None:  # noqa: ASYNC110 - there is nothing to wait on without a pidfd
+            await asyncio.sleep(_POLL)
+
+    async def end_tree(self) -> None:
+        strays = descendants.Descendants(self._process.pid)
+        try:
+            await asyncio.to_thread(strays.look)
+            if self._has_guard:
+                # The guard itself is not told: its end would leave nobody inside the time to clean up.
+                await _ask_to_end(self._mark, self._grace_s, except_pid=self._process.pid)
+            else:
+                self.kill_group(signal.SIGTERM)
+                await _ask_to_end(self._mark, self._grace_s, except_group=self._process.pid)
+            await asyncio.to_thread(strays.look)
+            self.kill_group(signal.SIGKILL)
+            await asyncio.to_thread(strays.kill, _LAST_WAIT)
+            await asyncio.to_thread(kill_marked, self._mark.run_id, command=self._mark.command)
+        finally:
+            strays.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WAIT):
+                await self.exit()
+
+    def kill_group(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+
+    def reap(self) -> int:
+        """Only at the very end: until then its pid, which is also the group's, cannot become anybody else's."""
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+        try:
+            return self._process.wait(timeout=_POLL)
+        except subprocess.TimeoutExpired:
+            return -signal.SIGKILL
+        finally:
+            adoption.let_go(self._process.pid)
+
+
+async def _ask_to_end(
+    mark: marks.Mark, grace_s: float, *, except_pid: int | None = None, except_group: int | None = None
+) -> None:
+    """Tells the processes to stop and gives them time, with what they start meanwhile. Who is excepted is not told: at a
+    second signal some programs drop their cleaning up."""
+    is_told = False
+    with suppress(TimeoutError):
+        async with asyncio.timeout(grace_s):
+            while held := await asyncio.to_thread(orphans.hold_marked, mark.run_id, command=mark.command):
+                try:
+                    if not is_told:
+                        told = [pidfd for pid, pidfd in held.items() if pid != except_pid and proc.group_of(pid) != except_group]
+                        proc.send(told, signal.SIGTERM)
+                        is_told = True
+                    await _all_ended(held.values())
+                finally:
+                    for pidfd in held.values():
+                        os.close(pidfd)
+
+
+async def _all_ended(pidfds: Collection[int]) -> None:
+    loop = asyncio.get_running_loop()
+    waiting = set(pidfds)
+    nobody_left = asyncio.Event()
+
+    def note(pidfd: int) -> None:
+        loop.remove_reader(pidfd)
+        waiting.discard(pidfd)
+        if not waiting:
+            nobody_left.set()
+
+    for pidfd in pidfds:
+        loop.add_reader(pidfd, note, pidfd)
+    try:
+        await nobody_left.wait()
+    finally:
+        for pidfd in waiting:
+            loop.remove_reader(pidfd)
+
+
+_SHELL = next((shell for shell in ("/bin/bash", "/usr/bin/bash") if os.access(shell, os.X_OK)), "/bin/sh")

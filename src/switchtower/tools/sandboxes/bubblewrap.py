@@ -1,0 +1,126 @@
+"""How bubblewrap is told to build a sandbox: the whole disk to read, the workspace to write, nothing of what is hidden. Only
+makes the list of options; it looks at the disk and starts nothing.
+
+Mounts are listed parents first, so that whatever lies deeper has the last word: a workspace below a hidden folder is seen,
+a hidden folder below the workspace is not.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
+
+from switchtower.core import errors
+from switchtower.tools.git import git_places
+
+_NAMESPACES = ("--unshare-user-try", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try")
+_PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - the sandbox gets folders of its own in these places
+"""Empty at first, and gone with the sandbox. Behind `/run` are the sockets of docker, of the desktop and of agents for keys."""
+_SEEN_IN_RUN = ("/run/current-system",)
+"""Where some systems keep their programs."""
+_KERNEL_SWITCHES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+"""Writable for root, in a sandbox too, unless covered."""
+_NO_WORKSPACE = ("/dev", "/proc", "/sys", "/run")
+_DANGLING = (
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_PID",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DBUS_SYSTEM_BUS_ADDRESS",
+    "XDG_RUNTIME_DIR",
+    "DOCKER_HOST",
+    "CONTAINER_HOST",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+)
+"""Variables that name what cannot be reached."""
+
+
+class _Kind(IntEnum):
+    """In the order in which they are made at one place."""
+
+    EMPTY = 0
+    READ = 1
+    WRITE = 2
+    FIXED = 3
+
+
+class _Mount(Struct, frozen=True, order=True):
+    depth: int
+    kind: _Kind
+    path: str
+
+
+def options(workspace: str, *, network: bool, hidden: Iterable[str] = ()) -> list[str]:
+    """Everything between bubblewrap's own name and the command, which begins in the folder that bubblewrap is started in.
+    Raises `SandboxUnavailable` for a workspace that no sandbox can be built around."""
+    root = os.path.realpath(workspace)
+    if root == "/" or any(PurePosixPath(root).is_relative_to(place) for place in _NO_WORKSPACE):
+        raise errors.SandboxUnavailable(f"`{root}` cannot be a workspace in it", hint="choose a folder of your own")
+    return [
+        *_NAMESPACES,
+        *([] if network else ["--unshare-net"]),
+        "--die-with-parent",
+        "--new-session",
+        "--cap-drop",
+        "ALL",
+        *("--ro-bind", "/", "/"),
+        *("--dev", "/dev"),
+        *("--proc", "/proc"),
+        *(word for switch in _KERNEL_SWITCHES for word in ("--ro-bind-try", switch, switch)),
+        *_mounts(root, network=network, hidden=hidden),
+        *("--setenv", "TMPDIR", "/tmp"),  # noqa: S108
+        *("--setenv", "XDG_CACHE_HOME", "/tmp/.cache"),  # noqa: S108 - the user's own cannot be written
+        *(word for variable in _DANGLING for word in ("--unsetenv", variable)),
+        "--",
+    ]
+
+
+def _mounts(root: str, *, network: bool, hidden: Iterable[str]) -> Iterator[str]:
+    git = git_places.needs(root)
+    folders, files = _found(hidden)
+    closed = folders.union(git.absent)
+    mounts = {_mount(_Kind.EMPTY, place) for place in (*_PRIVATE, *closed, *files)}
+    seen = {*_seen_in_run(network=network), *git.readable}.difference(_PRIVATE, "/")
+    mounts |= {_mount(_Kind.READ, place) for place in seen}
+    mounts |= {_mount(_Kind.WRITE, place) for place in (root, *git.writable)}
+    mounts |= {_mount(_Kind.FIXED, place) for place in git.fixed}
+    for mount in sorted(mounts):
+        if mount.kind is not _Kind.EMPTY:
+            yield from ("--bind" if mount.kind is _Kind.WRITE else "--ro-bind", mount.path, mount.path)
+        elif mount.path in files:
+            yield from ("--dev-bind", os.devnull, mount.path)
+        else:
+            yield from ("--tmpfs", mount.path)
+    # Last, when everything below them is in its place.
+    for place in sorted(closed - {root}):
+        yield from ("--remount-ro", place)
+
+
+def _mount(kind: _Kind, path: str) -> _Mount:
+    return _Mount(depth=path.count("/"), kind=kind, path=path)
+
+
+def _seen_in_run(*, network: bool) -> Iterator[str]:
+    yield from (place for place in _SEEN_IN_RUN if Path(place).exists())
+    # How names are looked up often stands in a file below `/run`.
+    resolver = os.path.realpath("/etc/resolv.conf")
+    if network and resolver.startswith("/run/") and Path(resolver).is_file():
+        yield resolver
+
+
+def _found(places: Iterable[str]) -> tuple[set[str], set[str]]:
+    """The folders and the files among them, by their real paths. What is not there need not be hidden, nor can it appear
+    where nothing can be written."""
+    folders: set[str] = set()
+    files: set[str] = set()
+    for place in places:
+        try:
+            mode = os.stat(place).st_mode  # noqa: PTH116 - there are many, and this is done for each command
+        except (OSError, ValueError):
+            continue
+        (folders if stat.S_ISDIR(mode) else files).add(os.path.realpath(place))
+    return folders, files

@@ -1,0 +1,162 @@
+"""What `test_adoption.py` runs in processes of their own, because nobody can stop being a subreaper. Each scene is a function
+that becomes one and then raises when something is wrong. `python -m tests.tools.running.adoption_scenes SCENE ARGUMENT…`
+"""
+
+import asyncio
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from uuid import uuid4
+
+from tests.tools.running.watching import Reports, alive, with_token
+
+from switchtower.tools.running import adoption, marks, orphans, proc, processes
+
+HOSTILE = Path(__file__).with_name("hostile.py")
+PATIENCE = 60
+
+
+def run_id() -> str:
+    return f"run_{uuid4().hex}"
+
+
+async def until_no_child_is_left() -> None:
+    async with asyncio.timeout(PATIENCE):
+        while proc.children_of(os.getpid()):
+            await asyncio.sleep(0.01)
+
+
+async def outcasts(folder: str, token: str) -> None:
+    """Trees that drop every mark there is. The runs end in three ways; one run goes on and keeps its own."""
+    assert adoption.become_subreaper()
+    reports = Reports(Path(folder, "reports"))
+    hostile = [sys.executable, "-IS", str(HOSTILE), token, f"{folder}/reports"]
+    ways = ("doubly-forked low", "low doubly-forked deaf silent", "forked session low", "doubly-forked low forked phoenix")
+    lines = "\n".join(shlex.join(["env", "-i", *hostile, *way.split()]) + " &" for way in ways)
+    options = {"cwd": folder, "grace_s": 0.1}
+    other = run_id()
+    beside = await processes.run_command("setsid sleep 1000 & echo $!", run_id=other, timeout_s=PATIENCE, **options)  # type: ignore[arg-type]
+
+    mine = run_id()
+    await processes.run_command(lines, run_id=mine, timeout_s=PATIENCE, **options)  # type: ignore[arg-type]
+    await reports.pids(len(ways), within=PATIENCE)
+    assert len(with_token(token)) >= len(ways)
+    await processes.end_run(mine, grace_s=0.1)
+    assert with_token(token) == {}
+
+    running = asyncio.create_task(
+        processes.run_command(f"{lines}\nsleep 1000", run_id=mine, timeout_s=PATIENCE, **options)  # type: ignore[arg-type]
+    )
+    await reports.pids(2 * len(ways), within=PATIENCE)
+    running.cancel()
+    await asyncio.wait([running])
+    assert with_token(token) == {}
+
+    timed_out = await processes.run_command(f"{lines}\nsleep 1000", run_id=mine, timeout_s=1, **options)  # type: ignore[arg-type]
+    assert timed_out.timed_out
+    await processes.end_run(mine, grace_s=0.1)
+    assert with_token(token) == {}
+
+    assert alive(int(beside.output)), "another run's process carries its mark and is none of them"
+    await processes.end_run(other, grace_s=0.1)
+    await until_no_child_is_left()
+
+
+async def own_children(folder: str) -> None:
+    """What the daemon starts for itself is neither killed nor reaped by anybody else."""
+    before = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    assert adoption.become_subreaper()
+    with_session = subprocess.Popen(["sleep", "1000"], start_new_session=True, env={})
+    plain = subprocess.Popen(["sleep", "1000"])
+    ended = [
+        (subprocess.Popen(["sh", "-c", f"exit {code}"], start_new_session=own_session), code)
+        for code, own_session in enumerate([True, False] * 4)
+    ]
+    for process, _ in ended:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    asynchronous = await asyncio.create_subprocess_exec("sh", "-c", "exit 9", start_new_session=True)
+
+    run = run_id()
+    await processes.run_command("(setsid true &)", cwd=folder, run_id=run, timeout_s=PATIENCE)
+    await processes.end_run(run)
+    adoption.reap()
+
+    assert [process.wait() for process, _ in ended] == [code for _, code in ended]
+    assert await asynchronous.wait() == 9
+    for process in (before, with_session, plain):
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+    await until_no_child_is_left()
+
+
+async def exit_codes(folder: str) -> None:
+    """Commands keep their exit codes while somebody collects the dead all the time."""
+    assert adoption.become_subreaper()
+    run = run_id()
+    over = threading.Event()
+
+    def collect() -> None:
+        while not over.is_set():
+            adoption.reap()
+
+    collector = threading.Thread(target=collect)
+    collector.start()
+    try:
+        finished = await asyncio.gather(
+            *(
+                processes.run_command(f"(setsid true &); exit {code}", cwd=folder, run_id=run, timeout_s=PATIENCE)
+                for code in range(30)
+            )
+        )
+    finally:
+        over.set()
+        collector.join()
+    assert [end.exit_code for end in finished] == list(range(30))
+    await processes.end_run(run)
+    await until_no_child_is_left()
+
+
+async def the_dead(folder: str) -> None:
+    """Orphans that end while their run goes on do not pile up."""
+    assert adoption.become_subreaper()
+    run = run_id()
+    # Each leaves its parent before it ends, in a session that is not its own.
+    command = "for i in $(seq 50); do (setsid sh -c 'true & sleep 0' >/dev/null 2>&1 &); done; echo $$ > reports; sleep 1000"
+    reports = Reports(Path(folder, "reports"))
+    running = asyncio.create_task(processes.run_command(command, cwd=folder, run_id=run, timeout_s=PATIENCE, grace_s=0.1))
+    await reports.pids(1, within=PATIENCE)
+    async with asyncio.timeout(PATIENCE):
+        while len(proc.children_of(os.getpid())) > 1:
+            await asyncio.sleep(0.01)
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait([running])
+    await processes.end_run(run)
+    await until_no_child_is_left()
+
+
+async def nested(folder: str) -> None:
+    """A daemon in another daemon's run uses the next limit, and its processes are both daemons'."""
+    outer = os.environ[marks.RUN_VARIABLE]
+    assert adoption.become_subreaper()
+    limit = marks.free_limit()
+    assert limit is not None
+    assert limit.name != b"Max file locks"
+    inner = run_id()
+    await processes.run_command("env -i setsid sleep 1000 >/dev/null 2>&1 &", cwd=folder, run_id=inner, timeout_s=PATIENCE)
+    held = orphans.hold_marked(inner)
+    assert len(held) == 1
+    assert held.keys() <= orphans.hold_marked(outer).keys()
+    await processes.end_run(inner, grace_s=0.1)
+    assert not orphans.any_marked(inner)
+    await until_no_child_is_left()
+
+
+SCENES = {scene.__name__: scene for scene in (outcasts, own_children, exit_codes, the_dead, nested)}
+
+if __name__ == "__main__":
+    asyncio.run(SCENES[sys.argv[1]](*sys.argv[2:]))  # type: ignore[operator]

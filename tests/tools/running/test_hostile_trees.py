@@ -1,0 +1,142 @@
+"""A hundred process trees that do not want to end, in four ways of ending them, and none is left."""
+
+import asyncio
+import itertools
+import json
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from tests.tools.running.watching import Reports, with_token
+
+from switchtower.tools.running import orphans, processes
+
+HOSTILE = Path(__file__).with_name("hostile.py")
+SHORT_GRACE = 0.1
+PATIENCE = 60
+
+WAYS_OUT = ("session", "doubly-forked", "forked session", "doubly-forked forked", "session forked session")
+MANNERS = ("", "deaf", "scrubbed", "scrubbed silent", "scrubbed deaf silent")
+LAST_STANDS = ("", "chain", "phoenix", "headless", "stopped")
+RUNS = [
+    # Each way out with each manner, and each of these with another last stand.
+    [f"{way} {manner} {LAST_STANDS[(row + column) % 5]}".split() for column, manner in enumerate(MANNERS)]
+    for row, way in enumerate(WAYS_OUT)
+]
+TREES = len(list(itertools.chain(*RUNS)))
+assert TREES == 25
+
+
+@pytest.fixture
+def token() -> Iterator[str]:
+    token = f"token-{uuid4().hex}"
+    yield token
+    if with_token(token):
+        for number in range(len(RUNS)):
+            processes.kill_marked(run_of(token, number))
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Iterator[Reports]:
+    reports = Reports(tmp_path / "reports")
+    yield reports
+    reports.close()
+
+
+def run_of(token: str, number: int) -> str:
+    return f"run_{token}_{number}"
+
+
+def command(trees: list[list[str]], token: str, folder: Path, *, stays: bool) -> str:
+    """Starts them all in the background, and ends at once or stays."""
+    lines = []
+    for tree in trees:
+        scrubbed = ["env", "-i"] if "scrubbed" in tree else []
+        lines.append(shlex.join([*scrubbed, sys.executable, "-IS", str(HOSTILE), token, str(folder / "reports"), *tree]) + " &")
+    return "\n".join([*lines, "sleep 1000" if stays else "true"])
+
+
+def start_all(token: str, folder: Path, *, stays: bool, timeout_s: float = PATIENCE) -> list["asyncio.Task[processes.Finished]"]:
+    return [
+        asyncio.create_task(
+            processes.run_command(
+                command(trees, token, folder, stays=stays),
+                cwd=str(folder),
+                run_id=run_of(token, number),
+                timeout_s=timeout_s,
+                grace_s=SHORT_GRACE,
+            )
+        )
+        for number, trees in enumerate(RUNS)
+    ]
+
+
+async def test_none_is_left_when_commands_are_cancelled(token: str, tmp_path: Path, reports: Reports) -> None:
+    running = start_all(token, tmp_path, stays=True)
+    await reports.pids(TREES, within=PATIENCE)
+    assert len(with_token(token)) >= TREES
+
+    for task in running:
+        task.cancel()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.wait(running)
+
+    assert all(task.cancelled() for task in running)
+    assert with_token(token) == {}
+
+
+async def test_none_is_left_when_commands_run_out_of_time(token: str, tmp_path: Path, reports: Reports) -> None:
+    async with asyncio.timeout(PATIENCE):
+        finished = await asyncio.gather(*start_all(token, tmp_path, stays=True, timeout_s=1))
+
+    assert all(end.timed_out for end in finished)
+    assert await reports.pids(1), "some of them were there"
+    assert with_token(token) == {}
+
+
+async def test_none_is_left_when_runs_end_after_their_commands_have(token: str, tmp_path: Path, reports: Reports) -> None:
+    async with asyncio.timeout(PATIENCE):
+        finished = await asyncio.gather(*start_all(token, tmp_path, stays=False))
+    assert not any(end.timed_out for end in finished)
+    await reports.pids(TREES, within=PATIENCE)
+    assert len(with_token(token)) >= TREES, "they may live on for the run's next commands"
+
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*(processes.end_run(run_of(token, number), grace_s=SHORT_GRACE) for number in range(len(RUNS))))
+
+    assert with_token(token) == {}
+
+
+DAEMON = """
+import asyncio, json, sys
+from switchtower.tools.running import processes
+async def main():
+    commands = json.loads(sys.stdin.read())
+    await asyncio.gather(*(processes.run_command(text, cwd="/", run_id=run_id, timeout_s=1000) for run_id, text in commands))
+asyncio.run(main())
+"""
+
+
+async def test_none_is_left_when_the_next_daemon_cleans_up_after_a_killed_one(
+    token: str, tmp_path: Path, reports: Reports
+) -> None:
+    commands = [(run_of(token, number), command(trees, token, tmp_path, stays=True)) for number, trees in enumerate(RUNS)]
+    daemon = subprocess.Popen([sys.executable, "-c", DAEMON], stdin=subprocess.PIPE)
+    assert daemon.stdin is not None
+    daemon.stdin.write(json.dumps(commands).encode())
+    daemon.stdin.close()
+    await reports.pids(TREES, within=PATIENCE)
+    daemon.send_signal(signal.SIGKILL)
+    daemon.wait()
+    assert len(with_token(token)) >= TREES, "they outlive the daemon itself"
+
+    killed = [await asyncio.to_thread(processes.kill_marked, run_of(token, number)) for number in range(len(RUNS))]
+
+    assert all(count >= len(trees) for count, trees in zip(killed, RUNS, strict=True))
+    assert with_token(token) == {}
+    assert not any(orphans.any_marked(run_of(token, number)) for number in range(len(RUNS)))

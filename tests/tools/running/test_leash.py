@@ -1,0 +1,124 @@
+"""Programs that we run to look at something end with whoever waits for them."""
+
+import asyncio
+import os
+import sys
+import threading
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from switchtower.tools.running import leash, orphans, threads
+
+ENVIRONMENT = {"PATH": os.defpath}
+
+
+def run_id() -> str:
+    return f"run_{uuid4().hex}"
+
+
+async def test_a_thread_gives_its_result_or_its_error() -> None:
+    assert await threads.call(lambda: threading.current_thread().name) == "tower-tool"
+    with pytest.raises(ZeroDivisionError):
+        await threads.call(lambda: 1 // 0)
+
+
+async def test_a_thread_that_hangs_does_not_keep_anybody_waiting() -> None:
+    release = threading.Event()
+    ended = threading.Event()
+
+    def hang() -> None:
+        release.wait()
+        ended.set()
+
+    waiting = asyncio.create_task(threads.call(hang))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not ended.is_set()
+    release.set()
+    assert await asyncio.to_thread(ended.wait, 5)
+
+
+def test_a_program_is_read_to_its_end_on_both_channels(tmp_path: Path) -> None:
+    held = leash.Leash(run_id())
+    code = "import sys; [(sys.stdout.write('o' * 1000), sys.stderr.write('e' * 1000)) for _ in range(500)]; sys.exit(7)"
+
+    with held.start([sys.executable, "-c", code], cwd=str(tmp_path), env=ENVIRONMENT) as program:
+        output = b"".join(program.output())
+        assert program.exit_code == 7
+
+    assert output == b"o" * 500_000
+    assert program.complaint == "e" * 4096
+
+
+def test_a_death_by_signal_counts_as_shells_have_it(tmp_path: Path) -> None:
+    with leash.Leash(run_id()).start(["/bin/sh", "-c", "kill -9 $$"], cwd=str(tmp_path), env=ENVIRONMENT) as program:
+        assert list(program.output()) == []
+        assert program.exit_code == 137
+
+
+def test_whoever_stops_reading_ends_the_program_and_what_it_started(tmp_path: Path) -> None:
+    run = run_id()
+    with leash.Leash(run).start(["/bin/sh", "-c", "sleep 1000 & yes"], cwd=str(tmp_path), env=ENVIRONMENT) as program:
+        assert next(program.output()).startswith(b"y\n")
+
+    while orphans.any_marked(run):
+        pass
+    assert not orphans.any_marked(run)
+
+
+def test_a_pulled_leash_lets_nothing_start(tmp_path: Path) -> None:
+    held = leash.Leash(run_id())
+    held.pull()
+
+    with pytest.raises(leash.Stopped), held.start(["touch", "ran"], cwd=str(tmp_path), env=ENVIRONMENT):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_cancelling_ends_the_program_before_it_returns(tmp_path: Path) -> None:
+    run = run_id()
+    stopped = threading.Event()
+
+    def work(held: leash.Leash) -> None:
+        try:
+            with held.start(["/bin/sh", "-c", "sleep 1000 & sleep 1000"], cwd=str(tmp_path), env=ENVIRONMENT) as program:
+                list(program.output())
+        except leash.Stopped:
+            stopped.set()
+
+    leading = asyncio.create_task(leash.lead(run, work))
+    while not await asyncio.to_thread(orphans.any_marked, run):
+        assert not leading.done()
+
+    leading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leading
+
+    assert await asyncio.to_thread(stopped.wait, 5)
+    assert not orphans.any_marked(run)
+
+
+async def test_a_missing_program_is_an_error_of_the_system(tmp_path: Path) -> None:
+    def work(held: leash.Leash) -> None:
+        with held.start(["/no/such/program"], cwd=str(tmp_path), env=ENVIRONMENT):
+            pass
+
+    with pytest.raises(FileNotFoundError):
+        await leash.lead(run_id(), work)
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_descriptors_are_not_left_open(tmp_path: Path) -> None:
+    before = open_descriptors()
+    for _ in range(5):
+        with leash.Leash(run_id()).start(["true"], cwd=str(tmp_path), env=ENVIRONMENT) as program:
+            list(program.output())
+
+    assert open_descriptors() == before

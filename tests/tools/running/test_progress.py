@@ -1,0 +1,82 @@
+"""Output on its way: bounded pieces of whole characters, not too many, not for ever."""
+
+import asyncio
+
+from switchtower.tools.running import progress
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.arrived = asyncio.Event()
+
+    async def __call__(self, text: str) -> None:
+        self.pieces.append(text)
+        self.arrived.set()
+
+    async def next_piece(self) -> str:
+        async with asyncio.timeout(5):
+            await self.arrived.wait()
+        self.arrived.clear()
+        return self.pieces[-1]
+
+
+async def test_what_comes_close_together_is_told_as_one_piece() -> None:
+    watcher = Watcher()
+    async with progress.Progress(watcher, interval=0.01) as watching:
+        for number in range(100):
+            watching.hear(b"%d " % number)
+        assert await watcher.next_piece() == "".join(f"{number} " for number in range(100))
+        watching.hear(b"later")
+        assert await watcher.next_piece() == "later"
+
+
+async def test_a_character_that_comes_in_parts_is_told_whole() -> None:
+    watcher = Watcher()
+    async with progress.Progress(watcher, interval=0) as watching:
+        for byte in "✓".encode():
+            watching.hear(bytes([byte]))
+            await asyncio.sleep(0)
+        assert await watcher.next_piece() == "✓"
+        watching.hear(b"\xff!")
+        assert await watcher.next_piece() == "\ufffd!"
+
+
+async def test_a_flood_is_told_by_its_latest_part_and_says_what_is_missing() -> None:
+    watcher = Watcher()
+    async with progress.Progress(watcher, interval=0.01, piece=10) as watching:
+        watching.hear(b"x" * 95 + b"tail!")
+        assert await watcher.next_piece() == "[… 90 characters skipped …]\nxxxxxtail!"
+
+
+async def test_after_enough_of_it_one_note_is_the_last() -> None:
+    watcher = Watcher()
+    async with progress.Progress(watcher, interval=0, most=25) as watching:
+        for _ in range(2):
+            watching.hear(b"0123456789")
+            await watcher.next_piece()
+        watching.hear(b"0123456789")
+        assert await watcher.next_piece() == "01234\n[… no more is shown on the way; the rest is in the result …]"
+        watching.hear(b"more")
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert len(watcher.pieces) == 3
+
+
+async def test_a_watcher_that_fails_or_hangs_is_no_trouble_for_who_works() -> None:
+    asked = asyncio.Event()
+
+    async def failing(text: str) -> None:
+        asked.set()
+        raise RuntimeError("gone")
+
+    async def hanging(text: str) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    for watcher in (failing, hanging):
+        asked.clear()
+        async with asyncio.timeout(5), progress.Progress(watcher, interval=0) as watching:
+            watching.hear(b"x")
+            await asked.wait()
+            watching.hear(b"y" * 100_000)
