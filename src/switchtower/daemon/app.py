@@ -70,7 +70,6 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         stack.push_async_callback(agent.close)
         runtime = _make_runtime(settings, store, redactor, agent)
         stack.push_async_callback(runtime.stop)
-        await agent.sweep()
         await runtime.start()
         doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required)
         listeners = Listeners(settings, runtime, doorkeeper, __version__)
@@ -89,6 +88,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         log.info("listening on %s, http %s", endpoints.socket, endpoints.http or "off")
         if announce is not None:
             announce(endpoints)
+        await agent.load()
         gc.freeze()  # what is here now stays, and need not be looked at again
         gc.enable()
         await stop.wait()

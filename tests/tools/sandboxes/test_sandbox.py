@@ -93,7 +93,7 @@ def test_a_sandbox_that_cannot_be_had_is_refused_with_a_remedy(name: str, messag
     assert message in (sandbox.probe(name) or "")
 
 
-PROBE = "from switchtower.tools import sandbox; print(sandbox.probe('bubblewrap'))"
+PROBE = "from switchtower.tools.sandboxes import sandbox; print(sandbox.probe('bubblewrap'))"
 
 
 def probed_with(tools: Path) -> str:
@@ -354,7 +354,7 @@ async def test_a_program_may_clean_up_when_it_is_told_to_stop(run: Run, home: Pa
 async def test_everything_inside_dies_with_a_killed_daemon(home: Path, run_id: str) -> None:
     reports = Reports(home / "work/reports")
     program = (
-        "import asyncio, sys; from switchtower.tools import processes, sandbox;"
+        "import asyncio, sys; from switchtower.tools.running import processes; from switchtower.tools.sandboxes import sandbox;"
         "asyncio.run(processes.run_command(sys.argv[1], cwd=sys.argv[2], run_id=sys.argv[3], timeout_s=100,"
         " sandbox=sandbox.choose('bubblewrap')))"
     )

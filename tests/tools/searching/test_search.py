@@ -499,3 +499,15 @@ async def test_our_own_search_ends_by_itself_when_whoever_started_it_is_gone(roo
         assert searching.stdout.read(10) == b"./a\x001:1:0:"
         searching.stdout.close()
         assert searching.wait(30) == 0
+
+
+async def test_a_search_that_crashes_is_not_taken_for_one_that_found_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("without-rg")))
+    put(root, a="found\n")
+
+    output = await output_of(root, "(" * 5_000 + "found" + ")" * 5_000)  # deeper than Python's own parser can go
+
+    assert output.error is not None
+    assert "the search broke off" in output.text

@@ -17,6 +17,7 @@ from itertools import accumulate, islice
 
 from msgspec import Struct
 
+import switchtower
 from switchtower.core import policy
 from switchtower.tools import outcome
 from switchtower.tools.files import scope
@@ -36,8 +37,8 @@ _Levels = Sequence[tuple[str, Sequence[globs.Rule]]]
 
 def command(root: str, query: finding.Query) -> list[str]:
     """To run this file. Isolated: nothing is imported from the current folder or named by a variable."""
-    package_parent = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
-    start = "import sys; sys.path.insert(0, sys.argv[1]); from switchtower.tools import find_lines; find_lines.main(sys.argv[2:])"
+    package_parent = os.path.dirname(switchtower.__path__[0])  # noqa: PTH120
+    start = f"import sys; sys.path.insert(0, sys.argv[1]); from {__name__} import main; main(sys.argv[2:])"
     case = "sensitive" if query.case_sensitive else "ignore"
     asked = [root, query.pattern, query.start, query.glob or "", case, str(query.most_results)]
     return [sys.executable, "-I", "-X", "utf8", "-c", start, package_parent, *asked]

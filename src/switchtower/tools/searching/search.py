@@ -66,7 +66,7 @@ def search(root: str, query: finding.Query, results: Results, held: leash.Leash)
         if program.exit_code == 2 and program.complaint:
             problem = program.complaint.partition("\n\n")[0]
             raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"the pattern or the glob cannot be read: {problem}")
-        if program.exit_code > 2:
+        if program.exit_code > 2 or (program.exit_code == 1 and program.complaint):  # without a word it is "nothing found"
             raise outcome.Failed(outcome.ErrorType.UNKNOWN, "the search broke off; hint: try a simpler pattern")
 
 

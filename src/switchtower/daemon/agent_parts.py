@@ -1,0 +1,71 @@
+"""The agent's parts, made from the settings and joined: models, tools, MCP servers, checkpoints, prompts, policy. All of it
+together is half of what the daemon has to load, so `agent` loads it late."""
+
+import hashlib
+import logging
+import os
+from functools import partial
+
+from switchtower import config
+from switchtower.core import events, policy, redact
+from switchtower.daemon.workshop import DaemonWorkshop
+from switchtower.engines.agent.kit import Kit
+from switchtower.engines.agent.loop import AgentEngine
+from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.models.catalog import Catalog
+from switchtower.tools import registry
+from switchtower.tools.mcp.process import DAEMON, kill_leftovers
+from switchtower.tools.mcp.servers import Servers
+from switchtower.tools.running import adoption, environment
+from switchtower.tools.sandboxes import sandbox
+from switchtower.tools.snapshots.checkpoints import Checkpoints
+
+log = logging.getLogger(__name__)
+
+
+class AgentParts:
+    def __init__(self, settings: config.Settings, redactor: redact.Redactor, catalog: Catalog) -> None:
+        adoption.become_subreaper()
+        self._daemon_id = hashlib.sha256(os.fsencode(settings.data_dir)).hexdigest()[:16]
+        """The same for every daemon of this home, so that one finds what another left behind."""
+        self._sweep()
+        environment.configure(secret_variables=catalog.secret_variables(), allowed=settings.pass_env)
+        sandbox.configure(hide=[*settings.folders, settings.socket])
+        ours = [settings.data_dir, settings.run_dir, settings.folders.logs]
+        checkpoints = Checkpoints(settings.checkpoints_dir, apart=ours)
+        shelf = Shelf(settings.folders.config)
+        self._servers = Servers(
+            settings.mcp_file,
+            environment=lambda: {**os.environ, DAEMON: self._daemon_id},
+            choose_sandbox=partial(sandbox.choose, network=settings.sandbox_network),
+            learn_secret=redactor.add,
+        )
+        kit = Kit(
+            open_model=catalog.open,
+            toolbox=registry.core_toolbox(network=settings.sandbox_network),
+            checkpoints=checkpoints,
+            servers=self._servers,
+            shelf=shelf,
+            rules=_configured_rules(settings),
+            compact_at=settings.compact_at,
+        )
+        self.engine = AgentEngine(kit)
+        self.workshop = DaemonWorkshop(settings, catalog, checkpoints, shelf)
+
+    def _sweep(self) -> None:
+        """Ends what an earlier daemon of this home left behind when it was killed, before anything new can be taken for it."""
+        killed = kill_leftovers(self._daemon_id)
+        if killed:
+            log.warning("killed %d processes of MCP servers that an earlier daemon had left behind", killed)
+
+    async def close(self) -> None:
+        await self._servers.close()
+
+
+def _configured_rules(settings: config.Settings) -> tuple[events.Rule, ...]:
+    try:
+        return policy.parse_rules(settings.rules)
+    except ValueError as problem:
+        raise config.ConfigError(
+            "rules", f"`{settings.config_file}`", str(problem), hint="see docs/policy.md for the form of a rule"
+        ) from None
