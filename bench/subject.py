@@ -17,7 +17,7 @@ import msgspec
 from bench.commits import Commit, Report, Stretch
 from switchtower import config
 from switchtower.core import engine, events
-from switchtower.daemon import agent, app
+from switchtower.daemon import agent_parts, app
 from switchtower.stores.group import Group
 
 TEXT = "lorem "
@@ -129,7 +129,7 @@ def _note_commits() -> None:
 
 def main() -> None:
     _note_commits()
-    agent.AgentEngine = BurstEngine  # type: ignore[attr-defined,assignment]
+    agent_parts.AgentEngine = BurstEngine  # type: ignore[attr-defined,assignment]
     app.run(config.load())
 
 
