@@ -86,6 +86,27 @@ def start(
     return Server(process, socket_path, home or socket_path.parent, time.perf_counter() - began)
 
 
+def seconds_to_first_line(arguments: list[str], variables: Mapping[str, str]) -> float:
+    """From starting a Python program to the first line of its output. It is ended by the end of its input."""
+    began = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        line = process.stdout.readline()
+        took = time.perf_counter() - began
+        process.stdin.close()
+        process.wait(20)
+    assert line, "it says nothing"
+    return took
+
+
 def ask(arguments: list[str]) -> Any:
     """Runs a Python program to its end; what it printed, read as JSON."""
     finished = subprocess.run([sys.executable, *arguments], cwd=ROOT, stdout=subprocess.PIPE, timeout=_ANSWER_TIMEOUT, check=True)

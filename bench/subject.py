@@ -22,7 +22,7 @@ from switchtower.stores.group import Group
 
 TEXT = "lorem "
 _EVENT_WIDTH = 7
-_SESSION_WIDTH = 7
+_SESSION_WIDTH = 8
 
 _Noted = tuple[int, list[int], list[int], list[int], int, int]
 _commits: list[_Noted] = []

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from bench.row import Row
-from bench.rows import agent, command, deliveries, durable, latency, listing, ping, replay, sessions, startup, websocket
+from bench.rows import agent, command, deliveries, durable, latency, listing, pi, ping, replay, sessions, startup, websocket
 from bench.setting import Setting
 
 GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
@@ -18,4 +18,5 @@ GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "websocket": websocket.measure,
     "command": command.measure,
     "agent": agent.measure,
+    "pi": pi.measure,
 }

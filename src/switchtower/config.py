@@ -5,15 +5,15 @@ over the file, the file over the default.
 """
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103
-"""The longest path, in bytes, that a Unix socket can have."""
+from switchtower.settings import values
+from switchtower.settings.folders import Folders
+from switchtower.settings.folders import locate as locate
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 POLICIES = ("read-only", "ask", "auto", "yolo")
@@ -40,123 +40,6 @@ class ConfigError(Exception):
         return f"{self.message}; hint: {self.hint}"
 
 
-class Address(NamedTuple):
-    """Where to listen. Port 0 picks a free one."""
-
-    host: str
-    port: int
-
-
-class Folders(NamedTuple):
-    """Where things are kept."""
-
-    config: Path
-    data: Path
-    run: Path
-    logs: Path
-
-
-def address(text: str) -> Address | None:
-    """`HOST:PORT` in its parts (`[::1]:8787` for IPv6); None when it is `off`."""
-    if text == "off":
-        return None
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65_536):
-        raise ValueError(f"`{text}` is not HOST:PORT")
-    return Address(host, int(port))
-
-
-# Parsers: the text of a variable or flag, or a TOML value, to the setting's own type. They raise ValueError with the reason.
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"`{value}` is not text")
-    return value
-
-
-def _path(value: object) -> Path:
-    try:
-        return Path(value if isinstance(value, Path) else _text(value)).expanduser().absolute()
-    except RuntimeError:
-        raise ValueError(f"`{value}` names a user that does not exist") from None
-
-
-def _socket_path(value: object) -> Path:
-    path = _path(value)
-    if len(os.fsencode(path)) > SOCKET_PATH_LIMIT:
-        raise ValueError(f"`{path}` is longer than the {SOCKET_PATH_LIMIT} bytes that a Unix socket's path may have")
-    return path
-
-
-def _listen(value: object) -> str:
-    text = _text(value)
-    address(text)
-    return text
-
-
-def _switch(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    spelled = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-    if not isinstance(value, str) or value.lower() not in spelled:
-        raise ValueError(f"`{value}` is neither true nor false")
-    return spelled[value.lower()]
-
-
-def _one_of(*choices: str) -> Callable[[object], str]:
-    def parse(value: object) -> str:
-        text = _text(value).lower()
-        if text not in choices:
-            raise ValueError(f"`{value}` is not one of {', '.join(choices)}")
-        return text
-
-    return parse
-
-
-_log_level = _one_of(*LOG_LEVELS)
-
-
-def _names(value: object) -> tuple[str, ...]:
-    """A list in the file, or names with commas between them."""
-    if isinstance(value, str):
-        return tuple(name.strip() for name in value.split(",") if name.strip())
-    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value):
-        raise ValueError(f"`{value}` is not a list of names")
-    return tuple(value)
-
-
-def _whole(least: int) -> Callable[[object], int]:
-    def parse(value: object) -> int:
-        try:
-            number = int(value) if isinstance(value, str) else value
-        except ValueError:
-            number = None
-        if not isinstance(number, int) or isinstance(number, bool):
-            raise ValueError(f"`{value}` is not a whole number")
-        if number < least:
-            raise ValueError(f"`{value}` is less than {least}")
-        return number
-
-    return parse
-
-
-def _number(least: float) -> Callable[[object], float]:
-    def parse(value: object) -> float:
-        try:
-            number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
-        except (ValueError, OverflowError):
-            number = None
-        if number is None or number != number:  # the second half refuses NaN
-            raise ValueError(f"`{value}` is not a number")
-        if not least <= number <= 1e12:
-            raise ValueError(f"`{value}` is not between {least:g} and 1e12")
-        return number
-
-    return parse
-
-
 class Setting(NamedTuple):
     """One row of the table that the flags, the variables and the documentation are made from."""
 
@@ -167,6 +50,8 @@ class Setting(NamedTuple):
     help: str
     variables: tuple[str, ...]
     """The first one set wins."""
+    spellings: Mapping[str, Callable[[object], Any]]
+    """Variables of other programs that spell the value in their own way."""
     in_file: bool
 
     @property
@@ -175,12 +60,35 @@ class Setting(NamedTuple):
 
     @property
     def is_switch(self) -> bool:
-        return self.parse is _switch
+        return self.parse is values.switch
+
+    @property
+    def remedy(self) -> str:
+        """What to write instead of a value that was refused."""
+        if isinstance(self.parse, values.OneOf):
+            return f"use one of {', '.join(self.parse.choices)}"
+        if self.name == "socket":
+            return f"set `{self.variables[0]}` to a path of at most {values.SOCKET_PATH_LIMIT} bytes"
+        if self.is_switch:
+            return "use `true` or `false`"
+        example = f", such as `{self.default}`" if self.default is not None else ""
+        return f"give {self.metavar}{example}"
+
+
+Spellings = Mapping[str, Callable[[object], Any] | None]
+_NO_OTHERS: Spellings = MappingProxyType({})
 
 
 def _setting(
-    default: Any, parse: Callable[[object], Any], metavar: str, help: str, *, also: tuple[str, ...] = (), in_file: bool = True
+    default: Any,
+    parse: Callable[[object], Any],
+    metavar: str,
+    help: str,
+    *,
+    also: Spellings = _NO_OTHERS,
+    in_file: bool = True,
 ) -> Any:
+    """`also` are variables besides our own, each with its parser where it is spelled otherwise than ours."""
     return field(default=default, metadata={"parse": parse, "metavar": metavar, "help": help, "also": also, "in_file": in_file})
 
 
@@ -191,48 +99,87 @@ _DERIVED = Path()
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     home: Path | None = _setting(  # noqa: RUF009
-        None, _path, "DIR", "Keep everything (configuration, data, socket, log) in this one folder", in_file=False
+        None, values.path, "DIR", "Keep everything (configuration, data, socket, log) in this one folder", in_file=False
     )
-    socket: Path = _setting(_DERIVED, _socket_path, "PATH", "The Unix socket of the push protocol", also=("PUSHD_SOCKET",))  # noqa: RUF009
-    http: str = _setting("127.0.0.1:8787", _listen, "HOST:PORT", "HTTP and WebSockets; port 0 picks a free one, `off` disables")
-    pi: str = _setting("127.0.0.1:3141", _listen, "HOST:PORT", "The pi protocol's own port; reserved, nothing listens there yet")
-    max_line_bytes: int = _setting(1_048_576, _whole(1024), "BYTES", "The longest frame a client may send")
+    socket: Path = _setting(  # noqa: RUF009
+        _DERIVED, values.socket_path, "PATH", "The Unix socket of the push protocol", also={"PUSHD_SOCKET": None}
+    )
+    http: str = _setting(
+        "127.0.0.1:8787", values.listen, "HOST:PORT", "HTTP and WebSockets; port 0 picks a free one, `off` disables"
+    )
+    pi: str = _setting(
+        "127.0.0.1:3141",
+        values.listen,
+        "HOST:PORT",
+        "The pi protocol's own port; port 0 picks a free one, `off` disables",
+        also={"PI_SERVER_PORT": values.loopback_port},
+    )
+    max_line_bytes: int = _setting(1_048_576, values.whole(1024), "BYTES", "The longest frame a client may send")
     output_limit_bytes: int = _setting(
-        1_048_576, _whole(1024), "BYTES", "How much output may wait for one connection before it is paged from the journal"
+        1_048_576, values.whole(1024), "BYTES", "How much output may wait for one connection before it is paged from the journal"
     )
-    retention_entries: int = _setting(100_000, _whole(0), "COUNT", "How many of a session's token deltas are kept; 0 keeps all")
-    retention_days: float = _setting(30.0, _number(0), "DAYS", "How long token deltas are kept; 0 keeps them for ever")
+    retention_entries: int = _setting(
+        100_000, values.whole(0), "COUNT", "How many of a session's token deltas are kept; 0 keeps all"
+    )
+    retention_days: float = _setting(30.0, values.number(0), "DAYS", "How long token deltas are kept; 0 keeps them for ever")
     receipt_ttl_hours: float = _setting(
-        168.0, _number(0.001), "HOURS", "How long a repeated request is recognised and answered as the first time"
+        168.0, values.number(0.001), "HOURS", "How long a repeated request is recognised and answered as the first time"
     )
-    approval_timeout: float = _setting(86_400.0, _number(0.001), "SECONDS", "How long an approval waits before it expires")
-    attach_token_required: bool = _setting(False, _switch, "", "Ask for a session's attach token on the owner's socket too")
-    demo_delay_ms: float = _setting(15.0, _number(0), "MS", "The demo model's pause between words")
+    approval_timeout: float = _setting(86_400.0, values.number(0.001), "SECONDS", "How long an approval waits before it expires")
+    attach_token_required: bool = _setting(False, values.switch, "", "Ask for a session's attach token on the owner's socket too")
+    demo_delay_ms: float = _setting(15.0, values.number(0), "MS", "The demo model's pause between words")
     provider: str = _setting(
-        "auto", _text, "NAME", "The model or provider of sessions that name none; `auto` takes the first usable one, or the demo"
+        "auto",
+        values.text,
+        "NAME",
+        "The model or provider of sessions that name none; `auto` takes the first usable one, or the demo",
     )
-    model: str | None = _setting(None, _text, "NAME", "The provider's model for sessions that name none")
-    policy: str = _setting("ask", _one_of(*POLICIES), "PROFILE", f"What sessions may do unasked: {', '.join(POLICIES)}")
-    sandbox: str = _setting("local", _one_of(*SANDBOXES), "NAME", f"Where commands run: {', '.join(SANDBOXES)}")
-    sandbox_network: bool = _setting(False, _switch, "", "Let commands in a sandbox use the network")
+    model: str | None = _setting(None, values.text, "NAME", "The provider's model for sessions that name none")
+    policy: str = _setting("ask", values.OneOf(*POLICIES), "PROFILE", f"What sessions may do unasked: {', '.join(POLICIES)}")
+    sandbox: str = _setting("local", values.OneOf(*SANDBOXES), "NAME", f"Where commands run: {', '.join(SANDBOXES)}")
+    sandbox_network: bool = _setting(False, values.switch, "", "Let commands in a sandbox use the network")
     pass_env: tuple[str, ...] = _setting(
-        (), _names, "NAMES", "Variables that commands may see although their names look like secrets, with commas between"
+        (), values.names, "NAMES", "Variables that commands may see although their names look like secrets, with commas between"
     )
-    max_turns: int = _setting(200, _whole(0), "COUNT", "How often one run may call the model; 0 is no limit")
-    max_tokens: int = _setting(0, _whole(0), "COUNT", "How many tokens one run may take, in and out; 0 is no limit")
-    max_cost: float = _setting(0.0, _number(0), "USD", "How much one run may cost, where prices are known; 0 is no limit")
-    max_minutes: float = _setting(0.0, _number(0), "MINUTES", "How long one run may call the model; 0 is no limit")
+    max_turns: int = _setting(200, values.whole(0), "COUNT", "How often one run may call the model; 0 is no limit")
+    max_tokens: int = _setting(0, values.whole(0), "COUNT", "How many tokens one run may take, in and out; 0 is no limit")
+    max_cost: float = _setting(0.0, values.number(0), "USD", "How much one run may cost, where prices are known; 0 is no limit")
+    max_minutes: float = _setting(0.0, values.number(0), "MINUTES", "How long one run may call the model; 0 is no limit")
     compact_at: float = _setting(
-        0.8, _number(0), "PART", "The part of the context window from which on a conversation is summarised; 0 never does"
+        0.8, values.number(0), "PART", "The part of the context window from which on a conversation is summarised; 0 never does"
     )
-    log_level: str = _setting("info", _log_level, "LEVEL", f"How much is logged: {', '.join(LOG_LEVELS)}")
-    shutdown_timeout: float = _setting(5.0, _number(0), "SECONDS", "How long running work may take to end when the daemon stops")
+    log_level: str = _setting("info", values.OneOf(*LOG_LEVELS), "LEVEL", f"How much is logged: {', '.join(LOG_LEVELS)}")
+    shutdown_timeout: float = _setting(
+        5.0, values.number(0), "SECONDS", "How long running work may take to end when the daemon stops"
+    )
+    pi_max_sessions: int = _setting(100, values.whole(1), "COUNT", "pi: how many sessions may be loaded at a time")
+    pi_max_connections: int = _setting(1_000, values.whole(1), "COUNT", "pi: how many clients may be connected at a time")
+    pi_max_frame_bytes: int = _setting(10_485_760, values.whole(1024), "BYTES", "pi: the longest frame a client may send")
+    pi_session_rate: int = _setting(
+        100, values.whole(0), "COUNT", "pi: commands a minute that one client may send to one session; 0 is no limit"
+    )
+    pi_client_rate: int = _setting(
+        1_000, values.whole(0), "COUNT", "pi: commands a minute that one client may send; 0 is no limit"
+    )
+    pi_read_timeout: float = _setting(30.0, values.number(0.001), "SECONDS", "pi: how long a command that only reads may take")
+    pi_command_timeout: float = _setting(300.0, values.number(0.001), "SECONDS", "pi: how long any other command may take")
+    pi_dependency_timeout: float = _setting(
+        30.0, values.number(0.001), "SECONDS", "pi: how long a command waits for those it depends on"
+    )
+    pi_idempotency_minutes: float = _setting(
+        10.0, values.number(0.001), "MINUTES", "pi: how long an idempotency key is recognised"
+    )
+    pi_ui_timeout: float = _setting(
+        60.0, values.number(0.001), "SECONDS", "pi: how long a question to the user waits for its answer"
+    )
     models: Mapping[str, object] = field(default_factory=dict, repr=False)
     """The file's `[models.NAME]` tables, unread."""
     rules: Sequence[object] = field(default=(), repr=False)
     """The file's `[[rules]]`, unread."""
     folders: Folders = field(default=Folders(_DERIVED, _DERIVED, _DERIVED, _DERIVED), repr=False)
     """Where things are kept. Follows from `home`, or from the user's XDG folders without one; not a setting itself."""
+    asked: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    """The names of the settings that somebody chose, as far as loading could tell; the others have their defaults."""
 
     def __post_init__(self) -> None:
         if self.folders.run == _DERIVED:
@@ -243,6 +190,12 @@ class Settings:
     @property
     def default_socket(self) -> Path:
         return self.run_dir / "pushd.sock"
+
+    @property
+    def pi_socket(self) -> Path:
+        """The Unix socket of the pi protocol, in the run folder; where that is too deep for one, beside push's."""
+        usual = self.run_dir / "pi.sock"
+        return usual if values.fits_a_socket(usual) else self.socket.with_name(f"{self.socket.name}.pi")
 
     @property
     def config_file(self) -> Path:
@@ -298,30 +251,12 @@ SETTINGS: tuple[Setting, ...] = tuple(
         metavar=declared.metadata["metavar"],
         help=declared.metadata["help"],
         variables=("TOWER_" + declared.name.upper(), *declared.metadata["also"]),
+        spellings={name: parse for name, parse in declared.metadata["also"].items() if parse is not None},
         in_file=declared.metadata["in_file"],
     )
     for declared in fields(Settings)
     if declared.metadata
 )
-
-
-def locate(home: Path | None, environ: Mapping[str, str]) -> Folders:
-    """The folders of one home; without one, the user's XDG folders and push's own run folder."""
-    if home is not None:
-        return Folders(config=home, data=home / "data", run=home / "run", logs=home / "logs")
-    user = Path(environ.get("HOME") or Path.home())
-
-    def xdg(variable: str, default: str) -> Path:
-        named = environ.get(variable, "")
-        # The XDG specification: a relative path is invalid and must be ignored.
-        return (Path(named) if named.startswith("/") else user / default) / "switchtower"
-
-    return Folders(
-        config=xdg("XDG_CONFIG_HOME", ".config"),
-        data=xdg("XDG_DATA_HOME", ".local/share"),
-        run=user / ".push" / "run",
-        logs=xdg("XDG_STATE_HOME", ".local/state"),
-    )
 
 
 def load(flags: Mapping[str, object] = MappingProxyType({}), environ: Mapping[str, str] = os.environ) -> Settings:
@@ -330,8 +265,9 @@ def load(flags: Mapping[str, object] = MappingProxyType({}), environ: Mapping[st
     folders = locate(home, environ)
     config_file = folders.config / "config.toml"
     in_file = _read(config_file)
-    values = {setting.name: _given(setting, flags, environ, in_file, f"`{config_file}`") for setting in SETTINGS[1:]}
-    given = {name: value for name, value in values.items() if value is not None}
+    found = {setting.name: _given(setting, flags, environ, in_file, f"`{config_file}`") for setting in SETTINGS[1:]}
+    given = {name: value for name, value in found.items() if value is not None}
+    asked = frozenset(name for name, value in given.items() if not _is_handed_on(_BY_NAME[name], value, flags, environ))
     if "socket" not in given:
         given["socket"] = _parsed(_BY_NAME["socket"], folders.run / "pushd.sock", f"the default in `{folders.run}`")
     for table, kind in (("models", dict), ("rules", list)):
@@ -340,7 +276,7 @@ def load(flags: Mapping[str, object] = MappingProxyType({}), environ: Mapping[st
                 spelled = "[models.NAME]" if table == "models" else "[[rules]]"
                 raise ConfigError(table, f"`{config_file}`", "is a single value", hint=f"write it as `{spelled}`")
             given[table] = in_file[table]
-    return Settings(home=home, folders=folders, **given)
+    return Settings(home=home, folders=folders, asked=asked, **given)
 
 
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
@@ -354,31 +290,23 @@ def _given(
         return _parsed(setting, flag, f"the flag `{setting.flag}`")
     for variable in setting.variables:
         if text := environ.get(variable):
-            return _parsed(setting, text, f"the variable `{variable}`")
+            return _parsed(setting, text, f"the variable `{variable}`", setting.spellings.get(variable))
     if setting.name in in_file:
         return _parsed(setting, in_file[setting.name], file)
     return None
 
 
-def _parsed(setting: Setting, value: object, source: str) -> Any:
+def _is_handed_on(setting: Setting, value: object, flags: Mapping[str, object], environ: Mapping[str, str]) -> bool:
+    """A command that starts the daemon hands it every setting in its own variable, defaults too: nobody chose those."""
+    return value == setting.default and flags.get(setting.name) is None and bool(environ.get(setting.variables[0]))
+
+
+def _parsed(setting: Setting, value: object, source: str, spelling: Callable[[object], Any] | None = None) -> Any:
     try:
-        return setting.parse(value)
+        return (spelling or setting.parse)(value)
     except ValueError as problem:
-        raise ConfigError(setting.name, source, str(problem), hint=_remedy(setting)) from None
-
-
-_CHOICES = {"log_level": LOG_LEVELS, "policy": POLICIES, "sandbox": SANDBOXES}
-
-
-def _remedy(setting: Setting) -> str:
-    if setting.name == "socket":
-        return f"set `{setting.variables[0]}` to a path of at most {SOCKET_PATH_LIMIT} bytes"
-    if setting.name in _CHOICES:
-        return f"use one of {', '.join(_CHOICES[setting.name])}"
-    if setting.is_switch:
-        return "use `true` or `false`"
-    example = f", such as `{setting.default}`" if setting.default is not None else ""
-    return f"give {setting.metavar}{example}"
+        hint = setting.remedy if spelling is None else "give a number below 65536"
+        raise ConfigError(setting.name, source, str(problem), hint=hint) from None
 
 
 def _read(config_file: Path) -> dict[str, object]:

@@ -26,7 +26,10 @@ def test_undo_prints_the_files_and_those_left_alone(tower: Any, scripted: Script
     ended = tower("undo", "last")
 
     assert (ended.code, ended.stdout.decode()) == (0, f"{restored}\n")
-    assert f"hint: `tower undo {SESSION} --redo && tower undo {SESSION} --force` does it to them too" in ended.stderr
+    assert (
+        f"hint: `tower undo {SESSION} --redo && tower undo {SESSION} --force` overwrites them too, and those changes are lost"
+        in ended.stderr
+    )
     assert scripted.asked("undo_run") == [{"sessionId": SESSION}]
 
 
@@ -48,7 +51,10 @@ def test_a_redo_that_left_files_alone_says_how_to_make_it_again_for_all(tower: A
 
     ended = tower("undo", "last", "--redo")
 
-    assert f"hint: `tower undo {SESSION} && tower undo {SESSION} --redo --force` does it to them too" in ended.stderr
+    assert (
+        f"hint: `tower undo {SESSION} && tower undo {SESSION} --redo --force` overwrites them too, and those changes are lost"
+        in ended.stderr
+    )
 
 
 @pytest.mark.parametrize(("outcome", "hint"), [("failed", 1), ("cancelled", 2), ("denied", 3)])

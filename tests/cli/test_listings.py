@@ -143,6 +143,13 @@ def test_a_session_is_shown_with_all_that_is_known_about_it() -> None:
     ]
 
 
+@pytest.mark.parametrize(("branch", "shown"), [("", "/w"), (None, "/w"), ("HEAD", "/w (a commit, no branch)")])
+def test_a_folder_without_a_branch_is_not_shown_with_one(branch: str | None, shown: str) -> None:
+    about = info(rootPath="/w", branch=branch, worktreeOf=None)
+
+    assert dict(portrait.of(about, now=7_000.0))["folder"] == shown
+
+
 def test_what_a_new_session_does_not_have_is_left_out() -> None:
     new = info(
         title="",

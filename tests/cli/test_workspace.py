@@ -22,10 +22,10 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_plain_folder_is_called_main(tmp_path: Path) -> None:
+def test_a_plain_folder_has_no_branches(tmp_path: Path) -> None:
     repo = workspace.describe(tmp_path)
 
-    assert (repo.rootPath, repo.currentBranch, repo.defaultBranch) == (str(tmp_path.resolve()), "main", "main")
+    assert (repo.rootPath, repo.currentBranch, repo.defaultBranch) == (str(tmp_path.resolve()), "", "")
 
 
 def test_the_current_branch_is_found_from_a_subfolder(repository: Path) -> None:

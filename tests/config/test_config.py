@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from switchtower import config
+from switchtower.settings import values
 
 
 @pytest.fixture
@@ -136,6 +137,10 @@ def test_file_and_variable_spellings_give_the_same_values(home: Path) -> None:
         ("attach_token_required", "perhaps"),
         ("demo_delay_ms", "-1"),
         ("log_level", "loud"),
+        ("pi", "3141"),
+        ("pi_max_connections", "0"),
+        ("pi_session_rate", "-1"),
+        ("pi_ui_timeout", "0"),
         ("shutdown_timeout", "soon"),
         ("socket", "/tmp/" + "x" * 110),
         ("socket", "~nobody-has-this-name/s"),
@@ -151,6 +156,63 @@ def test_a_bad_value_names_setting_source_and_remedy(home: Path, name: str, text
     assert f"`{variable}`" in refused.value.source
     assert text in refused.value.problem
     assert f"; hint: {refused.value.hint}" in str(refused.value)
+
+
+def test_the_choices_are_named_once(home: Path) -> None:
+    with pytest.raises(config.ConfigError) as refused:
+        config.load(environ=environment(home, TOWER_LOG_LEVEL="loud"))
+
+    assert str(refused.value) == (
+        "`log_level` from the variable `TOWER_LOG_LEVEL`: `loud` is not known; hint: use one of debug, info, warning, error"
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "flag", "pi"),
+    [
+        ({}, None, "127.0.0.1:3141"),
+        ({"PI_SERVER_PORT": "4000"}, None, "127.0.0.1:4000"),
+        ({"PI_SERVER_PORT": "0"}, None, "127.0.0.1:0"),
+        ({"PI_SERVER_PORT": "4000", "TOWER_PI": "off"}, None, "off"),
+        ({"PI_SERVER_PORT": "4000", "TOWER_PI": "off"}, "[::1]:5000", "[::1]:5000"),
+    ],
+)
+def test_the_pi_port_has_its_own_variable_and_one_of_the_original(
+    home: Path, variables: dict[str, str], flag: str | None, pi: str
+) -> None:
+    assert config.load({"pi": flag}, environment(home, **variables)).pi == pi
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:4000", "off", "99999", "-1", "٣", "4 000", "1" * 5_000])
+def test_the_original_s_variable_holds_a_port_alone(home: Path, text: str) -> None:
+    with pytest.raises(config.ConfigError, match=r"`PI_SERVER_PORT`.* is not a port; hint: give a number below 65536"):
+        config.load(environ=environment(home, PI_SERVER_PORT=text))
+
+
+@pytest.mark.parametrize(
+    ("content", "variables", "flag", "asked"),
+    [
+        ("", {}, None, False),
+        ("", {"TOWER_PI": "127.0.0.1:3141"}, None, False),  # as a command hands it to the daemon that it starts
+        ("", {"TOWER_PI": "127.0.0.1:3142"}, None, True),
+        ("", {"PI_SERVER_PORT": "3141"}, None, True),
+        ("", {}, "127.0.0.1:3141", True),
+        ("", {"TOWER_PI": "127.0.0.1:3141"}, "127.0.0.1:3141", True),
+        ("pi = '127.0.0.1:3141'", {}, None, True),
+    ],
+)
+def test_a_default_that_was_only_handed_on_was_not_asked_for(
+    home: Path, content: str, variables: dict[str, str], flag: str | None, asked: bool
+) -> None:
+    write(home, content)
+
+    assert ("pi" in config.load({"pi": flag}, environment(home, **variables)).asked) is asked
+
+
+def test_the_pi_socket_is_in_the_run_folder_unless_that_is_too_deep() -> None:
+    deep = "/tmp/" + "deep/" * 30
+    assert config.load(environ={"TOWER_HOME": "/h", "TOWER_SOCKET": "/tmp/s"}).pi_socket == Path("/h/run/pi.sock")
+    assert config.load(environ={"TOWER_HOME": deep, "TOWER_SOCKET": "/tmp/s"}).pi_socket == Path("/tmp/s.pi")
 
 
 def test_a_bad_flag_is_named_as_a_flag(home: Path) -> None:
@@ -182,7 +244,7 @@ def test_a_bad_file_is_refused_with_a_remedy(home: Path, content: str, message: 
 
 
 def test_a_home_too_deep_for_a_socket_is_refused_early() -> None:
-    with pytest.raises(config.ConfigError, match=f"set `TOWER_SOCKET` to a path of at most {config.SOCKET_PATH_LIMIT} bytes"):
+    with pytest.raises(config.ConfigError, match=f"set `TOWER_SOCKET` to a path of at most {values.SOCKET_PATH_LIMIT} bytes"):
         config.load(environ={"TOWER_HOME": "/tmp/" + "deep/" * 30})
 
 
@@ -191,7 +253,7 @@ def test_a_home_too_deep_for_a_socket_is_refused_early() -> None:
     [("127.0.0.1:0", ("127.0.0.1", 0)), ("localhost:80", ("localhost", 80)), ("[::1]:8787", ("::1", 8787)), ("off", None)],
 )
 def test_an_address_in_its_parts(text: str, address: tuple[str, int] | None) -> None:
-    assert config.address(text) == address
+    assert values.address(text) == address
 
 
 def test_every_setting_is_reachable_by_file_variable_and_flag() -> None:

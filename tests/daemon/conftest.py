@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.crash.tower_process import Client, Daemon
+from tests.daemon.pi_stage import stage as stage
 
 StartDaemon = Callable[..., Awaitable[Daemon]]
 Connect = Callable[[Daemon], Awaitable[Client]]

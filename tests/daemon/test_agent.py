@@ -387,7 +387,7 @@ async def test_a_template_and_a_mentioned_file_reach_the_model(scene: Scene, wor
     stage = await scene(script.say("done"))
     session_id = await stage.start(workspace)
     listed = await stage.client.ask("list_templates", {"rootPath": str(workspace)})
-    assert [(template["name"], template["kind"]) for template in listed["templates"]] == [("review", "prompt")]
+    assert ("review", "prompt") in [(template["name"], template["kind"]) for template in listed["templates"]]
     await stage.client.run(session_id, "/review @README.md")
     told = json.dumps(stage.requests[0].body)
     assert "Review @README.md with care." in told

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from tests.daemon.conftest import StartDaemon, endpoints_of
 
 from switchtower import config
+from switchtower.settings import values
 
 DEFAULT = config.Settings.http
 
@@ -25,7 +26,7 @@ async def _get(url: str, path: str) -> bytes:
 
 
 async def test_without_http_there_is_no_port(start: StartDaemon, home: Path) -> None:
-    daemon = await start(http="off")
+    daemon = await start(http="off", pi="off")
     assert endpoints_of(home)["http"] is None
     if Path("/proc/net/tcp").exists():
         sockets = {str(descriptor.readlink()) for descriptor in Path(f"/proc/{daemon.pid}/fd").iterdir()}
@@ -34,7 +35,7 @@ async def test_without_http_there_is_no_port(start: StartDaemon, home: Path) -> 
 
 
 async def test_a_used_default_port_is_replaced_by_a_free_one(start: StartDaemon, home: Path) -> None:
-    address = config.address(DEFAULT)
+    address = values.address(DEFAULT)
     assert address is not None
     with contextlib.ExitStack() as stack:
         holder = stack.enter_context(socket.socket())

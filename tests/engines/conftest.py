@@ -1,7 +1,7 @@
 """A desk that records what an engine says and answers its questions from a list, and tasks to give to an engine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -14,13 +14,14 @@ from switchtower.engines.agent.kit import Kit
 from switchtower.engines.agent.loop import AgentEngine
 from switchtower.models import port
 from switchtower.models.catalog import Catalog
+from switchtower.runtime.steps import Steps
 from switchtower.tools import registry
 from switchtower.tools.mcp.servers import Servers
 from switchtower.tools.running import processes
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 
+T = TypeVar("T")
 EventT = TypeVar("EventT", bound=events.Event)
-
 
 _PASSED_OVER = (
     events.TextDelta,
@@ -33,13 +34,15 @@ _PASSED_OVER = (
 
 
 class RecordingDesk:
-    """Keeps the order of everything that passes: events, questions and flushes."""
+    """Keeps the order of everything that passes: events, questions, dialogs and flushes."""
 
-    def __init__(self, *answers: engine.Answer) -> None:
-        self.log: list[events.AnyEvent | engine.Question | str] = []
+    def __init__(self, *answers: engine.Answer, dialogs: Sequence[engine.DialogAnswer] = ()) -> None:
+        self.log: list[events.AnyEvent | engine.Question | events.Dialog | str] = []
         self.waiting: list[events.MessageQueued] = []
         """Steering that the engine has not taken up yet."""
         self._answers = list(answers)
+        self._dialog_answers = list(dialogs)
+        self.steps = Steps()
         self._grew = asyncio.Condition()
         self._numbers = count(1)
 
@@ -54,6 +57,15 @@ class RecordingDesk:
         if not self._answers:
             await asyncio.Event().wait()
         return self._answers.pop(0)
+
+    async def consult(self, dialog: events.Dialog) -> engine.DialogAnswer:
+        await self._note(dialog)
+        if not self._dialog_answers:
+            await asyncio.Event().wait()
+        return self._dialog_answers.pop(0)
+
+    async def unless_stopped(self, step: str, work: Awaitable[T]) -> T:
+        return await self.steps.do(step, work)
 
     def steered(self) -> tuple[events.MessageQueued, ...]:
         waiting, self.waiting = tuple(self.waiting), []
@@ -70,6 +82,10 @@ class RecordingDesk:
         return [entry for entry in self.log if isinstance(entry, engine.Question)]
 
     @property
+    def dialogs(self) -> list[events.Dialog]:
+        return [entry for entry in self.log if isinstance(entry, events.Dialog)]
+
+    @property
     def outline(self) -> list[str]:
         """The order of things without the streams and the bookkeeping between them."""
         entries = (entry for entry in self.log if not isinstance(entry, _PASSED_OVER))
@@ -79,7 +95,7 @@ class RecordingDesk:
         async with asyncio.timeout(5), self._grew:
             await self._grew.wait_for(lambda: condition(self))
 
-    async def _note(self, entry: events.AnyEvent | engine.Question | str) -> None:
+    async def _note(self, entry: events.AnyEvent | engine.Question | events.Dialog | str) -> None:
         async with self._grew:
             self.log.append(entry)
             self._grew.notify_all()

@@ -251,3 +251,58 @@ def test_whatever_happens_there_is_never_more_than_one_probe_and_always_a_way_ba
     clock.now += 1_000.0
     guard.enter().settle(well=True)
     assert guard.state is breaker.State.CLOSED
+
+
+def test_figures_count_calls_refusals_and_how_long_they_took() -> None:
+    clock = Clock()
+    guard = breaker.Breaker("openai", clock, SETTINGS, now_ms=lambda: 1_700_000_000_000 + round(clock.now * 1_000))
+    assert (guard.figures.average_ms, guard.figures.last_failure_ms) == (0.0, None)
+    for seconds, well in ((1.0, True), (2.0, False), (9.0, None), (3.0, False), (6.0, False)):
+        permit = guard.enter()
+        clock.now += seconds
+        permit.settle(well=well)
+        permit.settle(well=well)
+    for _ in range(2):
+        with pytest.raises(port.ModelTrouble):
+            guard.enter()
+
+    figures = guard.figures
+    assert (figures.calls, figures.rejected, figures.successes, figures.failures) == (5, 2, 1, 3)
+    assert figures.average_ms == 3_000.0
+    assert figures.last_failure_ms == 1_700_000_021_000
+
+
+async def test_a_call_that_the_provider_refused_is_no_success_though_the_provider_is_well() -> None:
+    guard = make(Clock())
+    model = breaker.GuardedModel(Scripted(REFUSED, SLOW_DOWN, None), guard)
+    for _ in range(2):
+        with pytest.raises(port.ModelTrouble):
+            await ask(model)
+    await ask(model)
+    assert (guard.failures, guard.figures.failures, guard.figures.successes) == (0, 2, 1)
+
+
+async def test_what_comes_late_is_counted_and_changes_nothing_else() -> None:
+    guard = make(Clock())
+    late = guard.enter()
+    fail(guard, 3)
+    late.settle(well=True)
+    assert guard.state is breaker.State.OPEN
+    assert (guard.figures.successes, guard.figures.failures) == (1, 3)
+
+
+async def test_the_catalog_tells_the_state_of_whom_it_has_asked(provide: Provide) -> None:
+    clock = Clock()
+    provider = await provide(script.say("hello"), *[script.Refusal(503)] * 6, clock=clock)
+    assert provider.catalog.breaker_states() == [], "nobody was asked"
+    await provider.ask()
+    for _ in range(7):
+        await provider.refuse()
+
+    [state] = provider.catalog.breaker_states()
+
+    assert (state.provider, state.state, state.failures) == ("work", "open", 6)
+    assert (state.calls, state.rejected, state.successes, state.failed) == (7, 1, 1, 6)
+    assert state.last_failure_ms is not None
+    clock.now += 30.0
+    assert [state.state for state in provider.catalog.breaker_states()] == ["half_open"]

@@ -311,6 +311,21 @@ class TestKeysFromCommands:
         with pytest.raises(errors.ProviderNotConfigured, match="did not end in time"):
             keys.from_command(entry, {"PATH": "/usr/bin:/bin"}, timeout=0.5)
 
+    async def test_a_command_that_nobody_waits_for_any_more_is_ended(self, tmp_path: Path) -> None:
+        pids = tmp_path / "pids"
+        command = ["sh", "-c", f"sleep 1000 & echo $! $$ > {pids}.new; mv {pids}.new {pids}; wait"]
+        [entry] = entries.from_config({"work": {"provider": "openai", "key_command": command}})
+        asking = asyncio.create_task(keys.asked_for(entry, {"PATH": "/usr/bin:/bin"}, patience_s=1000))
+        async with asyncio.timeout(5):
+            while not pids.exists():
+                await asyncio.sleep(0.01)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+        for pid in pids.read_text().split():
+            await asyncio.to_thread(_until_ended, int(pid))
+
     async def test_after_a_refused_key_the_command_is_asked_again(self, tmp_path: Path) -> None:
         count = tmp_path / "count"
         command = ["sh", "-c", f"echo x >> {count}; echo key-number-$(wc -l < {count})"]

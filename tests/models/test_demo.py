@@ -58,6 +58,8 @@ async def whole_run(request: str, results: dict[str, tuple[str, bool]]) -> tuple
     ("line", "call"),
     [
         ("list src", port.ToolCall("list_dir", {"path": "src"})),
+        ("ask: Which one?", port.ToolCall("ask_user", {"question": "Which one?"})),
+        ("ask: Which? | red | dark green", port.ToolCall("ask_user", {"question": "Which?", "options": ["red", "dark green"]})),
         ("list", port.ToolCall("list_dir", {"path": "."})),
         ("Read README.md", port.ToolCall("read_file", {"path": "README.md"})),
         ("  READ `my notes.txt`", port.ToolCall("read_file", {"path": "my notes.txt"})),
@@ -243,3 +245,15 @@ async def test_a_delay_stands_between_words() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await anext(stream)
+
+
+async def test_it_says_how_many_pictures_it_was_shown_once() -> None:
+    picture = events.Image("image/png", "AAAA")
+    message = engine.Message(role="user", text="read a.txt", images=(picture,))
+    parts = await reply(message)
+    assert text_of(parts).startswith("I was shown 1 picture, which I cannot see.\n")
+
+    request = events.ToolRequest(call_id="call_1", tool="read_file", args={"path": "a.txt"})
+    answered = engine.Message(role="assistant", text="", calls=(request,))
+    result = engine.Message(role="tool", text="x", call_id="call_1", tool="read_file")
+    assert "picture" not in text_of(await reply(message, answered, result))

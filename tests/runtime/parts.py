@@ -178,10 +178,18 @@ class SteeredJournal(Changing):
     async def receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
         return await self.inner.receipt(scope, key, now_ms)
 
+    async def receipts(self, scope: str, limit: int, now_ms: int) -> list[journal.Receipt]:
+        return await self.inner.receipts(scope, limit, now_ms)
+
     async def cards(
-        self, *, limit: int, states: Sequence[events.SessionState] = (), session_id: str | None = None
+        self,
+        *,
+        limit: int,
+        states: Sequence[events.SessionState] = (),
+        session_id: str | None = None,
+        loaded: bool = False,
     ) -> list[journal.Card]:
-        return await self.inner.cards(limit=limit, states=states, session_id=session_id)
+        return await self.inner.cards(limit=limit, states=states, session_id=session_id, loaded=loaded)
 
 
 class House:

@@ -94,3 +94,17 @@ def test_an_endless_line_costs_no_more_memory_than_the_limit() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 2_500_000
+
+
+@given(st.lists(st.integers(0, 60), max_size=8), st.integers(1, 30))
+def test_lines_that_were_thrown_away_are_told_with_their_sizes(sizes: list[int], piece: int) -> None:
+    stream = b"\n".join(b"x" * size for size in sizes)
+    splitter = LineSplitter(20)
+    lines: list[bytes] = []
+    for start in range(0, len(stream), piece):
+        lines += splitter.feed(stream[start : start + piece])
+    lines += splitter.finish()
+
+    assert [len(line) for line in lines] == [size for size in sizes if 0 < size <= 20]
+    assert splitter.oversizes == [size for size in sizes if size > 20]
+    assert splitter.oversized == len(splitter.oversizes)

@@ -285,3 +285,58 @@ async def test_a_second_listener_at_the_same_path_is_refused(start: Start) -> No
     writer.write(b"undisturbed\n")
     assert await (await server.inbox(1)).next() == b"undisturbed"  # the first was the other's look whether anyone is there
     writer.close()
+
+
+async def test_with_a_complaint_a_long_line_is_told_with_its_size_once_it_has_ended(start: Start) -> None:
+    server = await start(complaint=lambda size, limit: f"{size} over {limit}")
+    _, writer = await connect(server)
+    inbox = await server.inbox()
+    writer.write(b"x" * 3 * LINE_LIMIT)
+    await writer.drain()
+    assert inbox.refusals == []
+    writer.write(b"x" * 7 + b"\nnext\n" + b"y" * (LINE_LIMIT + 1))
+    assert await inbox.next() == b"next"
+    assert inbox.refusals == [f"{3 * LINE_LIMIT + 7} over {LINE_LIMIT}"]
+    writer.write_eof()
+    await inbox.until(lambda: len(inbox.refusals) == 2)
+    assert inbox.refusals[1] == f"{LINE_LIMIT + 1} over {LINE_LIMIT}"
+    writer.close()
+
+
+class Indebted(Counting):
+    """Owes one answer from the moment it was asked until it has given it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.debts = 0
+        self.asked = asyncio.Event()
+
+    def received(self, frames: list[bytes]) -> None:
+        super().received(frames)
+        self.debts += len(frames)
+
+    def owes(self) -> bool:
+        self.asked.set()
+        return self.debts > 0
+
+
+async def test_a_receiver_that_knows_what_it_owes_is_asked_and_nothing_else_keeps_the_connection_open(folder: Path) -> None:
+    debtor = Indebted()
+    listener = await unix.listen(
+        folder / "s.sock",
+        lambda origin: debtor,
+        max_line_bytes=LINE_LIMIT,
+        output_limit_bytes=OUTPUT_LIMIT,
+        half_closed_seconds=3_600,
+    )
+    reader, writer = await asyncio.open_unix_connection(folder / "s.sock")
+    writer.write(b"question\n")
+    writer.write_eof()
+    for _ in range(3):  # silence alone does not end it
+        debtor.asked.clear()
+        await debtor.asked.wait()
+    debtor.send(b"answer")
+    debtor.debts = 0
+    assert await reader.read() == b"answer\n"
+    writer.close()
+    await listener.close()

@@ -124,3 +124,12 @@ def test_a_refusal_is_a_whole_http_answer() -> None:
         b"HTTP/1.1 401 Unauthorized\r\nContent-Type: text/plain; charset=utf-8\r\n"
         b"Content-Length: 3\r\nConnection: close\r\n\r\nno\n"
     )
+
+
+def test_where_any_name_will_do_a_page_must_still_come_from_where_it_is_shown() -> None:
+    assert refusal(("*",), host="192.168.0.7:3141") is None
+    assert refusal(("*",), host="tower.example", origin="http://tower.example") is None
+    elsewhere = refusal(("*",), host="tower.example", origin="http://evil.example")
+    assert elsewhere is not None
+    assert elsewhere.status == 403
+    assert refusal(("*",), host="not a name") is not None

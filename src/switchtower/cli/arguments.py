@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -48,6 +49,12 @@ def amount(flag: str, metavar: str, help: str, *, most: int = 10**9, whole: bool
         return number
 
     return click.option(flag, metavar=metavar, callback=read, help=help)
+
+
+def folder(help: str) -> Callable[[Command], Command]:
+    """`--cwd`, given to the command as `folder`."""
+    exists = click.Path(exists=True, file_okay=False, path_type=Path)
+    return click.option("--cwd", "folder", type=exists, default=".", metavar="DIR", help=help)
 
 
 def policy(help: str) -> Callable[[Command], Command]:

@@ -22,6 +22,7 @@ COMMANDS = (
     Row("serve", "serve", "Run the daemon in the foreground"),
     Row("status", "status", "Say whether the daemon runs, where it listens and what waits"),
     Row("stop", "stop", "Stop the daemon"),
+    Row("stdio", "stdio", "Speak a protocol with the daemon over stdin and stdout"),
     Row("run", "run", "Start a run in a new session and wait for its outcome"),
     Row("sessions", "sessions", "List the sessions, the last used first"),
     Row("show", "show", "Print what a session is and does: model, policy, usage, queue"),
@@ -101,3 +102,13 @@ def main(args: list[str] | None = None, prog_name: str | None = None) -> NoRetur
 def pushd() -> NoReturn:
     """The push document's name for the daemon: `tower serve`."""
     main(["serve", *sys.argv[1:]], prog_name="pushd")
+
+
+def pi_server() -> NoReturn:
+    """The pi document's name for a daemon that also speaks over stdin and stdout."""
+    from switchtower.cli.commands import pi_server
+
+    def call() -> Any:
+        return pi_server.pi_server.main(prog_name="pi-server", standalone_mode=False)
+
+    console.leave(console.exit_code_of(call))

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from switchtower.cli import ages, usage
+from switchtower.cli import ages, usage, workspace
 from switchtower.protocols.push import extensions, messages
 
 _LONGEST_MESSAGE = 100
@@ -55,8 +55,12 @@ def _limits(limits: messages.Limits) -> str:
 
 
 def _folder(about: extensions.SessionInfo) -> str:
-    branch = f" (branch {about.branch})" if about.branch else ""
-    return f"{about.rootPath}{branch}" + (f"\na worktree of {about.worktreeOf}" if about.worktreeOf else "")
+    branch = "a commit, no branch" if about.branch == workspace.DETACHED else f"branch {about.branch}"
+    return (
+        about.rootPath
+        + (f" ({branch})" if about.branch else "")
+        + (f"\na worktree of {about.worktreeOf}" if about.worktreeOf else "")
+    )
 
 
 def _usage(spent: extensions.Usage) -> str:

@@ -5,17 +5,19 @@ from pathlib import Path
 from switchtower.client import errors
 from switchtower.protocols.push import messages
 
-_FALLBACK = "main"
+DETACHED = "HEAD"
+"""Stands for the branch where a commit is checked out and no branch, as in git's own answers."""
+_USUAL_DEFAULT = "main"
 
 
 def describe(folder: Path) -> messages.Repo:
-    """The folder as `start_session` wants it. Without a readable repository its branches are called `main`."""
+    """The folder as `start_session` wants it. In no repository it has no branches, and their names are empty."""
     root = root_of(folder)
     git = _git_folder(Path(root))
     if git is None:
-        return messages.Repo(root, _FALLBACK, _FALLBACK)
+        return messages.Repo(root, currentBranch="", defaultBranch="")
     default = _branch(_common_folder(git) / "refs/remotes/origin/HEAD", "refs/remotes/origin/")
-    return messages.Repo(root, _branch(git / "HEAD", "refs/heads/") or "HEAD", default or _FALLBACK)
+    return messages.Repo(root, _branch(git / "HEAD", "refs/heads/") or DETACHED, default or _USUAL_DEFAULT)
 
 
 def root_of(folder: Path) -> str:

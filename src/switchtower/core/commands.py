@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from switchtower.core import events
+from switchtower.core import events, journal
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -16,6 +16,8 @@ class Command(Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     expected_version: int | None = None
     """Refused unless the session is at this version."""
+    receipts: tuple[journal.Receipt, ...] = ()
+    """Stored with what comes of it, for a protocol that keeps its own identities."""
     identity_fields: ClassVar[tuple[str, ...]] = ()
     """The fields that make two commands the same request; their hash is the fingerprint."""
 
@@ -35,6 +37,33 @@ class StartSession(Command, frozen=True, kw_only=True):
     budget: events.Budget | None = None
     id_is_fresh: bool = False
     """The session's id was minted for this very command, so nobody need look whether it is taken."""
+    loaded: bool = False
+    parent: str | None = None
+    conversation: tuple[events.MessageImported, ...] = ()
+    """What was said elsewhere and goes on here."""
+    title: str | None = None
+
+
+class LoadSession(Command, frozen=True, kw_only=True):
+    pass
+
+
+class UnloadSession(Command, frozen=True, kw_only=True):
+    pass
+
+
+class RecordOutcome(Command, frozen=True, kw_only=True):
+    """A protocol's word that a command of its own has ended: its receipts, and whether it changed the session."""
+
+    name: str
+    advances: bool
+
+
+class ReplaceConversation(Command, frozen=True, kw_only=True):
+    """The model starts anew, with nothing or with what was said elsewhere."""
+
+    origin: str | None = None
+    conversation: tuple[events.MessageImported, ...] = ()
 
 
 class ResumeSession(Command, frozen=True, kw_only=True):
@@ -49,12 +78,17 @@ class ConfigureSession(Command, frozen=True, kw_only=True):
     policy: str | None = None
     thinking: str | None = None
     title: str | None = None
+    auto_compact: bool | None = None
+    auto_retry: bool | None = None
 
 
 class SendMessage(Command, frozen=True, kw_only=True):
     identity_fields: ClassVar[tuple[str, ...]] = ("text", "acceptance")
     text: str
     acceptance: tuple[events.Criterion, ...] = ()
+    images: tuple[events.Image, ...] = ()
+    run_id: str | None = None
+    """Minted by who asks, when a receipt has to name it."""
 
 
 class QueueMessage(Command, frozen=True, kw_only=True):
@@ -63,11 +97,38 @@ class QueueMessage(Command, frozen=True, kw_only=True):
     identity_fields: ClassVar[tuple[str, ...]] = ("text", "delivery")
     text: str
     delivery: events.Delivery
+    images: tuple[events.Image, ...] = ()
 
 
 class CompactContext(Command, frozen=True, kw_only=True):
     identity_fields: ClassVar[tuple[str, ...]] = ("instructions",)
     instructions: str = ""
+    run_id: str | None = None
+
+
+class RunShell(Command, frozen=True, kw_only=True):
+    """A person's own command, in the session's workspace and sandbox."""
+
+    shell_id: str
+    command: str
+    told: bool = True
+
+
+class CancelShell(Command, frozen=True, kw_only=True):
+    """The one that was named, or all that are running."""
+
+    shell_id: str | None = None
+
+
+class StopStep(Command, frozen=True, kw_only=True):
+    step: str
+
+
+class AnswerDialog(Command, frozen=True, kw_only=True):
+    """Without a response it is dismissed."""
+
+    dialog_id: str
+    response: dict[str, object] | None
 
 
 class RestoreWorkspace(Command, frozen=True, kw_only=True):
@@ -106,6 +167,28 @@ class RequestApproval(Command, frozen=True, kw_only=True):
     rule: events.Rule | None = None
 
 
+class OpenDialog(Command, frozen=True, kw_only=True):
+    """An engine's. `dialog` has no id yet."""
+
+    run_id: str
+    dialog: events.Dialog
+
+
+class ExpireDialog(Command, frozen=True, kw_only=True):
+    """A timer's."""
+
+    dialog_id: str
+
+
+class FinishShell(Command, frozen=True, kw_only=True):
+    """The runtime's."""
+
+    shell_id: str
+    exit_code: int | None
+    text: str
+    cancelled: bool = False
+
+
 class ExpireApproval(Command, frozen=True, kw_only=True):
     """A timer's."""
 
@@ -130,6 +213,17 @@ class InterruptRun(Command, frozen=True, kw_only=True):
 
 AnyCommand = (
     StartSession
+    | LoadSession
+    | UnloadSession
+    | RecordOutcome
+    | ReplaceConversation
+    | RunShell
+    | CancelShell
+    | StopStep
+    | AnswerDialog
+    | OpenDialog
+    | ExpireDialog
+    | FinishShell
     | ResumeSession
     | ConfigureSession
     | SendMessage

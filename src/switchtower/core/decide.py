@@ -3,26 +3,14 @@
 Time and ids come in as arguments. Nothing here waits, so each rule can be tested without an event loop.
 """
 
-from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
-from msgspec import Struct
-
-from switchtower.core import commands, errors, events, ids, states
+from switchtower.core import commands, dialogs, errors, events, ids, shells, states
+from switchtower.core.decision import Decision
 from switchtower.core.session import Run, Session
 
 SUMMARY_TEXT_LIMIT = 4_000
 MOST_QUEUED = 100
-
-
-class Decision(Struct, frozen=True):
-    """What is to be journalled, for which run, and what the asker is told once it is."""
-
-    events: Sequence[events.AnyEvent]
-    run_id: str | None = None
-    outcome: dict[str, Any] = {}
-    following: "Decision | None" = None
-    """What happens with it in one and the same commit, for another run."""
 
 
 def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint: ids.Mint) -> Decision:
@@ -33,16 +21,30 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
     if command.expected_version is not None and command.expected_version != session.version:
         raise errors.VersionMismatch(f"expected {command.expected_version}, got {session.version}")
     match command:
+        case commands.LoadSession():
+            return Decision([] if session.loaded else [events.SessionLoaded(by=command.actor)])
+        case commands.UnloadSession():
+            return Decision([events.SessionUnloaded(by=command.actor)])
+        case commands.RecordOutcome():
+            return _record(session, command)
+        case commands.ReplaceConversation():
+            return _replace_conversation(session, command)
         case commands.ResumeSession():
             return Decision([_summary(session, command.actor)])
         case commands.ConfigureSession():
             return _configure(command)
+        case commands.RunShell() | commands.CancelShell() | commands.FinishShell():
+            return shells.decide(session, command)
+        case commands.OpenDialog() | commands.AnswerDialog() | commands.ExpireDialog():
+            return dialogs.decide(session, command, now_ms=now_ms, mint=mint)
+        case commands.StopStep():
+            return _stop_step(session, command)
         case commands.SendMessage():
             return _send(session, command, mint)
         case commands.QueueMessage():
             return _queue(session, command, mint)
         case commands.CompactContext():
-            return _chore(session, command, events.Purpose.COMPACT, mint, text=command.instructions)
+            return _chore(session, command, events.Purpose.COMPACT, mint, text=command.instructions, run_id=command.run_id)
         case commands.RestoreWorkspace():
             return _restore(session, command, mint)
         case commands.DecideApproval():
@@ -77,8 +79,28 @@ def _start(session: Session, command: commands.StartSession) -> Decision:
         policy=command.policy or "ask",
         thinking=command.thinking,
         budget=command.budget or events.Budget(),
+        parent=command.parent,
     )
-    return Decision([started, *_policy_warning(started.policy)])
+    named = [events.SessionConfigured(by=command.actor, title=command.title)] if command.title else []
+    loaded = [events.SessionLoaded(by=command.actor)] if command.loaded else []
+    return Decision([started, *_policy_warning(started.policy), *command.conversation, *named, *loaded])
+
+
+def _record(session: Session, command: commands.RecordOutcome) -> Decision:
+    advanced = [events.VersionAdvanced(by=command.actor, command=command.name)] if command.advances else []
+    return Decision(advanced, None, {"version": session.version + len(advanced)})
+
+
+def _replace_conversation(session: Session, command: commands.ReplaceConversation) -> Decision:
+    if session.run is not None:
+        raise errors.RunInProgress(session.run.id)
+    return Decision([events.ConversationCleared(by=command.actor, origin=command.origin), *command.conversation])
+
+
+def _stop_step(session: Session, command: commands.StopStep) -> Decision:
+    if session.run is None:
+        return Decision([])  # the step has ended by itself
+    return Decision([events.StepStopped(step=command.step, by=command.actor)], session.run.id)
 
 
 def _policy_warning(policy: str | None) -> list[events.WarningRaised]:
@@ -96,6 +118,8 @@ def _configure(command: commands.ConfigureSession) -> Decision:
         policy=command.policy,
         thinking=command.thinking,
         title=command.title,
+        auto_compact=command.auto_compact,
+        auto_retry=command.auto_retry,
     )
     return Decision([configured, *_policy_warning(command.policy)])
 
@@ -116,20 +140,23 @@ def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> De
     # push, Concurrency Rules: one active run per session
     if session.run is not None:
         raise errors.RunInProgress(session.run.id)
-    run_id = mint("run")
+    run_id = command.run_id or mint("run")
     started = events.RunStarted(
         text=command.text,
         by=command.actor,
         message_id=command.idempotency_key,
         headless=session.mode == "headless",
         acceptance=command.acceptance,
+        images=command.images,
     )
     return Decision([started], run_id, {"run_id": run_id})
 
 
 def _queue(session: Session, command: commands.QueueMessage, mint: ids.Mint) -> Decision:
     message_id = command.idempotency_key or mint("msg")
-    queued = events.MessageQueued(message_id=message_id, text=command.text, delivery=command.delivery, by=command.actor)
+    queued = events.MessageQueued(
+        message_id=message_id, text=command.text, delivery=command.delivery, by=command.actor, images=command.images
+    )
     if session.run is not None:
         if len(session.queue) >= MOST_QUEUED:
             raise errors.Overloaded(f"{len(session.queue)} messages wait for the run to take them up")
@@ -139,7 +166,13 @@ def _queue(session: Session, command: commands.QueueMessage, mint: ids.Mint) -> 
 
 
 def _started_by(queued: events.MessageQueued, session: Session, mint: ids.Mint) -> Decision:
-    started = events.RunStarted(text=queued.text, by=queued.by, message_id=queued.message_id, headless=session.mode == "headless")
+    started = events.RunStarted(
+        text=queued.text,
+        by=queued.by,
+        message_id=queued.message_id,
+        headless=session.mode == "headless",
+        images=queued.images,
+    )
     return Decision([started], mint("run"))
 
 
@@ -152,11 +185,18 @@ def _restore(session: Session, command: commands.RestoreWorkspace, mint: ids.Min
 
 
 def _chore(
-    session: Session, command: commands.Command, purpose: events.Purpose, mint: ids.Mint, *, text: str = "", force: bool = False
+    session: Session,
+    command: commands.Command,
+    purpose: events.Purpose,
+    mint: ids.Mint,
+    *,
+    text: str = "",
+    force: bool = False,
+    run_id: str | None = None,
 ) -> Decision:
     if session.run is not None:
         raise errors.RunInProgress(session.run.id)
-    run_id = mint("run")
+    run_id = run_id or mint("run")
     started = events.RunStarted(text=text, by=command.actor, purpose=purpose, force=force)
     return Decision([started], run_id, {"run_id": run_id})
 
@@ -268,6 +308,7 @@ def _close_loose_ends(run: Run, reason: str) -> list[events.AnyEvent]:
     ends: list[events.AnyEvent] = [
         events.ApprovalWithdrawn(approval_id=approval_id, reason=reason) for approval_id in run.pending
     ]
+    ends += [events.DialogClosed(dialog_id=dialog_id, reason=reason) for dialog_id in run.dialogs]
     ends += [
         events.ToolFinished(
             call_id=call_id,

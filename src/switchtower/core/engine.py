@@ -5,13 +5,15 @@ session's lane and is journalled before anyone sees it. Cancelling is asyncio's 
 cancelled, and the engine cleans up (kills processes, closes streams) before it lets go.
 """
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from switchtower.core import events
 from switchtower.core.timeline import Timeline
+
+T = TypeVar("T")
 
 
 class Message(Struct, frozen=True):
@@ -26,6 +28,7 @@ class Message(Struct, frozen=True):
     thinking: str = ""
     carry: dict[str, Any] | None = None
     """See `events.MessageCompleted`."""
+    images: tuple[events.Image, ...] = ()
 
 
 class Task(Struct, frozen=True):
@@ -67,6 +70,8 @@ class Task(Struct, frozen=True):
     checkpoint: str | None = None
     """The tree that this run has already kept of the workspace, before a restart."""
     timeline: Timeline = Timeline()
+    auto_compact: bool = True
+    auto_retry: bool = True
 
 
 class Question(Struct, frozen=True):
@@ -91,11 +96,22 @@ class Answer(Struct, frozen=True):
     """The rule that the decision made."""
 
 
+class DialogAnswer(Struct, frozen=True):
+    """`response` is None when nobody answered; `reason` says why: `dismissed`, `expired`, or what ended the run."""
+
+    response: dict[str, Any] | None
+    reason: str = ""
+
+
 class Result(Struct, frozen=True):
     """How a run's work ended. Acceptance is checked afterwards, and only after a success."""
 
     outcome: events.Outcome
     summary: str
+
+
+class StepStopped(Exception):
+    """Somebody had enough of this step; the run goes on without it."""
 
 
 class Desk(Protocol):
@@ -112,6 +128,14 @@ class Desk(Protocol):
     async def ask(self, question: Question) -> Answer:
         """Requests an approval and waits for a decision or the expiry. When the run already has this very question
         pending (same call, same subject), it waits for that one instead of asking twice."""
+        ...
+
+    async def consult(self, dialog: events.Dialog) -> DialogAnswer:
+        """Opens a dialog and waits for the first answer, or for its end without one. Its id is given to it."""
+        ...
+
+    async def unless_stopped(self, step: str, work: Awaitable[T]) -> T:
+        """Does the work, unless somebody has enough of this step of the run: then it is cancelled and `StepStopped` raised."""
         ...
 
     def steered(self) -> tuple[events.MessageQueued, ...]:

@@ -70,6 +70,12 @@ class ApprovalClosed(CoreError):
     code = "APPROVAL_CLOSED"
 
 
+class DialogNotFound(CoreError):
+    """No dialog with this id waits for an answer."""
+
+    code = "DIALOG_NOT_FOUND"
+
+
 class IdentityConflict(CoreError):
     """This identity was already used for a different request."""
 

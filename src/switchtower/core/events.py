@@ -16,6 +16,8 @@ class Actor(Struct, frozen=True, omit_defaults=True):
     name: str
     via: str
     client: str | None = None
+    counts: bool = False
+    """Its protocol counts the session's versions by its own rules, with `VersionAdvanced`."""
 
 
 SYSTEM = Actor(name="switchtower", via="daemon")
@@ -49,6 +51,13 @@ class Rule(Struct, frozen=True, omit_defaults=True):
     tool: str | None = None
     path: str | None = None
     command: str | None = None
+
+
+class Image(Struct, frozen=True):
+    """A picture in a message; `data` is base64."""
+
+    media_type: str
+    data: str
 
 
 class Criterion(Struct, frozen=True, omit_defaults=True):
@@ -90,6 +99,25 @@ class Approval(Struct, frozen=True, omit_defaults=True):
     options: tuple[str, ...] = ("approve", "deny")
     rule: Rule | None = None
     """What "always for this session" would allow from now on; None where each time must be asked."""
+
+
+class Dialog(Struct, frozen=True, omit_defaults=True):
+    """Something that an extension wants to know from a person. `method` says in which form: `select`, `confirm`, `input`,
+    `editor` or `interview`."""
+
+    id: str
+    method: str
+    title: str
+    expires_at_ms: int
+    message: str = ""
+    options: tuple[str, ...] = ()
+    """Of a `select`."""
+    placeholder: str | None = None
+    """Of an `input`."""
+    prefill: str | None = None
+    """Of an `editor`."""
+    questions: tuple[dict[str, Any], ...] = ()
+    """Of an `interview`: each with an `id`, a `type` and a `question`."""
 
 
 class Verdict(StrEnum):
@@ -152,6 +180,30 @@ class SessionStarted(Event, frozen=True):
     policy: str = "ask"
     thinking: str | None = None
     budget: Budget = Budget()
+    parent: str | None = None
+    """The session whose conversation it began with."""
+
+
+class SessionLoaded(Event, frozen=True):
+    """Somebody wants the session at hand. Its version counts from 0 again."""
+
+    kind: ClassVar[str] = "session.loaded"
+    by: Actor
+
+
+class SessionUnloaded(Event, frozen=True):
+    """Nobody needs it at hand any more. Everything stays in the journal."""
+
+    kind: ClassVar[str] = "session.unloaded"
+    by: Actor
+
+
+class VersionAdvanced(Event, frozen=True):
+    """A command has changed the session, by the rules of a protocol that counts for itself."""
+
+    kind: ClassVar[str] = "session.version"
+    by: Actor
+    command: str
 
 
 class SessionConfigured(Event, frozen=True):
@@ -164,6 +216,8 @@ class SessionConfigured(Event, frozen=True):
     policy: str | None = None
     thinking: str | None = None
     title: str | None = None
+    auto_compact: bool | None = None
+    auto_retry: bool | None = None
 
 
 class SessionResumed(Event, frozen=True):
@@ -189,6 +243,7 @@ class RunStarted(Event, frozen=True):
     purpose: Purpose = Purpose.WORK
     force: bool = False
     """An undo or redo that also takes files back which somebody has changed since."""
+    images: tuple[Image, ...] = ()
 
 
 class MessageQueued(Event, frozen=True):
@@ -199,6 +254,7 @@ class MessageQueued(Event, frozen=True):
     text: str
     delivery: Delivery
     by: Actor
+    images: tuple[Image, ...] = ()
 
 
 class MessageDelivered(Event, frozen=True):
@@ -207,6 +263,7 @@ class MessageDelivered(Event, frozen=True):
     kind: ClassVar[str] = "message.delivered"
     message_id: str
     text: str
+    images: tuple[Image, ...] = ()
 
 
 class MessageWithdrawn(Event, frozen=True):
@@ -224,6 +281,58 @@ class PromptExpanded(Event, frozen=True):
     text: str
     sources: tuple[str, ...] = ()
     """The files it came from."""
+
+
+class ConversationCleared(Event, frozen=True):
+    """From here on the model is told nothing of what was said before. The journal keeps it."""
+
+    kind: ClassVar[str] = "conversation.cleared"
+    by: Actor
+    origin: str | None = None
+    """What the conversation goes on with instead, if anything."""
+
+
+class MessageImported(Event, frozen=True):
+    """A message that was said elsewhere: in the session this one was forked from, or in another program's file."""
+
+    kind: ClassVar[str] = "message.imported"
+    role: str
+    """`user`, `assistant` or `tool`."""
+    text: str
+    at_ms: int
+    """When it was said."""
+    thinking: str = ""
+    calls: tuple["ToolRequest", ...] = ()
+    call_id: str | None = None
+    tool: str | None = None
+    is_error: bool = False
+    images: tuple[Image, ...] = ()
+
+
+class ShellStarted(Event, frozen=True):
+    """A person runs a command of their own in the workspace."""
+
+    kind: ClassVar[str] = "shell.started"
+    shell_id: str
+    command: str
+    by: Actor
+    told: bool = True
+    """Whether the model is told of it with the next message."""
+
+
+class ShellCancelRequested(Event, frozen=True):
+    kind: ClassVar[str] = "shell.cancel_requested"
+    shell_id: str
+    by: Actor
+
+
+class ShellFinished(Event, frozen=True):
+    kind: ClassVar[str] = "shell.finished"
+    shell_id: str
+    exit_code: int | None
+    """None when it did not get so far."""
+    text: str
+    cancelled: bool = False
 
 
 class PhaseChanged(Event, frozen=True):
@@ -378,6 +487,36 @@ class WorkspaceRestored(Event, frozen=True):
     """Files that could not be written."""
 
 
+class StepStopped(Event, frozen=True):
+    """Somebody had enough of one step of a run, which goes on without it: `retry` or `compaction`."""
+
+    kind: ClassVar[str] = "run.step_stopped"
+    step: str
+    by: Actor
+
+
+class DialogOpened(Event, frozen=True):
+    kind: ClassVar[str] = "dialog.opened"
+    dialog: Dialog
+
+
+class DialogAnswered(Event, frozen=True):
+    """`response` has `value`, `confirmed` or `responses`, as the method wants it."""
+
+    kind: ClassVar[str] = "dialog.answered"
+    dialog_id: str
+    response: dict[str, Any]
+    by: Actor
+
+
+class DialogClosed(Event, frozen=True):
+    """Nobody will answer it: it was dismissed, it expired, or whoever asked has ended."""
+
+    kind: ClassVar[str] = "dialog.closed"
+    dialog_id: str
+    reason: str
+
+
 class ApprovalRequested(Event, frozen=True):
     kind: ClassVar[str] = "approval.requested"
     approval: Approval
@@ -439,6 +578,9 @@ class RunCompleted(Event, frozen=True):
 
 AnyEvent = (
     SessionStarted
+    | SessionLoaded
+    | SessionUnloaded
+    | VersionAdvanced
     | SessionResumed
     | SessionConfigured
     | RunStarted
@@ -446,6 +588,11 @@ AnyEvent = (
     | MessageDelivered
     | MessageWithdrawn
     | PromptExpanded
+    | ConversationCleared
+    | MessageImported
+    | ShellStarted
+    | ShellCancelRequested
+    | ShellFinished
     | PhaseChanged
     | ThinkingDelta
     | TextDelta
@@ -461,6 +608,10 @@ AnyEvent = (
     | CompactionFailed
     | CheckpointTaken
     | WorkspaceRestored
+    | StepStopped
+    | DialogOpened
+    | DialogAnswered
+    | DialogClosed
     | ApprovalRequested
     | ApprovalDecided
     | ApprovalExpired

@@ -34,6 +34,8 @@ class Receipt(Struct, frozen=True):
     fingerprint: str
     outcome: dict[str, Any]
     expires_at_ms: int
+    replaces: bool = False
+    """Takes the place of one with its identity; otherwise that must have expired."""
 
 
 class Card(Struct, frozen=True):
@@ -49,6 +51,12 @@ class Card(Struct, frozen=True):
     active_run_id: str | None = None
     pending_approval_id: str | None = None
     title: str = ""
+    loaded: bool | None = None
+    """Whether somebody asked to have it at hand (True), or said that nobody needs it (False)."""
+    shells: int = 0
+    """How many commands people are running in it."""
+    messages: int = 0
+    """How long its conversation is."""
 
 
 class Append(Struct):
@@ -110,8 +118,19 @@ class Journal(Protocol):
         """The stored outcome for this identity, unless it has expired."""
         ...
 
-    async def cards(self, *, limit: int, states: Sequence[events.SessionState] = (), session_id: str | None = None) -> list[Card]:
-        """Sessions, most recently updated first, optionally only those in the given states or with the given id."""
+    async def receipts(self, scope: str, limit: int, now_ms: int) -> list[Receipt]:
+        """The newest of a scope that have not expired, newest first."""
+        ...
+
+    async def cards(
+        self,
+        *,
+        limit: int,
+        states: Sequence[events.SessionState] = (),
+        session_id: str | None = None,
+        loaded: bool = False,
+    ) -> list[Card]:
+        """Sessions, most recently updated first, optionally only those in the given states, with the given id, or loaded."""
         ...
 
     async def prune(self, retention: Retention, now_ms: int, session_id: str | None = None) -> int:

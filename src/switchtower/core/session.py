@@ -39,6 +39,19 @@ class Usage(Struct):
         self.unpriced_calls += reported.cost is None
 
 
+class Counts(Struct):
+    """The messages of the conversation as it stands, and what was called for in it."""
+
+    user: int = 0
+    assistant: int = 0
+    tool_calls: int = 0
+    tool_results: int = 0
+
+    @property
+    def messages(self) -> int:
+        return self.user + self.assistant + self.tool_results
+
+
 class Run(Struct):
     """The active run."""
 
@@ -56,6 +69,20 @@ class Run(Struct):
     usage: Usage = field(default_factory=Usage)
     checkpoint: str | None = None
     """The tree that was kept before the run's first change."""
+    started_at_seq: int = 0
+    dialogs: dict[str, events.Dialog] = {}
+    """What extensions have asked and nobody has answered."""
+    failure: str = ""
+    """The last error it told of."""
+
+
+class LastRun(Struct, frozen=True):
+    """How the last run ended, for who comes to ask after it has."""
+
+    id: str
+    outcome: events.Outcome
+    summary: str
+    failure: str = ""
 
 
 class Session(Struct):
@@ -95,6 +122,18 @@ class Session(Struct):
     """Runs that changed the workspace and can be undone, the last one last."""
     undone: list[Change] = []
     """Runs that were undone and can be made again, the last undone last."""
+    loaded: bool | None = None
+    counts: Counts = field(default_factory=Counts)
+    clearings: int = 0
+    """How often its conversation began anew."""
+    conversation_from: int = 0
+    """The seq at which it last did."""
+    shells: dict[str, str] = {}
+    """People's own commands that are running: id to command."""
+    auto_compact: bool = True
+    auto_retry: bool = True
+    parent: str | None = None
+    last_run: "LastRun | None" = None
 
     @property
     def last_assistant_text(self) -> str:
@@ -123,7 +162,7 @@ def fold(session: Session, seq: int, ts_ms: int, run_id: str | None, event: even
         return
     _fold_notable(session, ts_ms, run_id, event)
     session.updated_at_ms = ts_ms
-    if type(event) in states.ASKED_BY_CLIENTS:
+    if isinstance(event, states.ASKED_BY_CLIENTS) and not event.by.counts:
         session.version += 1
     if isinstance(event, events.RunCompleted):
         session.state = states.AFTER_RUN[event.outcome]
@@ -146,6 +185,14 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.policy = event.policy
             session.thinking = event.thinking
             session.budget = event.budget
+            session.parent = event.parent
+        case events.SessionLoaded():
+            session.loaded = True
+            session.version = 0
+        case events.SessionUnloaded():
+            session.loaded = False
+        case events.VersionAdvanced():
+            session.version += 1
         case events.SessionConfigured():
             if event.provider is not None:
                 session.provider, session.model = event.provider, event.model
@@ -153,6 +200,8 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.policy = event.policy or session.policy
             session.thinking = event.thinking or session.thinking
             session.title = event.title or session.title
+            session.auto_compact = session.auto_compact if event.auto_compact is None else event.auto_compact
+            session.auto_retry = session.auto_retry if event.auto_retry is None else event.auto_retry
         case events.RunStarted():
             assert run is None, "one active run per session"
             assert run_id is not None, "a run has an id"
@@ -163,25 +212,51 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
                 acceptance=event.acceptance,
                 purpose=event.purpose,
                 force=event.force,
+                started_at_seq=session.seq,
             )
             session.runs_started += 1
             if event.message_id is not None:
                 session.queue.pop(event.message_id, None)
             if event.purpose is events.Purpose.WORK:
                 session.title = session.title or " ".join(event.text.split())[:TITLE_LENGTH]
+                session.counts.user += 1
             else:
                 session.run.instructions = event.text
         case events.MessageQueued():
             session.queue[event.message_id] = event
         case events.MessageDelivered() | events.MessageWithdrawn():
             session.queue.pop(event.message_id, None)
+            session.counts.user += isinstance(event, events.MessageDelivered)
+        case events.ConversationCleared():
+            session.counts = Counts()
+            session.clearings += 1
+            session.conversation_from = session.seq
+            session.text_parts = []
+            session.context_tokens = 0
+        case events.MessageImported():
+            _fold_imported(session, event)
+        case events.ShellStarted():
+            session.shells[event.shell_id] = event.command
+        case events.ShellFinished():
+            session.shells.pop(event.shell_id, None)
+        case events.DialogOpened() if run:
+            run.dialogs[event.dialog.id] = event.dialog
+        case events.DialogAnswered() | events.DialogClosed():
+            if run:
+                run.dialogs.pop(event.dialog_id, None)
+        case events.ErrorRaised() if run:
+            run.failure = event.message
         case events.MessageCompleted():
+            session.counts.assistant += 1
+            session.counts.tool_calls += len(event.calls)
             session.text_parts = [event.text] if event.text else session.text_parts
             session.message_open = False
         case events.ToolCalled() if run:
             run.open_calls[event.call_id] = event.tool
-        case events.ToolFinished() if run:
-            run.open_calls.pop(event.call_id, None)
+        case events.ToolFinished():
+            session.counts.tool_results += 1
+            if run:
+                run.open_calls.pop(event.call_id, None)
         case events.ApprovalRequested() if run:
             run.pending[event.approval.id] = event.approval
         case events.RetryScheduled():
@@ -208,10 +283,26 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
         case events.RunCancelRequested() if run:
             run.cancel_requested = True
         case events.RunCompleted():
+            if run:
+                session.last_run = LastRun(run.id, event.outcome, event.summary, run.failure)
             session.run = None
             session.message_open = False
         case _:
             pass  # what is only told, such as a warning, changes nothing
+
+
+def _fold_imported(session: Session, event: events.MessageImported) -> None:
+    counts = session.counts
+    match event.role:
+        case "user":
+            counts.user += 1
+            session.title = session.title or " ".join(event.text.split())[:TITLE_LENGTH]
+        case "assistant":
+            counts.assistant += 1
+            counts.tool_calls += len(event.calls)
+            session.text_parts = [event.text] if event.text else session.text_parts
+        case _:
+            counts.tool_results += 1
 
 
 def _fold_checkpoint(session: Session, run: Run, event: events.CheckpointTaken) -> None:
@@ -252,6 +343,9 @@ def card(session: Session) -> journal.Card:
         active_run_id=session.run.id if session.run else None,
         pending_approval_id=pending.id if pending else None,
         title=session.title,
+        loaded=session.loaded,
+        shells=len(session.shells),
+        messages=session.counts.messages,
     )
 
 

@@ -36,13 +36,11 @@ EXIT_CODE_HINT: dict[Outcome, int] = {
 }
 ACCEPTANCE_FAILED_HINT = 4
 
-ASKED_BY_CLIENTS: frozenset[type[events.Event]] = frozenset(
-    {
-        events.RunStarted,
-        events.ApprovalDecided,
-        events.RunCancelRequested,
-        events.MessageQueued,
-        events.SessionConfigured,
-    }
+ASKED_BY_CLIENTS = (
+    events.RunStarted,
+    events.ApprovalDecided,
+    events.RunCancelRequested,
+    events.MessageQueued,
+    events.SessionConfigured,
 )
-"""Each of these is one accepted change by a client: it moves the session's version by one."""
+"""Each of these is one accepted change by a client: it moves the session's version by one, unless its protocol counts."""

@@ -10,11 +10,12 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from switchtower.core import commands, errors, journal, workshop
+from switchtower.core import commands, errors, events, journal, workshop
 from switchtower.core.session import Session
 
 Outcome = dict[str, Any]
 Done = Callable[[Outcome | errors.CoreError], None]
+Watcher = Callable[[Session, events.AnyEvent], None]
 
 
 class Batch:
@@ -105,4 +106,19 @@ class Tower(Protocol):
         """The session as it stands, in its own order. Not to be changed."""
         ...
 
-    async def cards(self, limit: int) -> list[journal.Card]: ...
+    async def cards(self, limit: int, *, loaded: bool = False) -> list[journal.Card]:
+        """Sessions, most recently updated first; or only those that somebody wants at hand."""
+        ...
+
+    async def entries(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
+        """A page of what the journal has of a session."""
+        ...
+
+    async def receipts(self, scope: str, limit: int) -> list[journal.Receipt]:
+        """The newest of a protocol's own receipts, newest first."""
+        ...
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Tells of every session's events once they are committed and published, but for the pieces of streamed text. The
+        session is as it stands then, and not to be changed or kept. Returns what ends it."""
+        ...

@@ -33,6 +33,34 @@ class TemplateOffer(Struct, frozen=True):
     origin: str
 
 
+class ToolOffer(Struct, frozen=True):
+    """Something an agent can do."""
+
+    name: str
+    description: str
+
+
+class BreakerState(Struct, frozen=True, kw_only=True):
+    """How a provider has behaved lately. `state` is `closed`, `open` or `half_open`; times are in milliseconds."""
+
+    provider: str
+    state: str
+    failures: int
+    last_failure_ms: int | None = None
+    calls: int = 0
+    rejected: int = 0
+    successes: int = 0
+    failed: int = 0
+    average_ms: float = 0.0
+
+
+class ShellResult(Struct, frozen=True):
+    """How a person's own command ended; `text` is what it put out, bounded."""
+
+    exit_code: int
+    text: str
+
+
 class Workshop(Protocol):
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
         """The command with what it left open filled in. Refuses a session that could not work: an unknown model, sandbox,
@@ -49,6 +77,10 @@ class Workshop(Protocol):
         self, criterion: events.Criterion, workspace: events.Workspace, sandbox: str, run_id: str
     ) -> events.CriterionResult: ...
 
+    async def run_shell(self, command: str, workspace: events.Workspace, sandbox: str, shell_id: str) -> "ShellResult":
+        """Runs a person's own command to its end. Cancelled, it ends all that it started."""
+        ...
+
     def kill_processes(self, run_id: str) -> int:
         """Ends what a run left behind; how many there were."""
         ...
@@ -60,3 +92,9 @@ class Workshop(Protocol):
     async def models(self) -> Sequence[ModelOffer]: ...
 
     async def templates(self, workspace: str) -> Sequence[TemplateOffer]: ...
+
+    def tools(self) -> Sequence[ToolOffer]:
+        """The agent's own tools; those of MCP servers come with a session's first run."""
+        ...
+
+    def breakers(self) -> Sequence[BreakerState]: ...

@@ -1,9 +1,14 @@
-"""Who is let in, and as whom. The owner's socket speaks for itself; a WebSocket needs the owner's token."""
+"""Who is let in, and as whom. The owner's sockets speak for themselves; a WebSocket needs the owner's token, or, where the
+protocol's clients have none, a process of the owner at its other end."""
 
 import hmac
+import os
 
 from switchtower.core.access import Access
+from switchtower.transports import tcp_owner
 from switchtower.transports.stream import Origin
+
+_ROOT = 0
 
 
 class Doorkeeper:
@@ -21,3 +26,14 @@ class Doorkeeper:
         if not hmac.compare_digest(given, self._owner_token):
             return None
         return Access(name="owner", via="app", trusted=True)
+
+    def on_open_port(self, origin: Origin, *, by_name: bool) -> Access | None:
+        """As `on_websocket`, but a process of the owner needs no token. `by_name`: it called us by a name of this machine."""
+        if origin.token is not None:
+            return self.on_websocket(origin)
+        # A page under a stranger's name is shown by the owner's own browser: then the uid says nothing.
+        if not by_name or not tcp_owner.is_loopback(origin.address):
+            return None
+        if tcp_owner.uid_of(origin.address, origin.reached_at) not in (os.geteuid(), _ROOT):
+            return None
+        return Access(name="owner", via="app", trusted=not self._attach_token_required)

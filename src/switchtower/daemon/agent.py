@@ -8,7 +8,8 @@ import threading
 from typing import TYPE_CHECKING, Any, cast
 
 from switchtower import config
-from switchtower.core import engine, redact, workshop
+from switchtower.core import engine, events, redact, workshop
+from switchtower.core.session import Session
 from switchtower.models.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ class Agent:
 
                 self._parts = AgentParts(self._settings, self._redactor, self._catalog)
             return self._parts
+
+    def saw(self, session: Session, event: events.AnyEvent) -> None:
+        """For the runtime's watchers."""
+        if self._parts is not None:
+            self._parts.saw(session, event)
 
     async def load(self) -> None:
         await asyncio.to_thread(self.parts)

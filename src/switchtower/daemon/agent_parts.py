@@ -1,6 +1,7 @@
 """The agent's parts, made from the settings and joined: models, tools, MCP servers, checkpoints, prompts, policy. All of it
 together is half of what the daemon has to load, so `agent` loads it late."""
 
+import asyncio
 import hashlib
 import logging
 import os
@@ -8,10 +9,12 @@ from functools import partial
 
 from switchtower import config
 from switchtower.core import events, policy, redact
+from switchtower.core.session import Session
 from switchtower.daemon.workshop import DaemonWorkshop
 from switchtower.engines.agent.kit import Kit
 from switchtower.engines.agent.loop import AgentEngine
 from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.extensions.loader import Loader
 from switchtower.models.catalog import Catalog
 from switchtower.tools import registry
 from switchtower.tools.mcp.process import DAEMON, kill_leftovers
@@ -30,33 +33,45 @@ class AgentParts:
         """The same for every daemon of this home, so that one finds what another left behind."""
         self._sweep()
         environment.configure(secret_variables=catalog.secret_variables(), allowed=settings.pass_env)
-        sandbox.configure(hide=[*settings.folders, settings.socket])
+        sandbox.configure(hide=[*settings.folders, settings.socket, settings.pi_socket])
         ours = [settings.data_dir, settings.run_dir, settings.folders.logs]
         checkpoints = Checkpoints(settings.checkpoints_dir, apart=ours)
         shelf = Shelf(settings.folders.config)
+        extensions = Loader()
         self._servers = Servers(
             settings.mcp_file,
             environment=lambda: {**os.environ, DAEMON: self._daemon_id},
             choose_sandbox=partial(sandbox.choose, network=settings.sandbox_network),
             learn_secret=redactor.add,
         )
+        toolbox = registry.core_toolbox(network=settings.sandbox_network)
         kit = Kit(
             open_model=catalog.open,
-            toolbox=registry.core_toolbox(network=settings.sandbox_network),
+            toolbox=toolbox,
             checkpoints=checkpoints,
             servers=self._servers,
             shelf=shelf,
+            extensions=extensions,
+            dialog_timeout=settings.pi_ui_timeout,
             rules=_configured_rules(settings),
             compact_at=settings.compact_at,
         )
+        self._ending: set[asyncio.Task[None]] = set()
         self.engine = AgentEngine(kit)
-        self.workshop = DaemonWorkshop(settings, catalog, checkpoints, shelf)
+        self.workshop = DaemonWorkshop(settings, catalog, checkpoints, shelf, toolbox, extensions)
 
     def _sweep(self) -> None:
         """Ends what an earlier daemon of this home left behind when it was killed, before anything new can be taken for it."""
         killed = kill_leftovers(self._daemon_id)
         if killed:
             log.warning("killed %d processes of MCP servers that an earlier daemon had left behind", killed)
+
+    def saw(self, session: Session, event: events.AnyEvent) -> None:
+        """The servers of a session that nobody needs at hand are not kept running for it."""
+        if isinstance(event, events.SessionUnloaded):
+            task = asyncio.get_running_loop().create_task(self._servers.end_session(session.id))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
         await self._servers.close()

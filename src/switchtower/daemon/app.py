@@ -9,20 +9,26 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import uvloop
 
 from switchtower import __version__, config
 from switchtower.core import errors, journal, redact
-from switchtower.daemon import logs
+from switchtower.daemon import logs, pi_house
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.agent import Agent
 from switchtower.daemon.home import AlreadyRunning, Endpoints, Home
 from switchtower.daemon.listeners import Listeners
+from switchtower.daemon.pi_doors import PiDoors
+from switchtower.daemon.pi_house import LateHouse
 from switchtower.runtime.limits import Limits
 from switchtower.runtime.runtime import Runtime
 from switchtower.stores.sqlite import SqliteJournal
 from switchtower.transports.errors import CannotListen
+
+if TYPE_CHECKING:
+    from switchtower.daemon.stdio import Descriptors
 
 log = logging.getLogger(__name__)
 
@@ -36,15 +42,18 @@ class CannotStart(Exception):
     """Why the daemon did not start, with a remedy where there is one."""
 
 
-def run(settings: config.Settings, announce: Announce | None = None) -> int:
-    """Runs the daemon until it is told to stop. `announce` is told where it listens. Raises `CannotStart`."""
+def run(settings: config.Settings, announce: Announce | None = None, *, stdio: "Descriptors | None" = None) -> int:
+    """Runs the daemon until it is told to stop. `announce` is told where it listens. Raises `CannotStart`.
+
+    With `stdio` it speaks pi there too, and ends with that input.
+    """
     # The writer thread asks for the interpreter a few times a commit; the default of 5 ms would be ten commits long.
     sys.setswitchinterval(0.0005)
     home = Home(settings)
     try:
         home.claim()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, home, announce))
+            runner.run(_serve(settings, home, announce, stdio))
     except (AlreadyRunning, CannotListen, config.ConfigError, errors.CoreError) as problem:
         raise CannotStart(str(problem)) from problem
     except OSError as problem:
@@ -54,7 +63,7 @@ def run(settings: config.Settings, announce: Announce | None = None) -> int:
     return 0
 
 
-async def _serve(settings: config.Settings, home: Home, announce: Announce | None) -> None:
+async def _serve(settings: config.Settings, home: Home, announce: Announce | None, stdio: "Descriptors | None") -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -70,30 +79,42 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         stack.push_async_callback(agent.close)
         runtime = _make_runtime(settings, store, redactor, agent)
         stack.push_async_callback(runtime.stop)
+        runtime.watch(agent.saw)
         await runtime.start()
         doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required)
-        listeners = Listeners(settings, runtime, doorkeeper, __version__)
+        house = LateHouse(runtime, settings, __version__)
+        pi = PiDoors(settings, house.get, doorkeeper, port_required=stdio is not None)
+        listeners = Listeners(settings, runtime, doorkeeper, pi, __version__)
         stack.push_async_callback(listeners.close, settings.shutdown_timeout)
         await listeners.open()
         endpoints = Endpoints(
             pid=os.getpid(),
             socket=str(settings.socket),
             http=listeners.http_url,
-            pi=None,
+            pi=pi.url,
+            pi_socket=pi.socket,
             token=token,
             version=__version__,
             started_at_ms=time.time_ns() // 1_000_000,
         )
         home.announce(endpoints)
-        log.info("listening on %s, http %s", endpoints.socket, endpoints.http or "off")
+        log.info("listening on %s, http %s, pi %s", endpoints.socket, endpoints.http or "off", endpoints.pi or "off")
         if announce is not None:
             announce(endpoints)
+        if stdio is not None:
+            from switchtower.daemon.stdio import PiStdio
+
+            own_client = PiStdio(stdio, settings, house.get(), cwd=pi_house.workplace(), ended=stop.set)
+            own_client.open()
+            stack.push_async_callback(own_client.close)
         await agent.load()
+        await house.load()
         gc.freeze()  # what is here now stays, and need not be looked at again
         gc.enable()
         await stop.wait()
         log.info("stopping")
-        # Clients hear how their runs ended before they are disconnected.
+        # Clients hear first that we stop, then how their runs ended, before they are disconnected.
+        await house.shut_down(settings.shutdown_timeout)
         await runtime.stop()
 
 

@@ -23,7 +23,8 @@ class AlreadyRunning(Exception):
     """Another daemon holds this home."""
 
     def __init__(self, run_dir: Path, pid: str) -> None:
-        super().__init__(f"a daemon is already running for {run_dir} (pid {pid}); hint: `tower stop` ends it")
+        self.message = f"a daemon is already running for {run_dir} (pid {pid})"
+        super().__init__(f"{self.message}; hint: `tower stop` ends it")
 
 
 class Endpoints(Struct, frozen=True):
@@ -33,6 +34,8 @@ class Endpoints(Struct, frozen=True):
     socket: str
     http: str | None
     pi: str | None
+    """The WebSocket of the pi protocol's own port."""
+    pi_socket: str | None = msgspec.field(name="piSocket")
     token: str
     version: str
     started_at_ms: int

@@ -1,4 +1,4 @@
-"""Where clients come in: the owner's Unix socket and the HTTP port. Each connection becomes a peer of one protocol."""
+"""Where clients come in: the owner's Unix sockets, the HTTP port and pi's own. Each connection becomes a peer of one protocol."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from switchtower import config
 from switchtower.core import tower
 from switchtower.daemon.access import Doorkeeper
+from switchtower.daemon.pi_doors import PiDoors
 from switchtower.protocols.push.peer import PushPeer
+from switchtower.settings import values
 from switchtower.transports import errors, unix
 from switchtower.transports.stream import Origin, Receiver
 
@@ -20,10 +22,11 @@ DEFAULT_HTTP = next(setting.default for setting in config.SETTINGS if setting.na
 
 
 class Listeners:
-    def __init__(self, settings: config.Settings, tower_: tower.Tower, doorkeeper: Doorkeeper, version: str) -> None:
+    def __init__(self, settings: config.Settings, tower_: tower.Tower, doorkeeper: Doorkeeper, pi: PiDoors, version: str) -> None:
         self._settings = settings
         self._tower = tower_
         self._doorkeeper = doorkeeper
+        self._pi = pi
         self._version = version
         self._unix: unix.UnixListener | None = None
         self._http: HttpListener | None = None
@@ -35,8 +38,9 @@ class Listeners:
     async def open(self) -> None:
         """The socket comes last: whoever is greeted there talks to a daemon that has all it needs."""
         settings = self._settings
-        if address := config.address(settings.http):
+        if address := values.address(settings.http):
             self._http = await self._open_http(address)
+        await self._pi.open()
         self._unix = await unix.listen(
             settings.socket,
             self._accept_socket,
@@ -44,7 +48,7 @@ class Listeners:
             output_limit_bytes=settings.output_limit_bytes,
         )
 
-    async def _open_http(self, address: config.Address) -> "HttpListener":
+    async def _open_http(self, address: values.Address) -> "HttpListener":
         try:
             return await self._serve(address)
         except errors.AddressInUse:
@@ -52,9 +56,9 @@ class Listeners:
                 raise
             # Nobody asked for this very port; a second home on the same machine must not fail over it.
             log.warning("%s is in use; taking a free port", self._settings.http)
-            return await self._serve(config.Address(address.host, 0))
+            return await self._serve(values.Address(address.host, 0))
 
-    async def _serve(self, address: config.Address) -> "HttpListener":
+    async def _serve(self, address: values.Address) -> "HttpListener":
         # The HTTP server is the heaviest import of the daemon; one without it does not pay for it.
         from switchtower.daemon import web
         from switchtower.transports import http
@@ -71,17 +75,20 @@ class Listeners:
     def _accept_socket(self, origin: Origin) -> Receiver:
         return PushPeer(self._tower, self._doorkeeper.on_socket(), self._version)
 
-    def _accept_websocket(self, request: "upgrade.Upgrade") -> "Receiver | upgrade.Refusal":
+    def _accept_websocket(self, request: "upgrade.Upgrade") -> "Receiver | upgrade.Admission | upgrade.Refusal":
         from switchtower.transports import upgrade
 
-        if request.path != "/ws/push":
+        if request.path not in ("/ws/push", "/ws/pi"):
             return upgrade.Refusal(404, f"no protocol is served at {request.path}")
         access = self._doorkeeper.on_websocket(request.origin)
         if access is None:
             return upgrade.Refusal(401, "pass the token of endpoints.json as `?token=`")
+        if request.path == "/ws/pi":
+            return self._pi.accept_websocket(request, access)
         return PushPeer(self._tower, access, self._version)
 
     async def close(self, grace: float) -> None:
+        await self._pi.close(grace)
         if self._unix is not None:
             await self._unix.close(grace=grace)
         if self._http is not None:

@@ -8,10 +8,13 @@ from msgspec.structs import replace
 from switchtower import config
 from switchtower.core import commands, errors, events, policy, workshop
 from switchtower.core.timeline import Change
-from switchtower.daemon import checks
+from switchtower.daemon import checks, offers, shell
+from switchtower.engines.agent.ask_tool import AskUser
 from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.extensions.loader import Loader
 from switchtower.models.catalog import Catalog
 from switchtower.tools.git import worktrees
+from switchtower.tools.registry import Toolbox
 from switchtower.tools.running import processes
 from switchtower.tools.sandboxes import sandbox as sandboxes
 from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
@@ -23,11 +26,21 @@ AUTO = "auto"
 class DaemonWorkshop:
     """Implements `workshop.Workshop`."""
 
-    def __init__(self, settings: config.Settings, catalog: Catalog, checkpoints: Checkpoints, shelf: Shelf) -> None:
+    def __init__(
+        self,
+        settings: config.Settings,
+        catalog: Catalog,
+        checkpoints: Checkpoints,
+        shelf: Shelf,
+        toolbox: Toolbox,
+        extensions: Loader,
+    ) -> None:
         self._settings = settings
         self._catalog = catalog
         self._checkpoints = checkpoints
         self._shelf = shelf
+        self._toolbox = toolbox
+        self._extensions = extensions
 
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
         provider, model = command.provider, command.model
@@ -63,6 +76,10 @@ class DaemonWorkshop:
         where = sandboxes.choose(sandbox, network=self._settings.sandbox_network)
         return await checks.check_criterion(criterion, workspace, run_id, where=where)
 
+    async def run_shell(self, command: str, workspace: events.Workspace, sandbox: str, shell_id: str) -> workshop.ShellResult:
+        where = sandboxes.choose(sandbox, network=self._settings.sandbox_network)
+        return await shell.run(command, workspace, shell_id, where=where)
+
     def kill_processes(self, run_id: str) -> int:
         return processes.kill_marked(run_id)
 
@@ -96,11 +113,14 @@ class DaemonWorkshop:
         ]
 
     async def templates(self, workspace: str) -> Sequence[workshop.TemplateOffer]:
-        listed = await asyncio.to_thread(self._shelf.listed, workspace)
-        return [
-            workshop.TemplateOffer(template.name, template.kind, template.description, template.path, template.origin)
-            for template in listed
-        ]
+        return await asyncio.to_thread(offers.templates, self._shelf, self._extensions, workspace)
+
+    def tools(self) -> Sequence[workshop.ToolOffer]:
+        ours = [workshop.ToolOffer(tool.name, tool.description) for tool in self._toolbox.tools]
+        return [*ours, workshop.ToolOffer(AskUser.name, AskUser.description)]
+
+    def breakers(self) -> Sequence[workshop.BreakerState]:
+        return self._catalog.breaker_states()
 
     def default_model(self) -> tuple[str, str | None]:
         if self._settings.provider != AUTO:

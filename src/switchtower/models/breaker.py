@@ -7,6 +7,7 @@ nothing either way.
 """
 
 import contextlib
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from enum import StrEnum
 
@@ -31,23 +32,54 @@ class Settings(Struct, frozen=True):
     """Each failed probe doubles the rest, up to this."""
 
 
+class Figures(Struct):
+    """What has come of all calls so far. Times are in milliseconds."""
+
+    calls: int = 0
+    """That were let through."""
+    rejected: int = 0
+    successes: int = 0
+    failures: int = 0
+    last_failure_ms: int | None = None
+    total_ms: float = 0.0
+
+    @property
+    def average_ms(self) -> float:
+        """Of the calls that came to a good or a bad end; one that was cancelled says nothing."""
+        ended = self.successes + self.failures
+        return self.total_ms / ended if ended else 0.0
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class Breaker:
-    def __init__(self, name: str, clock: Callable[[], float], settings: Settings = Settings()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        name: str,
+        clock: Callable[[], float],
+        settings: Settings = Settings(),  # noqa: B008
+        now_ms: Callable[[], int] = _now_ms,
+    ) -> None:
+        """`clock` measures; `now_ms` is the time of day, for people."""
         self._name = name
         self._clock = clock
+        self._now_ms = now_ms
         self._settings = settings
+        self.figures = Figures()
         self._failures = 0
         self._rest = settings.rest
-        self._opens_again_at: float | None = None
+        self._rests_until: float | None = None
         self._probe: Permit | None = None
         self._era = 0
         """Counts changes of state: what a call that began in an earlier one comes to is no news."""
 
     @property
     def state(self) -> State:
-        if self._opens_again_at is None:
+        if self._rests_until is None:
             return State.CLOSED
-        return State.OPEN if self._clock() < self._opens_again_at else State.HALF_OPEN
+        return State.OPEN if self._clock() < self._rests_until else State.HALF_OPEN
 
     @property
     def failures(self) -> int:
@@ -58,18 +90,20 @@ class Breaker:
         """A permit for one call, to be settled when it ends. Raises `ModelTrouble` when there is none to be had."""
         match self.state:
             case State.OPEN:
-                assert self._opens_again_at is not None
-                raise self._refusal(f"in {max(1, round(self._opens_again_at - self._clock()))} s")
+                assert self._rests_until is not None
+                raise self._refusal(f"in {max(1, round(self._rests_until - self._clock()))} s")
             case State.HALF_OPEN if self._probe is not None:
                 raise self._refusal("as soon as the call that tries it now has ended")
             case State.HALF_OPEN:
-                self._probe = Permit(self, self._era)
+                self._probe = self._permit()
                 return self._probe
             case State.CLOSED:
-                return Permit(self, self._era)
+                return self._permit()
 
-    def settle(self, permit: "Permit", well: bool | None) -> None:
-        """What a call came to: the provider is well, is not, or nobody can say."""
+    def settle(self, permit: "Permit", *, well: bool | None, failed: bool = False) -> None:
+        """What a call came to: the provider is well, is not, or nobody can say. A call may have failed all the same: one that
+        was refused, for instance."""
+        self._count(permit, success=None if well is None and not failed else bool(well) and not failed)
         if self._probe is permit:
             self._probe = None
         elif permit.era != self._era:
@@ -84,34 +118,50 @@ class Breaker:
             elif self._failures >= self._settings.failures:
                 self._open()
 
+    def _permit(self) -> "Permit":
+        self.figures.calls += 1
+        return Permit(self, self._era, self._clock())
+
+    def _count(self, permit: "Permit", *, success: bool | None) -> None:
+        if success is None:
+            return
+        self.figures.total_ms += (self._clock() - permit.entered_at) * 1_000
+        if success:
+            self.figures.successes += 1
+        else:
+            self.figures.failures += 1
+            self.figures.last_failure_ms = self._now_ms()
+
     def _close(self) -> None:
         self._failures = 0
-        if self._opens_again_at is not None:
-            self._opens_again_at = None
+        if self._rests_until is not None:
+            self._rests_until = None
             self._rest = self._settings.rest
             self._era += 1
 
     def _open(self) -> None:
-        self._opens_again_at = self._clock() + self._rest
+        self._rests_until = self._clock() + self._rest
         self._era += 1
 
     def _refusal(self, when: str) -> port.ModelTrouble:
+        self.figures.rejected += 1
         times = f"{self._failures} times in a row" if self._failures > 1 else "before"
         return port.ModelTrouble(f"{self._name} has failed {times} and is left alone; it is tried again {when}", transient=False)
 
 
 class Permit:
-    """The right to make one call. Settling it twice, or after the state has changed, does nothing."""
+    """The right to make one call. Settling it twice does nothing; after the state has changed it is only counted."""
 
-    def __init__(self, breaker: Breaker, era: int) -> None:
+    def __init__(self, breaker: Breaker, era: int, entered_at: float) -> None:
         self._breaker = breaker
         self._settled = False
         self.era = era
+        self.entered_at = entered_at
 
-    def settle(self, *, well: bool | None) -> None:
+    def settle(self, *, well: bool | None, failed: bool = False) -> None:
         if not self._settled:
             self._settled = True
-            self._breaker.settle(self, well)
+            self._breaker.settle(self, well=well, failed=failed)
 
 
 _ASKED_TO_WAIT = frozenset({409, 425, 429})
@@ -152,7 +202,7 @@ class GuardedModel:
                 async for part in parts:
                     yield part
         except port.ModelTrouble as trouble:
-            permit.settle(well=verdict(trouble))
+            permit.settle(well=verdict(trouble), failed=True)
             raise
         except BaseException:
             permit.settle(well=None)  # cancelled, closed half-way, or a bug of ours

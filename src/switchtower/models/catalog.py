@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from switchtower.core import errors, redact
+from switchtower.core import errors, redact, workshop
 from switchtower.models import addresses, breaker, connect, demo, entries, keys, port, prices, providers, remote, troubles
 
 _MOST_MODELS = 256
@@ -145,6 +145,24 @@ class Catalog:
         """By name; names of one endpoint share one."""
         return dict(self._breakers)
 
+    def breaker_states(self) -> list[workshop.BreakerState]:
+        """Of those that have been asked for something."""
+        return [
+            workshop.BreakerState(
+                provider=name,
+                state=guard.state.value.replace("-", "_"),
+                failures=guard.failures,
+                last_failure_ms=guard.figures.last_failure_ms,
+                calls=guard.figures.calls,
+                rejected=guard.figures.rejected,
+                successes=guard.figures.successes,
+                failed=guard.figures.failures,
+                average_ms=guard.figures.average_ms,
+            )
+            for name, guard in self._breakers.items()
+            if guard.figures.calls
+        ]
+
     async def close(self) -> None:
         lines, self._lines = list(self._lines.values()), {}
         self._models = {}
@@ -153,7 +171,7 @@ class Catalog:
 
     async def _opened(self, entry: entries.Entry, name: str) -> port.Model:
         if entry.key_command and entry.name not in self._command_keys:
-            printed = await asyncio.to_thread(keys.from_command, entry, self._environ)
+            printed = await keys.asked_for(entry, self._environ)
             self._on_secret(printed)
             self._command_keys[entry.name] = printed
             if entry.name in self._lines:
@@ -199,7 +217,7 @@ class Catalog:
             package = f"switchtower[{library.extra}]" if library.extra else "switchtower"
             return _Lack(f"the library `{library.module}` is not installed", f"`pip install '{package}'`")
         if entry.problem is not None:
-            return _Lack(entry.problem, "correct it")
+            return _Lack(entry.problem, "set it to an address such as `http://127.0.0.1:8000`")
         if entry.base_url is None:
             return _Lack(f"`{entry.provider.url_variable}` is not set", "set it to the server's address")
         if entry.needs_key and not entry.key_command and keys.from_environment(entry, self._environ) is None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from switchtower.core import engine
-from switchtower.models import demo_steps, port
+from switchtower.models import demo_steps, pictures, port
 
 DELAY = 0.03
 """Seconds between two words: a little faster than a person reads."""
@@ -78,7 +78,9 @@ def _steps_of_this_message(request: port.Request) -> Iterator[demo_steps.Step]:
         yield demo_steps.Say(_summary(request.conversation))
         return
     asked, since = _current_request(request.conversation)
-    steps = demo_steps.parse(asked)
+    if asked.images and not since:
+        yield demo_steps.Say(f"I was shown {_counted(asked.images, 'picture', 'pictures')}, which I cannot see.")
+    steps = demo_steps.parse(asked.text)
     calls_made = sum(len(message.calls) for message in since)
     with_tools = any(isinstance(step, demo_steps.CallTools) for step in steps)
     if not steps:
@@ -100,12 +102,12 @@ def _steps_of_this_message(request: port.Request) -> Iterator[demo_steps.Step]:
         yield demo_steps.Say(CLOSING)
 
 
-def _current_request(conversation: Sequence[engine.Message]) -> tuple[str, Sequence[engine.Message]]:
+def _current_request(conversation: Sequence[engine.Message]) -> tuple[engine.Message, Sequence[engine.Message]]:
     """The last user message and what came after it."""
     for index in range(len(conversation) - 1, -1, -1):
         if conversation[index].role == "user":
-            return conversation[index].text, conversation[index + 1 :]
-    return "", conversation
+            return conversation[index], conversation[index + 1 :]
+    return engine.Message(role="user", text=""), conversation
 
 
 def _latest_results(since: Sequence[engine.Message]) -> Sequence[engine.Message]:
@@ -191,4 +193,5 @@ def _weight(part: port.Part) -> int:
 def _tokens_in(request: port.Request) -> int:
     """Roughly what a real model would have counted."""
     said = sum(len(message.text) + sum(len(str(call.args)) for call in message.calls) for message in request.conversation)
-    return (said + len(request.system)) // _CHARACTERS_A_TOKEN
+    pictured = sum(len(message.images) for message in request.conversation) * pictures.TOKENS
+    return (said + len(request.system)) // _CHARACTERS_A_TOKEN + pictured

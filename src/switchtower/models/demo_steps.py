@@ -34,7 +34,8 @@ Step = CallTools | Count | Think | Say
 
 UNDERSTOOD = (
     "`list DIR`, `read PATH`, `read all: PATH PATH …`, `search PATTERN`, `write PATH: TEXT`, `edit PATH: OLD => NEW`, "
-    "`run: COMMAND`, `git status`, `git diff`, `commit: MESSAGE`, `count N`, `think: TEXT`, `say: TEXT`"
+    "`run: COMMAND`, `git status`, `git diff`, `commit: MESSAGE`, `ask: QUESTION | ANSWER | ANSWER …`, `count N`, "
+    "`think: TEXT`, `say: TEXT`"
 )
 
 
@@ -111,6 +112,12 @@ def _commit(found: re.Match[str]) -> Step:
     return _call(f"commit as `{found['text']}`", "git_commit", message=found["text"])
 
 
+def _ask(found: re.Match[str]) -> Step:
+    question, *options = (part.strip() for part in found["text"].split("|"))
+    call = port.ToolCall("ask_user", {"question": question, **({"options": options} if options else {})})
+    return CallTools(f"ask you “{question}”", (call,))
+
+
 def _count(found: re.Match[str]) -> Step:
     return Count(int(found["upto"]))
 
@@ -136,6 +143,7 @@ _VERBS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Step]], ...] = tu
         (r"git\s+status$", _git_status),
         (r"git\s+diff$", _git_diff),
         (r"commit\s*:\s*(?P<text>.+)$", _commit),
+        (r"ask\s*:\s*(?P<text>.+)$", _ask),
         (r"count\s+(?P<upto>\d{1,7})$", _count),
         (r"think\s*:\s*(?P<text>.+)$", _think),
         (r"say\s*:\s?(?P<text>.+)$", _say),

@@ -1,10 +1,12 @@
 """Where a provider's key comes from: a variable, or a command that prints it. Keys pass through here and are never shown."""
 
+import asyncio
 import contextlib
 import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping
 
@@ -13,6 +15,7 @@ from switchtower.models import entries
 
 TIMEOUT = 10.0
 _GLANCE = 0.01
+"""How often to look whether it has ended, or whether nobody waits for it any more."""
 LONGEST = 16_384
 """Bytes of a command's output; a key is shorter, and a command that runs wild is not waited for."""
 
@@ -21,11 +24,24 @@ def from_environment(entry: entries.Entry, environ: Mapping[str, str]) -> str | 
     return next((value for name in entry.key_variables if (value := environ.get(name, "").strip())), None)
 
 
-def from_command(entry: entries.Entry, environ: Mapping[str, str], timeout: float = TIMEOUT) -> str:
-    """Runs the entry's command and takes the first line it prints. Blocks. Raises `ProviderNotConfigured`.
+async def asked_for(entry: entries.Entry, environ: Mapping[str, str], patience_s: float = TIMEOUT) -> str:
+    """`from_command` on a thread. When this is cancelled, so is the command."""
+    given_up = threading.Event()
+    try:
+        return await asyncio.to_thread(from_command, entry, environ, patience_s, given_up=given_up)
+    finally:
+        given_up.set()
+
+
+def from_command(
+    entry: entries.Entry, environ: Mapping[str, str], timeout: float = TIMEOUT, *, given_up: threading.Event | None = None
+) -> str:
+    """Runs the entry's command and takes the first line it prints. Blocks. Raises `ProviderNotConfigured`, also soon after
+    it is given up.
 
     Nothing of what it printed is repeated in an error: it may be the key, or half of it.
     """
+    given_up = given_up or threading.Event()
     setting = f"`key_command` of `[models.{entry.name}]`"
     try:
         process = subprocess.Popen(  # noqa: S603
@@ -40,7 +56,7 @@ def from_command(entry: entries.Entry, environ: Mapping[str, str], timeout: floa
         reason = getattr(error, "strerror", None) or "it is no command"
         raise _refused(entry, f"the {setting} cannot be run: {reason}") from None
     try:
-        problem, output = _read(process, time.monotonic() + timeout)
+        problem, output = _read(process, time.monotonic() + timeout, given_up)
     finally:
         # The whole group, while the process is not yet reaped and the group surely its own: it may have left others behind.
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -58,14 +74,14 @@ def from_command(entry: entries.Entry, environ: Mapping[str, str], timeout: floa
     return key
 
 
-def _read(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[str | None, bytes]:
+def _read(process: "subprocess.Popen[bytes]", deadline: float, given_up: threading.Event) -> tuple[str | None, bytes]:
     """What it printed up to its end, or why that was not waited for."""
     assert process.stdout is not None
     output = b""
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        while (left := deadline - time.monotonic()) > 0:
-            if not selector.select(left):
+        while time.monotonic() < deadline and not given_up.is_set():
+            if not selector.select(_GLANCE):
                 continue
             piece = os.read(process.stdout.fileno(), LONGEST)
             output += piece
@@ -74,7 +90,7 @@ def _read(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[str | No
             if not piece:
                 break
     while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= deadline or given_up.is_set():
             return "did not end in time", b""
         time.sleep(_GLANCE)
     return None, output

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from switchtower.models import bounds, carry, entries, port, prices, surrogates, troubles, wire
+from switchtower.models import bounds, carry, entries, pictures, port, prices, surrogates, troubles, wire
 from switchtower.models.providers import Dialect
 
 if TYPE_CHECKING:
@@ -256,4 +256,7 @@ def _extras(details: Any, **marks: str | None) -> dict[str, Any]:
 def _weight(request: port.Request) -> int:
     """Characters that went in, roughly."""
     said = sum(len(message.text) + sum(len(str(call.args)) for call in message.calls) for message in request.conversation)
-    return said + len(request.system) + sum(len(tool.description) + len(str(tool.parameters)) for tool in request.tools)
+    pictured = sum(len(message.images) for message in request.conversation) * pictures.TOKENS * _CHARACTERS_A_TOKEN
+    return (
+        said + pictured + len(request.system) + sum(len(tool.description) + len(str(tool.parameters)) for tool in request.tools)
+    )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from switchtower.core import engine
-from switchtower.models import carry, port
+from switchtower.models import carry, pictures, port
 from switchtower.models.providers import Dialect
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NOTHING = "(nothing)"
 NOT_RUN = "not run"
+UNREADABLE_PICTURE = "[a picture that could not be read]"
 
 _LONGEST_TOOL_NAME = 64
 _STRANGE = re.compile(r"[^A-Za-z0-9_-]")
@@ -72,7 +73,7 @@ class Historian:
             elif message.role == "tool":
                 asked.append(self._returned(message))
             else:
-                asked.append(messages.UserPromptPart(content=_said(message.text)))
+                asked.append(_prompted(message))
         if asked:
             told.append(messages.ModelRequest(parts=asked))
         return told
@@ -118,6 +119,20 @@ class Historian:
         if self._id_length is None:
             return call_id
         return hashlib.sha256(call_id.encode()).hexdigest()[: self._id_length]
+
+
+def _prompted(message: engine.Message) -> "messages.UserPromptPart":
+    from pydantic_ai import messages
+
+    if not message.images:
+        return messages.UserPromptPart(content=_said(message.text))
+    content: list[messages.UserContent] = [message.text] if message.text.strip() else []
+    for image in message.images:
+        if pictures.problem(image) is None:
+            content.append(messages.BinaryContent(pictures.content(image), media_type=image.media_type))
+        else:  # an old one: its own run has failed for it, later ones must not
+            content.append(UNREADABLE_PICTURE)
+    return messages.UserPromptPart(content=content)
 
 
 def _said(text: str) -> str:

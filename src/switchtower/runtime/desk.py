@@ -2,10 +2,15 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 from switchtower.core import commands, engine, events, ids, redact
+from switchtower.runtime.dialogs import Dialogs
 from switchtower.runtime.lane import Lane
+from switchtower.runtime.steps import Steps
+
+T = TypeVar("T")
 
 
 class RunDesk:
@@ -34,6 +39,8 @@ class RunDesk:
         self._redactor = redactor
         self._steered = list(steered)
         self._held = False
+        self.dialogs = Dialogs(lane, run_id)
+        self._steps = Steps()
         self._waiting: dict[str, asyncio.Future[engine.Answer]] = {}
         self._asked_before = {(approval.call_id, approval.fingerprint): approval.id for approval in asked_before}
 
@@ -113,6 +120,16 @@ class RunDesk:
         future = self._waiting.setdefault(approval_id, asyncio.get_running_loop().create_future())
         if not future.done():
             future.set_result(answer)
+
+    async def consult(self, dialog: events.Dialog) -> engine.DialogAnswer:
+        self.release()
+        return await self.dialogs.consult(dialog)
+
+    async def unless_stopped(self, step: str, work: Awaitable[T]) -> T:
+        return await self._steps.do(step, work)
+
+    def stop_step(self, step: str) -> None:
+        self._steps.stop(step)
 
     def steer(self, message: events.MessageQueued) -> None:
         """A message for this run was committed."""

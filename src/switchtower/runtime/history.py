@@ -35,16 +35,32 @@ class _Told:
         self.messages: list[engine.Message] = []
         self.open_calls: dict[str, events.ToolRequest] = {}
         self.called: set[str] = set()
+        self._commands: dict[str, events.ShellStarted] = {}
+        self._shells: list[engine.Message] = []
+        """What people ran themselves since the last message; told with the next."""
 
     def add(self, event: events.AnyEvent) -> None:
         match event:
             case events.RunStarted(purpose=events.Purpose.WORK):
                 self.open_calls.clear()  # what an earlier run left open is not this run's to finish
-                self.messages.append(engine.Message(role="user", text=event.text))
+                self.messages += self._shells  # between a call and its result they would be in the way
+                self._shells = []
+                self.messages.append(engine.Message(role="user", text=event.text, images=event.images))
             case events.RunStarted():
                 self.open_calls.clear()
             case events.MessageDelivered():
-                self.messages.append(engine.Message(role="user", text=event.text))
+                self.messages.append(engine.Message(role="user", text=event.text, images=event.images))
+            case events.ConversationCleared():
+                self.messages, self._shells = [], []
+                self.open_calls.clear()
+            case events.MessageImported():
+                self.messages.append(_imported(event))
+            case events.ShellStarted():
+                self._commands[event.shell_id] = event
+            case events.ShellFinished():
+                started = self._commands.pop(event.shell_id, None)
+                if started is not None and started.told:
+                    self._shells.append(engine.Message(role="user", text=_shell_text(started, event)))
             case events.PromptExpanded():
                 self._replace_last_user_message(event.text)
             case events.MessageCompleted():
@@ -69,8 +85,26 @@ class _Told:
     def _replace_last_user_message(self, text: str) -> None:
         for index in range(len(self.messages) - 1, -1, -1):
             if self.messages[index].role == "user":
-                self.messages[index] = engine.Message(role="user", text=text)
+                self.messages[index] = engine.Message(role="user", text=text, images=self.messages[index].images)
                 return
+
+
+def _imported(event: events.MessageImported) -> engine.Message:
+    return engine.Message(
+        role=event.role,
+        text=event.text,
+        calls=event.calls,
+        call_id=event.call_id,
+        tool=event.tool,
+        is_error=event.is_error,
+        thinking=event.thinking,
+        images=event.images,
+    )
+
+
+def _shell_text(started: events.ShellStarted, finished: events.ShellFinished) -> str:
+    how = "was cancelled" if finished.cancelled else f"ended with exit code {finished.exit_code}"
+    return f"I ran this command myself:\n\n{started.command}\n\nIt {how}. Its output:\n\n{finished.text}"
 
 
 _TOLD_TO_ENGINES = frozenset(
@@ -79,6 +113,10 @@ _TOLD_TO_ENGINES = frozenset(
         events.RunStarted,
         events.MessageDelivered,
         events.PromptExpanded,
+        events.ConversationCleared,
+        events.MessageImported,
+        events.ShellStarted,
+        events.ShellFinished,
         events.MessageCompleted,
         events.ToolCalled,
         events.ToolFinished,
@@ -112,6 +150,8 @@ def _task(session: Session, run: Run, pending_approval: events.Approval | None) 
         context_tokens=session.context_tokens,
         checkpoint=run.checkpoint,
         timeline=Timeline(tuple(session.done), tuple(session.undone)),
+        auto_compact=session.auto_compact,
+        auto_retry=session.auto_retry,
     )
 
 

@@ -13,7 +13,8 @@ from typing import TypeVar
 from msgspec import Struct
 
 from switchtower.core import codec, commands, errors, events, ids, journal, receipts, redact, tower
-from switchtower.core.decide import Decision, decide
+from switchtower.core.decide import decide
+from switchtower.core.decision import Decision
 from switchtower.core.session import Session, card, fold, fold_entries, from_snapshot, to_snapshot
 from switchtower.runtime.hub import Cursor, Feed
 from switchtower.runtime.limits import Limits
@@ -242,6 +243,7 @@ class Lane:
                 receipt = receipts.issue(command, outcome, stage.now_ms + services.receipt_ttl_ms)
                 self._receipts[key] = receipt
                 stage.receipts.append(receipt)
+            stage.receipts += command.receipts
         except errors.CoreError as refusal:
             return refusal
         return outcome

@@ -13,13 +13,22 @@ from switchtower.runtime.runs import Runs
 
 log = logging.getLogger(__name__)
 
+SHELL_INTERRUPTED = "the daemon ended while the command was running"
 INTERRUPTED = "the daemon ended while the run was working"
 
 
 async def recover(lane: Lane, runs: Runs, kill_processes: Callable[[str], int]) -> None:
     await lane.flush()  # loads the session
     session = lane.session
-    if session is None or session.run is None:
+    if session is None:
+        return
+    for shell_id in list(session.shells):
+        kill_processes(shell_id)
+        finish = commands.FinishShell(
+            session_id=session.id, shell_id=shell_id, exit_code=None, text=SHELL_INTERRUPTED, cancelled=True
+        )
+        await lane.ask(finish)
+    if session.run is None:
         return
     run = session.run
     killed = kill_processes(run.id)

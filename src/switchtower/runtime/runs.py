@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 CLOCK_MARGIN = 0.005
 
+Expire = commands.ExpireApproval | commands.ExpireDialog
+
 
 class Work(Struct):
     """One run that an engine works on."""
@@ -64,6 +66,16 @@ class Runs:
                 self._settle(run_id, event.approval_id, engine.Answer(event.verdict, event.comment, event.rule))
             case events.ApprovalExpired() | events.ApprovalWithdrawn():
                 self._settle(run_id, event.approval_id, engine.Answer(None))
+            case events.DialogOpened():
+                expire = commands.ExpireDialog(session_id=lane.session_id, dialog_id=event.dialog.id)
+                self._arm(lane, event.dialog.id, event.dialog.expires_at_ms, expire)
+            case events.DialogAnswered():
+                self._settle_dialog(run_id, event.dialog_id, engine.DialogAnswer(event.response))
+            case events.DialogClosed():
+                self._settle_dialog(run_id, event.dialog_id, engine.DialogAnswer(None, event.reason))
+            case events.StepStopped():
+                if run_id is not None and (work := self._works.get(run_id)) is not None:
+                    work.desk.stop_step(event.step)
             case events.MessageQueued(delivery=events.Delivery.STEER):
                 if run_id is not None and (work := self._works.get(run_id)) is not None:
                     work.desk.steer(event)
@@ -88,9 +100,13 @@ class Runs:
         work.keeper = loop.create_task(self._keep(lane, run_id, work), name=f"keeper of {run_id}")
 
     def arm(self, lane: Lane, approval: events.Approval) -> None:
+        expire = commands.ExpireApproval(session_id=lane.session_id, approval_id=approval.id)
+        self._arm(lane, approval.id, approval.expires_at_ms, expire)
+
+    def _arm(self, lane: Lane, question_id: str, expires_at_ms: int, expire: Expire) -> None:
         # A little late rather than early: the loop's clock and the one that the expiry was told in are not the same.
-        delay = max(0.0, (approval.expires_at_ms - self._services.now_ms()) / 1_000) + CLOCK_MARGIN
-        self._timers[approval.id] = asyncio.get_running_loop().call_later(delay, self._expire, lane, approval.id)
+        delay = max(0.0, (expires_at_ms - self._services.now_ms()) / 1_000) + CLOCK_MARGIN
+        self._timers[question_id] = asyncio.get_running_loop().call_later(delay, self._expire, lane, question_id, expire)
 
     def lost(self, lane: Lane, run_id: str) -> None:
         """Something this run said could not be stored: it ends as failed rather than going on with a hole."""
@@ -112,13 +128,13 @@ class Runs:
     def _approval_expiry(self) -> int:
         return self._services.now_ms() + self._approval_timeout_ms
 
-    def _expire(self, lane: Lane, approval_id: str) -> None:
+    def _expire(self, lane: Lane, question_id: str, expire: Expire) -> None:
         def done(outcome: tower.Outcome | errors.CoreError) -> None:
             if isinstance(outcome, errors.CoreError) and outcome.retryable and not self._stopping.is_set():
                 retry = self._services.limits.journal_retry
-                self._timers[approval_id] = asyncio.get_running_loop().call_later(retry, self._expire, lane, approval_id)
+                self._timers[question_id] = asyncio.get_running_loop().call_later(retry, self._expire, lane, question_id, expire)
 
-        lane.submit(commands.ExpireApproval(session_id=lane.session_id, approval_id=approval_id), done)
+        lane.submit(expire, done)
 
     def _cancel(self, lane: Lane, run_id: str) -> None:
         if work := self._works.get(run_id):
@@ -129,10 +145,18 @@ class Runs:
             lane.submit(unattended, lambda _: None)
 
     def _settle(self, run_id: str | None, approval_id: str, answer: engine.Answer) -> None:
-        if timer := self._timers.pop(approval_id, None):
-            timer.cancel()
+        self._disarm(approval_id)
         if run_id in self._works:
             self._works[run_id].desk.answered(approval_id, answer)
+
+    def _settle_dialog(self, run_id: str | None, dialog_id: str, answer: engine.DialogAnswer) -> None:
+        self._disarm(dialog_id)
+        if run_id in self._works:
+            self._works[run_id].desk.dialogs.answered(dialog_id, answer)
+
+    def _disarm(self, question_id: str) -> None:
+        if timer := self._timers.pop(question_id, None):
+            timer.cancel()
 
     async def _keep(self, lane: Lane, run_id: str, work: Work) -> None:
         ending: commands.FinishRun | commands.InterruptRun | None

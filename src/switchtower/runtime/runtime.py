@@ -19,6 +19,7 @@ from switchtower.runtime.lane import Attach, Lane, Services
 from switchtower.runtime.limits import Limits
 from switchtower.runtime.recovery import recover
 from switchtower.runtime.runs import Runs
+from switchtower.runtime.shells import Shells
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Runtime:
         self._retention = retention
         self._lanes: dict[str, Lane] = {}
         self._idle: OrderedDict[str, Lane] = OrderedDict()
+        self._watchers: list[tower.Watcher] = []
         self._stopping = False
         self._housekeeping: asyncio.Task[None] | None = None
         self._ended: asyncio.Queue[str] = asyncio.Queue(maxsize=10_000)  # a full one leaves the rest to the hourly round
@@ -66,11 +68,14 @@ class Runtime:
         )
         self._services = services
         self.runs = Runs(services, engines, workshop, approval_timeout_ms)
+        self.shells = Shells(services, workshop)
 
     async def start(self) -> None:
         """Takes up what was active when the last daemon ended, before anyone can ask."""
         active = await self._journal.cards(limit=MOST_RECOVERED, states=states.ACTIVE)
-        for card in active:
+        at_hand = await self._journal.cards(limit=MOST_RECOVERED, loaded=True)
+        with_shells = [card for card in at_hand if card.shells and card.active_run_id is None]
+        for card in [*active, *with_shells]:
             try:
                 await recover(self._lane(card.session_id), self.runs, self.workshop.kill_processes)
             except Exception:
@@ -86,6 +91,7 @@ class Runtime:
             self._housekeeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._housekeeping
+        await self.shells.stop()
         await self.runs.stop()
         for lane in list(self._lanes.values()):
             with contextlib.suppress(errors.CoreError):
@@ -135,8 +141,18 @@ class Runtime:
             raise errors.SessionNotFound(session_id)
         return lane.session
 
-    async def cards(self, limit: int) -> list[journal.Card]:
-        return await self._journal.cards(limit=limit)
+    async def cards(self, limit: int, *, loaded: bool = False) -> list[journal.Card]:
+        return await self._journal.cards(limit=limit, loaded=loaded)
+
+    async def entries(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
+        return await self._journal.read(session_id, after_seq, limit)
+
+    async def receipts(self, scope: str, limit: int) -> list[journal.Receipt]:
+        return await self._journal.receipts(scope, limit, self.now_ms())
+
+    def watch(self, watcher: tower.Watcher) -> Callable[[], None]:
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
 
     # Lanes
 
@@ -148,6 +164,10 @@ class Runtime:
 
     def _react(self, lane: Lane, run_id: str | None, event: events.AnyEvent) -> None:
         self.runs.react(lane, run_id, event)
+        self.shells.react(lane, event)
+        if self._watchers and lane.session is not None:
+            for watcher in tuple(self._watchers):
+                watcher(lane.session, event)
         if isinstance(event, events.RunCompleted) and not self._ended.full():
             self._ended.put_nowait(lane.session_id)
 
@@ -189,4 +209,5 @@ class Runtime:
 
 def _is_in_use(lane: Lane) -> bool:
     """A session that is not loaded, because its last turn was lost, may have a run."""
-    return lane.busy or lane.feed.cursors > 0 or lane.session is None or lane.session.run is not None
+    session = lane.session
+    return lane.busy or lane.feed.cursors > 0 or session is None or session.run is not None or bool(session.shells)

@@ -15,25 +15,29 @@ from switchtower.stores import strips
 from switchtower.stores.inserts import Insert
 from switchtower.stores.standings import Standing, Standings
 
-_CARD_COLUMNS = ("sid", "session_id", "epoch", "state", "created_at_ms", "updated_at_ms", "card")
+_CARD_COLUMNS = ("sid", "session_id", "epoch", "state", "created_at_ms", "updated_at_ms", "loaded", "card")
 _SESSIONS = Insert("sessions", *_CARD_COLUMNS)
 _CARDS = Insert(
     "sessions",
     *_CARD_COLUMNS,
     conflict=" ON CONFLICT (sid) DO UPDATE SET epoch = excluded.epoch, state = excluded.state,"
-    " updated_at_ms = excluded.updated_at_ms, card = excluded.card",
+    " updated_at_ms = excluded.updated_at_ms, loaded = excluded.loaded, card = excluded.card",
 )
 _EVENTS = Insert("events", "sid", *strips.COLUMNS)
 _SNAPSHOTS = Insert(
     "snapshots", "sid", "seq", "data", conflict=" ON CONFLICT (sid) DO UPDATE SET seq = excluded.seq, data = excluded.data"
 )
+_RECEIPT_COLUMNS = ("scope", "key", "fingerprint", "outcome", "recorded_at_ms", "expires_at_ms")
+_REPLACE_RECEIPT = (
+    " ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, outcome = excluded.outcome,"
+    " recorded_at_ms = excluded.recorded_at_ms, expires_at_ms = excluded.expires_at_ms"
+)
 _RECEIPTS = Insert(
     "receipts",
-    *("scope", "key", "fingerprint", "outcome", "recorded_at_ms", "expires_at_ms"),
-    conflict=" ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, outcome = excluded.outcome,"
-    " recorded_at_ms = excluded.recorded_at_ms, expires_at_ms = excluded.expires_at_ms"
-    " WHERE receipts.expires_at_ms <= excluded.recorded_at_ms",
+    *_RECEIPT_COLUMNS,
+    conflict=f"{_REPLACE_RECEIPT} WHERE receipts.expires_at_ms <= excluded.recorded_at_ms",
 )
+_REPLACING_RECEIPTS = Insert("receipts", *_RECEIPT_COLUMNS, conflict=_REPLACE_RECEIPT)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -51,6 +55,7 @@ class Group:
         self._events: list[Any] = []
         self._snapshots: dict[int, tuple[int, int, bytes]] = {}
         self._receipts: list[Any] = []
+        self._replacing: dict[tuple[str, str], tuple[Any, ...]] = {}
 
     def add(self, append: journal.Append) -> None:
         begins = bool(append.entries) and append.entries[0].seq == 1
@@ -61,7 +66,7 @@ class Group:
         elif append.epoch < standing.epoch:
             raise errors.Fenced(f"`{append.session_id}` is in epoch {standing.epoch}, not {append.epoch}")
         card = None if append.card is None else _encode(append.card)
-        receipts = _receipt_values(append) if append.receipts else ()
+        receipts = [(receipt, _receipt_values(receipt, append)) for receipt in append.receipts]
 
         sid, head = standing.sid, standing.head
         for entry in append.entries:
@@ -80,7 +85,7 @@ class Group:
         if append.card is not None:
             row = (
                 *(sid, append.session_id, append.epoch, append.card.state.value),
-                *(append.card.created_at_ms, append.card.updated_at_ms, card),
+                *(append.card.created_at_ms, append.card.updated_at_ms, append.card.loaded is True, card),
             )
             if is_new:
                 self._standings.remember(append.session_id, standing)
@@ -92,7 +97,11 @@ class Group:
             self._epochs[sid] = append.epoch
         if append.snapshot is not None:
             self._snapshots[sid] = (sid, head, append.snapshot)
-        self._receipts += receipts
+        for receipt, values in receipts:
+            if receipt.replaces:
+                self._replacing[receipt.scope, receipt.key] = values
+            else:
+                self._receipts += values
 
     def _first(self, append: journal.Append) -> Standing:
         if append.entries and append.entries[0].seq != 1:
@@ -110,7 +119,7 @@ class Group:
             *_SNAPSHOTS.statements([value for row in self._snapshots.values() for value in row]),
         ]
         cursor = connection.cursor()
-        if len(statements) == 1 and not self._receipts:
+        if len(statements) == 1 and not (self._receipts or self._replacing):
             # A lone statement is its own transaction; the interpreter lock is given away once instead of three times.
             cursor.execute(*statements[0])
             return
@@ -120,14 +129,13 @@ class Group:
         for sql, values in _RECEIPTS.statements(self._receipts):
             if cursor.execute(sql, values).rowcount * _RECEIPTS.width != len(values):
                 raise errors.Fenced("a receipt with the same identity is there already")
+        for sql, values in _REPLACING_RECEIPTS.statements([value for row in self._replacing.values() for value in row]):
+            cursor.execute(sql, values)
         cursor.execute("COMMIT")
 
 
-def _receipt_values(append: journal.Append) -> list[Any]:
-    """A receipt replaces an expired one only, as of the time that the append itself tells."""
+def _receipt_values(receipt: journal.Receipt, append: journal.Append) -> tuple[Any, ...]:
+    """A receipt replaces an expired one, as of the time that the append itself tells, or any if it says so."""
     recorded_at_ms = append.entries[-1].ts_ms if append.entries else time.time_ns() // 1_000_000
-    values: list[Any] = []
-    for receipt in append.receipts:
-        outcome = _encode(receipt.outcome)
-        values += (receipt.scope, receipt.key, receipt.fingerprint, outcome, recorded_at_ms, receipt.expires_at_ms)
-    return values
+    outcome = _encode(receipt.outcome)
+    return (receipt.scope, receipt.key, receipt.fingerprint, outcome, recorded_at_ms, receipt.expires_at_ms)

@@ -62,6 +62,7 @@ class MemoryJournal:
         if append.snapshot is not None:
             session.snapshot_seq, session.snapshot = session.head, append.snapshot
         for receipt in append.receipts:
+            self._receipts.pop((receipt.scope, receipt.key), None)  # the newest stands last
             self._receipts[receipt.scope, receipt.key] = receipt
 
     def _check(self, append: journal.Append, session: _Session | None) -> None:
@@ -74,9 +75,8 @@ class MemoryJournal:
         if session is None and (not append.entries or append.card is None):
             raise ValueError(f"the first append to `{append.session_id}` needs an entry and a card")
         now_ms = append.entries[-1].ts_ms if append.entries else time.time_ns() // 1_000_000
-        identities = {(receipt.scope, receipt.key) for receipt in append.receipts}
-        live = [identity for identity in identities if self._live_receipt(*identity, now_ms)]
-        if live or len(identities) < len(append.receipts):
+        guarded = [(receipt.scope, receipt.key) for receipt in append.receipts if not receipt.replaces]
+        if len(set(guarded)) < len(guarded) or any(self._live_receipt(*identity, now_ms) for identity in guarded):
             raise errors.Fenced("a receipt with the same identity is there already")
 
     def _live_receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
@@ -109,14 +109,24 @@ class MemoryJournal:
         self._check_open()
         return self._live_receipt(scope, key, now_ms)
 
+    async def receipts(self, scope: str, limit: int, now_ms: int) -> list[journal.Receipt]:
+        self._check_open()
+        live = [receipt for receipt in self._receipts.values() if receipt.scope == scope and receipt.expires_at_ms > now_ms]
+        return live[::-1][:limit]
+
     async def cards(
-        self, *, limit: int, states: Sequence[events.SessionState] = (), session_id: str | None = None
+        self,
+        *,
+        limit: int,
+        states: Sequence[events.SessionState] = (),
+        session_id: str | None = None,
+        loaded: bool = False,
     ) -> list[journal.Card]:
         self._check_open()
         listed = [
             session
             for key, session in self._sessions.items()
-            if (not states or session.card.state in states) and session_id in (None, key)
+            if (not states or session.card.state in states) and session_id in (None, key) and (not loaded or session.card.loaded)
         ]
         listed.sort(key=lambda session: (session.card.updated_at_ms, session.number), reverse=True)
         return [session.card for session in listed[:limit]]

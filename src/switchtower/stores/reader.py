@@ -68,6 +68,23 @@ class Reader:
             )
         return None
 
+    def receipts(self, scope: str, limit: int, now_ms: int) -> list[journal.Receipt]:
+        rows = self._rows(
+            "SELECT key, fingerprint, outcome, expires_at_ms FROM receipts WHERE scope = ? AND expires_at_ms > ?"
+            " ORDER BY recorded_at_ms DESC LIMIT ?",
+            *(scope, now_ms, limit),
+        )
+        return [
+            journal.Receipt(
+                scope=scope, key=key, fingerprint=fingerprint, outcome=_decode_outcome(outcome), expires_at_ms=expires_at_ms
+            )
+            for key, fingerprint, outcome, expires_at_ms in rows
+        ]
+
+    def loaded_cards(self, limit: int) -> list[journal.Card]:
+        rows = self._rows("SELECT card FROM sessions WHERE loaded ORDER BY updated_at_ms DESC, sid DESC LIMIT ?", limit)
+        return [_decode_card(card) for (card,) in rows]
+
     def cards(self, limit: int, states: Sequence[events.SessionState], session_id: str | None) -> list[journal.Card]:
         if session_id is not None:
             rows = self._rows("SELECT state, card FROM sessions WHERE session_id = ?", session_id)

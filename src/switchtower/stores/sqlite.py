@@ -62,10 +62,21 @@ class SqliteJournal:
     async def receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
         return self._reader.receipt(scope, key, now_ms)
 
+    async def receipts(self, scope: str, limit: int, now_ms: int) -> list[journal.Receipt]:
+        return self._reader.receipts(scope, limit, now_ms)
+
     async def cards(
-        self, *, limit: int, states: Sequence[events.SessionState] = (), session_id: str | None = None
+        self,
+        *,
+        limit: int,
+        states: Sequence[events.SessionState] = (),
+        session_id: str | None = None,
+        loaded: bool = False,
     ) -> list[journal.Card]:
-        return self._reader.cards(limit, states, session_id)
+        if not loaded:
+            return self._reader.cards(limit, states, session_id)
+        cards = self._reader.loaded_cards(limit)
+        return [card for card in cards if (not states or card.state in states) and session_id in (None, card.session_id)]
 
     async def prune(self, retention: journal.Retention, now_ms: int, session_id: str | None = None) -> int:
         return await self._writer.do(lambda connection: pruning.prune(connection, retention, now_ms, session_id))

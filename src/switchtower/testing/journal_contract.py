@@ -12,6 +12,7 @@ that needs pytest.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
+import msgspec
 import pytest
 
 from switchtower.core import codec, errors, events, journal
@@ -231,7 +232,40 @@ class JournalContract:
         assert await store.receipt("sess_a", "msg_1", NOON) == append.receipts[0]
         assert await seqs(store, "sess_a") == [1]
 
+    async def test_a_receipt_that_replaces_takes_the_place_of_a_live_one(self, store: journal.Journal) -> None:
+        first, second = addition("sess_a", [delta(1)]), addition("sess_a", [delta(2)])
+        first.receipts = [msgspec.structs.replace(receipt("cmd_1", "pi"), replaces=True)]
+        second.receipts = [msgspec.structs.replace(receipt("cmd_1", "pi", run="run_2"), replaces=True)]
+        await asyncio.gather(store.append(first), store.append(second))
+        stored = await store.receipt("pi", "cmd_1", NOON)
+        assert stored is not None
+        assert stored.outcome["runId"] == "run_2"
+
+    async def test_the_newest_receipts_of_a_scope_are_listed_first(self, store: journal.Journal) -> None:
+        for seq, key in enumerate(("a", "b", "c", "a"), 1):
+            append = addition("sess_a", [delta(seq, NOON + seq)])
+            kept = receipt(key, "pi", expires_at_ms=NOON + (10 if key == "b" else 9_000), run=f"run_{seq}")
+            append.receipts = [msgspec.structs.replace(kept, replaces=True), receipt(f"{key}{seq}", "other")]
+            await store.append(append)
+        assert [listed.key for listed in await store.receipts("pi", 10, NOON)] == ["a", "c", "b"]
+        assert [listed.key for listed in await store.receipts("pi", 10, NOON + 10)] == ["a", "c"]
+        assert [listed.outcome["runId"] for listed in await store.receipts("pi", 1, NOON)] == ["run_4"]
+
     # Cards
+
+    async def test_the_sessions_at_hand_are_found_among_all(self, store: journal.Journal) -> None:
+        for number in range(4):
+            append = addition(f"sess_{number}", [delta(1)])
+            assert append.card is not None
+            loaded = (None, True, False, True)[number]
+            append.card = msgspec.structs.replace(append.card, loaded=loaded, updated_at_ms=NOON + number)
+            await store.append(append)
+        assert [listed.session_id for listed in await store.cards(limit=10, loaded=True)] == ["sess_3", "sess_1"]
+        assert [listed.session_id for listed in await store.cards(limit=1, loaded=True)] == ["sess_3"]
+        unloaded = addition("sess_3", [delta(2)])
+        unloaded.card = msgspec.structs.replace(card("sess_3"), loaded=False)
+        await store.append(unloaded)
+        assert [listed.session_id for listed in await store.cards(limit=10, loaded=True)] == ["sess_1"]
 
     async def test_cards_are_listed_most_recently_updated_first(self, store: journal.Journal) -> None:
         for session_id, updated_at_ms in (("sess_a", NOON + 2), ("sess_b", NOON + 3), ("sess_c", NOON + 1)):

@@ -5,27 +5,22 @@ client; several clients race. Nothing here reconnects, retries or forgives.
 """
 
 import asyncio
-import base64
 import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
-from urllib.parse import quote, urlsplit
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from switchtower.protocols.push import extensions, messages
+from switchtower.testing.wires import SocketWire, WebSocketWire, Wire
 
 PATIENCE = 10.0
 """Seconds that anything may take before a test is told that it does not come."""
-
-_READ = 65_536
-_MASK = b"\x5a\xc3\x0f\x99"
-_TEXT, _CLOSE, _PING, _PONG = 1, 8, 9, 10
 
 
 class Event(Struct, frozen=True):
@@ -98,149 +93,6 @@ def check_closed(frame: Frame) -> None:
         assert response.ok is (response.error is None) is (response.payload is not None), "a payload or an error, never both"
         if response.ok:
             msgspec.convert(response.payload, _ANSWERS[response.type])
-
-
-# Transports
-
-
-class Wire(Protocol):
-    """Frames to and from the daemon, without their ends."""
-
-    def send(self, *frames: bytes) -> None: ...
-
-    def send_bytes(self, data: bytes) -> None:
-        """Below all framing, exactly as given."""
-        ...
-
-    async def drain(self) -> None: ...
-
-    async def receive(self) -> bytes:
-        """Raises EOFError when the daemon has closed."""
-        ...
-
-    def abort(self) -> None: ...
-
-
-class SocketWire:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-        self._lines: deque[bytes] = deque()
-        self._unfinished = b""
-
-    @classmethod
-    async def open(cls, socket: Path | str) -> "SocketWire":
-        return cls(*await asyncio.open_unix_connection(str(socket)))
-
-    def send(self, *frames: bytes) -> None:
-        self.writer.write(b"".join(frame + b"\n" for frame in frames))
-
-    def send_bytes(self, data: bytes) -> None:
-        self.writer.write(data)
-
-    async def drain(self) -> None:
-        await self.writer.drain()
-
-    async def receive(self) -> bytes:
-        while not self._lines:
-            data = await self.reader.read(_READ)
-            if not data:
-                raise EOFError("the daemon closed the connection")
-            *lines, self._unfinished = (self._unfinished + data).split(b"\n")
-            self._lines.extend(lines)
-        return self._lines.popleft()
-
-    def abort(self) -> None:
-        self.writer.transport.abort()
-
-
-class UpgradeRefused(Exception):
-    def __init__(self, status: int) -> None:
-        super().__init__(f"the upgrade was answered with {status}")
-        self.status = status
-
-
-class WebSocketWire:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-        self.close_code: int | None = None
-        """What the daemon closed with."""
-        self._buffer = b""
-        self._position = 0
-
-    @classmethod
-    async def open(cls, http: str, token: str | None, path: str = "/ws/push") -> "WebSocketWire":
-        """`http` as `endpoints.json` has it. Raises `UpgradeRefused`."""
-        address = urlsplit(http)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        query = "" if token is None else f"?token={quote(token)}"
-        key = base64.b64encode(b"sixteen bytes ok").decode()
-        writer.write(
-            f"GET {path}{query} HTTP/1.1\r\nHost: {address.netloc}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
-        )
-        head = await reader.readuntil(b"\r\n\r\n")
-        status = int(head.split(None, 2)[1])
-        if status != 101:
-            writer.transport.abort()
-            raise UpgradeRefused(status)
-        return cls(reader, writer)
-
-    def send(self, *frames: bytes) -> None:
-        self.writer.write(b"".join(websocket_frame(frame) for frame in frames))
-
-    def send_bytes(self, data: bytes) -> None:
-        self.writer.write(data)
-
-    async def drain(self) -> None:
-        await self.writer.drain()
-
-    async def receive(self) -> bytes:
-        while True:
-            opcode, payload = self._whole_message() or (None, b"")
-            if opcode == _TEXT:
-                return payload
-            if opcode is None:
-                data = await self.reader.read(_READ)
-                if not data:
-                    raise EOFError("the daemon closed the connection")
-                self._buffer, self._position = self._buffer[self._position :] + data, 0
-            elif opcode == _PING:
-                self.writer.write(websocket_frame(payload, opcode=_PONG))
-            elif opcode == _CLOSE:
-                self.close_code = int.from_bytes(payload[:2])
-                self.writer.write(websocket_frame(payload[:2], opcode=_CLOSE))
-                raise EOFError(f"the daemon closed the connection with {self.close_code}")
-
-    def _whole_message(self) -> tuple[int, bytes] | None:
-        """The next message, if all of it has arrived. A server's is neither masked nor, from this daemon, in fragments."""
-        buffer, start = self._buffer, self._position
-        if len(buffer) < start + 2:
-            return None
-        opcode, size, body = buffer[start] & 0x0F, buffer[start + 1], start + 2
-        if size >= 126:
-            body += 2 if size == 126 else 8
-            size = int.from_bytes(buffer[start + 2 : body])
-        if len(buffer) < body + size:
-            return None
-        self._position = body + size
-        return opcode, buffer[body : self._position]
-
-    def abort(self) -> None:
-        self.writer.transport.abort()
-
-
-def websocket_frame(payload: bytes, *, opcode: int = _TEXT) -> bytes:
-    """One whole masked message."""
-    size = len(payload)
-    if size < 126:
-        length = bytes((0x80 | size,))
-    elif size < 65_536:
-        length = b"\xfe" + size.to_bytes(2)
-    else:
-        length = b"\xff" + size.to_bytes(8)
-    mask = (_MASK * (size // 4 + 1))[:size]
-    masked = (int.from_bytes(payload) ^ int.from_bytes(mask)).to_bytes(size)
-    return bytes((0x80 | opcode,)) + length + _MASK + masked
 
 
 # The client

@@ -4,7 +4,8 @@ from typing import Any
 
 from switchtower.core import commands, events, journal
 from switchtower.core.codec import encode
-from switchtower.core.decide import Decision, decide
+from switchtower.core.decide import decide
+from switchtower.core.decision import Decision
 from switchtower.core.session import Session, fold
 
 OWNER = events.Actor(name="owner", via="cli")

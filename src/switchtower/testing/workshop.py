@@ -33,6 +33,9 @@ class BareWorkshop:
     ) -> events.CriterionResult:
         return await self._check(criterion, workspace, run_id)
 
+    async def run_shell(self, command: str, workspace: events.Workspace, sandbox: str, shell_id: str) -> workshop.ShellResult:
+        return workshop.ShellResult(0, f"ran {command}")
+
     def kill_processes(self, run_id: str) -> int:
         self.killed.append(run_id)
         return 0
@@ -44,4 +47,10 @@ class BareWorkshop:
         return [workshop.ModelOffer("demo", "demo", "demo", usable=True, reason="built in", is_default=True)]
 
     async def templates(self, workspace: str) -> Sequence[workshop.TemplateOffer]:
+        return []
+
+    def tools(self) -> Sequence[workshop.ToolOffer]:
+        return []
+
+    def breakers(self) -> Sequence[workshop.BreakerState]:
         return []

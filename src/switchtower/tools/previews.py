@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 
 from switchtower.tools import outcome, shown
-from switchtower.tools.files import diffs, edits, file_tools, files, scope
-from switchtower.tools.git import commits, git_tools
+from switchtower.tools.files import diffs, edits, files, scope
+from switchtower.tools.files import tools as file_tools
+from switchtower.tools.git import commits
+from switchtower.tools.git import tools as git_tools
 from switchtower.tools.running import leash, threads
 
 LONGEST_DIFF = 20 * 1024
@@ -42,7 +44,7 @@ async def of(name: str, args: Mapping[str, Any], context: outcome.ToolContext) -
                 case _:
                     return {}
     except msgspec.ValidationError as error:
-        return {"problem": f"invalid arguments: {error}"}
+        return {"problem": shown.visibly(f"invalid arguments: {error}")}
     except TimeoutError:
         return {"problem": f"a look at what would change took more than {TIME_LIMIT:.0f} s"}
     except Exception:
@@ -54,7 +56,7 @@ def _explained(look: Callable[[], dict[str, object]]) -> dict[str, object]:
     try:
         return look()
     except outcome.Failed as failed:
-        return {"problem": failed.message.encode(errors="replace").decode()}
+        return {"problem": shown.visibly(failed.message)}
 
 
 def _of_write(root: str, arguments: file_tools.WriteFileArguments) -> dict[str, object]:
@@ -89,7 +91,7 @@ def _of_commit(root: str, arguments: git_tools.GitCommitArguments, held: leash.L
         "files": len(names),
         "insertions": measured.insertions,
         "deletions": measured.deletions,
-        "diff": "\n".join([*names[:_MOST_NAMES], *more, f"[tree {measured.tree}]"]).encode(errors="replace").decode(),
+        "diff": "\n".join([*names[:_MOST_NAMES], *more, f"[tree {measured.tree}]"]),
     }
     if plan.left_out:
         preview["left_out"] = [shown.on_one_line(name) for name in plan.left_out]
@@ -97,4 +99,4 @@ def _of_commit(root: str, arguments: git_tools.GitCommitArguments, held: leash.L
 
 
 def _shown(path: str, before: str | None, after: str) -> str:
-    return diffs.unified(path, before, after, limit=LONGEST_DIFF).encode(errors="replace").decode()
+    return diffs.unified(path, before, after, limit=LONGEST_DIFF)

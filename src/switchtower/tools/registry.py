@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from switchtower.tools import outcome
-from switchtower.tools.files import file_tools, known
-from switchtower.tools.git import git_tools
-from switchtower.tools.running import patience, run_tool
-from switchtower.tools.searching import search_tool
+from switchtower.tools.files import known
+from switchtower.tools.files import tools as file_tools
+from switchtower.tools.git import tools as git_tools
+from switchtower.tools.running import patience
+from switchtower.tools.running import tool as run_tool
+from switchtower.tools.searching import tool as search_tool
 
 CANCEL_PATIENCE = 1.0
 

@@ -30,6 +30,7 @@ class HttpListener:
         host, self.port = server.sockets[0].getsockname()[:2]
         host = _REACHED_AT.get(host, host)
         self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        self.websocket_url = self.url.replace("http", "ws", 1)
         self._server = server
         self._state = state
         self._lifespan = lifespan

@@ -10,14 +10,17 @@ _BLANK = (b"", b"\r")
 class LineSplitter:
     """Splits one stream. A line of more than `limit` bytes, its end not counted, is thrown away; the stream goes on after it."""
 
-    __slots__ = ("_discarding", "_limit", "_unfinished", "oversized")
+    __slots__ = ("_discarded", "_discarding", "_limit", "_unfinished", "oversized", "oversizes")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._unfinished = bytearray()
         self._discarding = False
+        self._discarded = 0
         self.oversized = 0
         """How many lines were thrown away. Counts as soon as the limit is passed, not when the line ends."""
+        self.oversizes: list[int] = []
+        """How long they were, of those that have ended. Both are for the reader to clear."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that end in this piece."""
@@ -29,7 +32,7 @@ class LineSplitter:
         rest = lines.pop()
         if lines:
             if self._discarding:
-                self._discarding = False
+                self._end_discarded(len(lines[0]))
                 del lines[0]
             elif self._unfinished:
                 lines[0] = b"".join((self._unfinished, lines[0]))
@@ -37,16 +40,20 @@ class LineSplitter:
                 lines = self._usable(lines)
             self._unfinished.clear()
 
-        if rest and not self._discarding:
+        if self._discarding:
+            self._discarded += len(rest)
+        elif rest:
             self._unfinished += rest
             if len(self._unfinished) > self._limit:
+                self._discarding, self._discarded = True, len(self._unfinished)
                 self._unfinished.clear()
-                self._discarding = True
                 self.oversized += 1
         return lines
 
     def finish(self) -> list[bytes]:
         """The last line when nothing more will come: it may lack its line feed."""
+        if self._discarding:
+            self._end_discarded(0)
         last = [bytes(self._unfinished)]
         self._unfinished.clear()
         return self._usable(last)
@@ -55,5 +62,11 @@ class LineSplitter:
         limit = self._limit
         usable = [line for line in lines if len(line) <= limit and line not in _BLANK]
         if len(usable) != len(lines):
-            self.oversized += sum(len(line) > limit for line in lines)
+            oversizes = [len(line) for line in lines if len(line) > limit]
+            self.oversized += len(oversizes)
+            self.oversizes += oversizes
         return usable
+
+    def _end_discarded(self, last_bytes: int) -> None:
+        self._discarding = False
+        self.oversizes.append(self._discarded + last_bytes)

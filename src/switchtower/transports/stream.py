@@ -4,11 +4,15 @@ A receiver is called on the event loop and must return quickly. A stream never b
 not read, `writable` turns false, and whoever goes on sending regardless is the one who breaks the promise.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from switchtower.transports.packet import Packet
+
+Complaint = Callable[[int, int], str]
+"""What a client is told of a frame that was thrown away, from the frame's size and the limit."""
 
 
 class Origin(Struct, frozen=True):
@@ -17,6 +21,8 @@ class Origin(Struct, frozen=True):
     transport: str
     """`unix`, `websocket`, `stdio` or `memory`."""
     address: str = ""
+    reached_at: str = ""
+    """Our own end of a TCP connection, spelled as `address` is."""
     token: str | None = None
     """The token that a WebSocket came with, if any."""
 
@@ -57,3 +63,10 @@ class Receiver(Protocol):
     def writable_again(self) -> None: ...
 
     def disconnected(self) -> None: ...
+
+
+@runtime_checkable
+class Debtor(Protocol):
+    """A receiver that knows whether it still owes answers. A client that has stopped writing is kept as long as it does."""
+
+    def owes(self) -> bool: ...

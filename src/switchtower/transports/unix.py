@@ -1,8 +1,8 @@
 """Lines over a Unix socket that only its owner can reach. Knows frames, not what they say.
 
 A client may shut down its writing side once it has asked (`echo … | nc -NU`): it still gets its answers. What is still due
-only the receiver could tell, so such a connection stays open until nothing was sent to it for a while. A client that is
-gone altogether is told apart from that one at once.
+only the receiver could tell. One that can (a `Debtor`) is asked; otherwise such a connection stays open until nothing was sent
+to it for a while. A client that is gone altogether is told apart from that one at once.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import cast
 from switchtower.transports import socketfile
 from switchtower.transports.lines import LineSplitter
 from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Origin, Receiver
+from switchtower.transports.stream import Complaint, Debtor, Origin, Receiver
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +29,9 @@ _CREDENTIALS = struct.Struct("3i")
 """What Linux tells of the process at the other end: pid, uid, gid."""
 
 _ROOT = 0
+
+_ASK_AGAIN_SECONDS = 0.05
+"""How often a receiver is asked whether it still owes something to a client that has stopped writing."""
 
 _FLUSH_SECONDS = 5.0
 """How long a closed connection may take to drain before it is cut off."""
@@ -46,6 +49,7 @@ class UnixListener:
         output_limit_bytes: int,
         half_closed_seconds: float,
         owner_uid: int,
+        complaint: Complaint | None,
     ) -> None:
         self.path = path
         self.accept = accept
@@ -53,6 +57,7 @@ class UnixListener:
         self.output_limit_bytes = output_limit_bytes
         self.half_closed_seconds = half_closed_seconds
         self.owner_uid = owner_uid
+        self.complaint = complaint
         self.connections: set[UnixConnection] = set()
         self._emptied = asyncio.Event()
         self._server: asyncio.AbstractServer | None = None
@@ -98,10 +103,12 @@ async def listen(
     output_limit_bytes: int,
     half_closed_seconds: float = 2.0,
     owner_uid: int | None = None,
+    complaint: Complaint | None = None,
 ) -> UnixListener:
     """Listens at `path`. Raises an `errors.CannotListen` that says what stands in the way.
 
-    Only processes of `owner_uid` (by default whoever runs this) and of root are let in.
+    Only processes of `owner_uid` (by default whoever runs this) and of root are let in. A line that is too long is told of as
+    soon as that is known; with a `complaint`, which gives its size, once it has ended.
     """
     listener = UnixListener(
         path,
@@ -110,6 +117,7 @@ async def listen(
         output_limit_bytes=output_limit_bytes,
         half_closed_seconds=half_closed_seconds,
         owner_uid=os.geteuid() if owner_uid is None else owner_uid,
+        complaint=complaint,
     )
     await listener.start()
     return listener
@@ -156,7 +164,7 @@ class UnixConnection(asyncio.Protocol):
         splitter = self._splitter
         if frames := splitter.feed(data):
             self._receiver.received(frames)
-        if splitter.oversized:
+        if splitter.oversized or splitter.oversizes:
             self._tell_oversized()
 
     def eof_received(self) -> bool:
@@ -164,6 +172,8 @@ class UnixConnection(asyncio.Protocol):
             return False
         if frames := self._splitter.finish():
             self._receiver.received(frames)
+        if self._splitter.oversizes:
+            self._tell_oversized()
         self._wait_for_quiet()
         return True
 
@@ -209,16 +219,27 @@ class UnixConnection(asyncio.Protocol):
         self._transport.abort()
 
     def _tell_oversized(self) -> None:
-        while self._splitter.oversized:
-            self._splitter.oversized -= 1
-            self._receiver.refused(f"a line of more than {self._listener.max_line_bytes} bytes was thrown away")
+        complaint, limit = self._listener.complaint, self._listener.max_line_bytes
+        problems = (
+            [complaint(size, limit) for size in self._splitter.oversizes]
+            if complaint
+            else [f"a line of more than {limit} bytes was thrown away"] * self._splitter.oversized
+        )
+        self._splitter.oversized = 0
+        self._splitter.oversizes.clear()
+        for problem in problems:
+            self._receiver.refused(problem)
 
     def _wait_for_quiet(self) -> None:
         self._sent = False
-        self._after(self._listener.half_closed_seconds, self._end_if_quiet)
+        knows = isinstance(self._receiver, Debtor)
+        self._after(_ASK_AGAIN_SECONDS if knows else self._listener.half_closed_seconds, self._end_if_quiet)
 
     def _end_if_quiet(self) -> None:
-        busy = self._sent or self._transport.get_write_buffer_size() > 0
+        if isinstance(self._receiver, Debtor):
+            busy = self._receiver.owes()
+        else:
+            busy = self._sent or self._transport.get_write_buffer_size() > 0
         if busy and not _hung_up(self._transport):
             self._wait_for_quiet()
         else:

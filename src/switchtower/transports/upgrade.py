@@ -13,9 +13,11 @@ from urllib.parse import parse_qsl, unquote
 
 from msgspec import Struct
 
-from switchtower.transports.stream import Origin
+from switchtower.transports.stream import Complaint, Origin, Receiver
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+ANY_HOST = "*"
+"""Among the names that we may be reached by: whoever is let in has shown more than that he found us."""
 
 _AUTHORITY = re.compile(r"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?", re.ASCII)
 
@@ -45,7 +47,16 @@ class Refusal(Struct, frozen=True):
         return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 
-def read(head: bytes, address: str) -> Upgrade:
+class Admission(Struct, frozen=True):
+    """Let in on terms of its own, where those of the port do not fit."""
+
+    receiver: Receiver
+    max_message_bytes: int
+    complaint: Complaint
+    """Told of a message of up to twice the limit, and the connection goes on after it. A longer frame closes it, as elsewhere."""
+
+
+def read(head: bytes, address: str, reached_at: str = "") -> Upgrade:
     """The head of an HTTP request that a server has already found well-formed."""
     first, *lines = head.decode("latin-1").split("\r\n")
     target, _, query_string = first.split(" ")[1].partition("?")
@@ -60,7 +71,7 @@ def read(head: bytes, address: str) -> Upgrade:
     scheme, _, credentials = headers.pop("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and credentials:
         token = credentials.strip()
-    origin = Origin(transport="websocket", address=address, token=token or None)
+    origin = Origin(transport="websocket", address=address, reached_at=reached_at, token=token or None)
     return Upgrade(path=unquote(target), query=query, headers=headers, origin=origin)
 
 
@@ -68,7 +79,7 @@ def objection(request: Upgrade, hosts: Collection[str]) -> Refusal | None:
     """Why this request goes no further, whoever asks. `hosts` are the names that we may be reached by besides loopback's."""
     headers = request.headers
     host = hostname(headers.get("host", ""))
-    if host is None or (host not in LOOPBACK and host not in hosts):
+    if host is None or (host not in LOOPBACK and host not in hosts and ANY_HOST not in hosts):
         return Refusal(403, "this host name is not served here")
     if "origin" in headers and not from_here(headers["origin"], host):
         return Refusal(403, "pages of another site may not connect")

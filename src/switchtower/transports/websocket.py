@@ -18,7 +18,7 @@ from switchtower.transports.stream import Origin, Receiver
 
 _log = logging.getLogger(__name__)
 
-Accept = Callable[[upgrade.Upgrade], Receiver | upgrade.Refusal]
+Accept = Callable[[upgrade.Upgrade], Receiver | upgrade.Admission | upgrade.Refusal]
 
 _MOST_PER_READ = 65_536
 """picows doubles its buffer whenever a read fills it; this keeps a client that floods from making it grow."""
@@ -66,6 +66,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._open = False
         self._deaf = False
         self._patience = door.max_message_bytes
+        self._terms: upgrade.Admission | None = None
         self._reading = True
         self._heard = False
         self._pinged = False
@@ -79,7 +80,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._connections.add(self)
 
     def data_received(self, head: bytes) -> None:
-        request = upgrade.read(head, _address(self.transport))
+        request = upgrade.read(head, _address(self.transport, "peername"), _address(self.transport, "sockname"))
         try:
             answer = upgrade.objection(request, self._door.hosts) or self._door.accept(request)
         except Exception:
@@ -89,10 +90,15 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             self.transport.write(answer.encode())
             self.transport.close()
             return
+        largest_frame = self._door.max_message_bytes
+        if isinstance(answer, upgrade.Admission):
+            self._terms, answer = answer, answer.receiver
+            self._messages = wire.Messages(self._terms.max_message_bytes, tolerant=True)
+            self._patience = largest_frame = 2 * self._terms.max_message_bytes
         self.origin = request.origin
         self.transport.set_write_buffer_limits(high=self._door.output_limit_bytes)
         key = request.headers["sec-websocket-key"]
-        self._wire = wire.open_wire(self.transport, self._messages, key, self._door.max_message_bytes)
+        self._wire = wire.open_wire(self.transport, self._messages, key, largest_frame)
         self._ws = self._wire.transport
         self._open = self.writable = True
         self._after(self._door.ping_seconds, self._check_life)
@@ -132,8 +138,11 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             self._deaf = self._patience < 0
         elif self._ws.is_close_frame_sent:
             self._fail()
-        elif frames:
-            self._receiver.received(frames)
+        else:
+            if frames:
+                self._receiver.received(frames)
+            if messages.oversizes:
+                self._tell_oversized(messages)
         if messages.goodbye is not None:
             self._part(messages.goodbye)
 
@@ -188,6 +197,12 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._open = self.writable = False
         self.transport.abort()
 
+    def _tell_oversized(self, messages: wire.Messages) -> None:
+        assert self._terms is not None and self._receiver is not None, "without terms, a long message closes"
+        sizes, messages.oversizes = messages.oversizes, []
+        for size in sizes:
+            self._receiver.refused(self._terms.complaint(size, self._terms.max_message_bytes))
+
     def _part(self, code: int) -> None:
         """The client has said goodbye: answer it unless it was the answer, and go."""
         if self._open:
@@ -225,6 +240,6 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._timer = asyncio.get_running_loop().call_later(seconds, call)
 
 
-def _address(transport: asyncio.Transport) -> str:
-    peer = transport.get_extra_info("peername")
-    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
+def _address(transport: asyncio.Transport, which_end: str) -> str:
+    end = transport.get_extra_info(which_end)
+    return f"{end[0]}:{end[1]}" if isinstance(end, tuple) else ""

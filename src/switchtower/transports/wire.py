@@ -13,15 +13,22 @@ from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
 
 class Messages(WSListener):
-    """Whole messages from frames. What it raises, picows sends as a close frame."""
+    """Whole messages from frames. What it raises, picows sends as a close frame.
 
-    def __init__(self, limit: int) -> None:
+    A tolerant one throws messages above the limit away and goes on, as far as picows lets their frames through.
+    """
+
+    def __init__(self, limit: int, *, tolerant: bool = False) -> None:
         self.whole: list[bytes] = []
         self.goodbye: int | None = None
         """The code that the client closed with."""
         self.writable = True
+        self.oversizes: list[int] = []
+        """How long the messages were that were thrown away; for the reader to clear."""
         self._limit = limit
+        self._tolerant = tolerant
         self._fragments: bytearray | None = None
+        self._size = 0
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         if self.goodbye is not None:
@@ -33,7 +40,11 @@ class Messages(WSListener):
             if self._fragments is not None:
                 raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "a message began before the last one ended")
             if not frame.fin:
-                self._fragments = bytearray(frame.get_payload_as_memoryview())
+                self._fragments = bytearray()
+                self._size = 0
+                self._gather(frame, self._fragments)
+            elif frame.payload_size > self._limit:
+                self.oversizes.append(frame.payload_size)
             elif frame.payload_size:
                 self.whole.append(frame.get_payload_as_bytes())
         elif kind is WSMsgType.CONTINUATION:
@@ -48,14 +59,23 @@ class Messages(WSListener):
     def _continue(self, frame: WSFrame) -> None:
         if self._fragments is None:
             raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "nothing to continue")
-        if len(self._fragments) + frame.payload_size > self._limit:
-            self._fragments = None
-            raise WSProtocolError(WSCloseCode.MESSAGE_TOO_BIG, f"a message may have {self._limit} bytes")
-        self._fragments += frame.get_payload_as_memoryview()
+        self._gather(frame, self._fragments)
         if frame.fin:
-            if self._fragments:
+            if self._size > self._limit:
+                self.oversizes.append(self._size)
+            elif self._fragments:
                 self.whole.append(bytes(self._fragments))
             self._fragments = None
+
+    def _gather(self, frame: WSFrame, fragments: bytearray) -> None:
+        self._size += frame.payload_size
+        if self._size <= self._limit:
+            fragments += frame.get_payload_as_memoryview()
+            return
+        fragments.clear()
+        if not self._tolerant:
+            self._fragments = None
+            raise WSProtocolError(WSCloseCode.MESSAGE_TOO_BIG, f"a message may have {self._limit} bytes")
 
 
 _SILENT = logging.Logger("picows", logging.CRITICAL + 1)

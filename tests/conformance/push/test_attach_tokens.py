@@ -6,7 +6,8 @@ import pytest
 from tests.conformance.daemons import Daemon
 from tests.conftest import Connect, StartDaemon
 
-from switchtower.testing.push_client import PushClient, Refused, UpgradeRefused, WebSocketWire
+from switchtower.testing.push_client import PushClient, Refused
+from switchtower.testing.wires import UpgradeRefused, WebSocketWire
 
 WRONG = "att_" + "0" * 40
 

@@ -8,7 +8,8 @@ import pytest
 from tests.conformance.daemons import Daemon
 from tests.conftest import Connect, StartDaemon
 
-from switchtower.testing.push_client import PushClient, SocketWire, websocket_frame
+from switchtower.testing.push_client import PushClient
+from switchtower.testing.wires import SocketWire, websocket_frame
 
 MIB = 1_048_576
 FLOOD = 5_000

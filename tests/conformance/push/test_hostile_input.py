@@ -9,7 +9,8 @@ import pytest
 from tests.conformance.daemons import Daemon
 from tests.conftest import Connect
 
-from switchtower.testing.push_client import PushClient, Response, SocketWire, WebSocketWire, start_payload, websocket_frame
+from switchtower.testing.push_client import PushClient, Response, start_payload
+from switchtower.testing.wires import SocketWire, WebSocketWire, websocket_frame
 
 MIB = 1_048_576
 EMPTY: list[Any] = []

@@ -66,6 +66,23 @@ SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
     "message.queued": [(RUN, events.MessageQueued("msg_2", "use tabs", events.Delivery.STEER, OWNER))],
     "message.delivered": [(RUN, events.MessageDelivered("msg_2", "use tabs"))],
     "message.withdrawn": [(RUN, events.MessageWithdrawn("msg_2", "the run ended: cancelled"))],
+    "session.loaded": [(None, events.SessionLoaded(by=OWNER))],
+    "session.unloaded": [(None, events.SessionUnloaded(by=OWNER))],
+    "session.version": [(None, events.VersionAdvanced(by=OWNER, command="set_model"))],
+    "conversation.cleared": [(None, events.ConversationCleared(by=OWNER, origin="sess_parent"))],
+    "message.imported": [(None, events.MessageImported("user", "what I said elsewhere", 1_760_000_000_000))],
+    "shell.started": [(None, events.ShellStarted("sh_1", "make test", OWNER))],
+    "shell.cancel_requested": [(None, events.ShellCancelRequested("sh_1", OWNER))],
+    "shell.finished": [
+        (None, events.ShellFinished("sh_1", 0, "12 passed\n")),
+        (None, events.ShellFinished("sh_1", None, "", cancelled=True)),
+    ],
+    "run.step_stopped": [(RUN, events.StepStopped("retry", OWNER))],
+    "dialog.opened": [
+        (RUN, events.DialogOpened(events.Dialog("dlg_1", "select", "What to review?", 1_760_000_060_000, options=("a", "b")))),
+    ],
+    "dialog.answered": [(RUN, events.DialogAnswered("dlg_1", {"value": "a"}, OWNER))],
+    "dialog.closed": [(RUN, events.DialogClosed("dlg_1", "expired"))],
     "prompt.expanded": [(RUN, events.PromptExpanded("see @a.py\n\ncontent", ("a.py",)))],
     "tool.progressed": [(RUN, events.ToolProgressed("call_1", "12 passed\n"))],
     "model.usage": [

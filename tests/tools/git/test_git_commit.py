@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 from tests.tools.git.git_world import World, without_own_configuration
 
 from switchtower.tools import outcome, previews, registry
-from switchtower.tools.git import git_tools
+from switchtower.tools.git import tools
 from switchtower.tools.running import orphans
 from switchtower.tools.sandboxes import sandbox
 
@@ -255,6 +256,31 @@ async def test_a_commit_runs_in_the_sandbox_of_its_session(world: World) -> None
     assert len(world.subjects()) == 2
 
 
+async def test_a_commit_in_a_worktree_works_in_a_sandbox_too(world: World) -> None:
+    """What it writes lies in the repository, outside the workspace; the rest of the repository stays closed."""
+    if (reason := sandbox.probe("bubblewrap")) is not None:
+        pytest.skip(reason)
+    world.commit(a="1\n")
+    for name, value in (("user.name", "Tester"), ("user.email", "tester@example.invalid")):
+        world.git("config", name, value)
+    hook(world, "pre-commit", f"echo x >> {world.root}/a; echo hooked")
+    tree = world.root.with_name("tree")
+    world.git("worktree", "add", "-q", "-b", "aside", str(tree))
+    (tree / "a").write_text("2\n")
+    (tree / "new").write_text("1\n")
+
+    context = context_of(tree, sandbox="bubblewrap")
+    output = await registry.core_toolbox().execute("git_commit", {"message": "from aside", "paths": ["."]}, context)
+
+    assert not output.is_error, output.text
+    assert "hooked" in output.text
+    assert world.git("show", "--format=%s", "--name-status", "aside").split("\n")[0] == "from aside"
+    assert world.git("show", "--format=", "--name-only", "aside").split() == ["a", "new"]
+    assert world.git("status", "--porcelain", cwd=tree) == ""
+    assert (world.root / "a").read_text() == "1\n", "the other working tree was out of reach"
+    assert world.subjects() == ["a commit"]
+
+
 async def test_a_sandbox_that_cannot_be_had_is_refused(world: World) -> None:
     world.commit(a="1\n")
     world.write("a", "2\n")
@@ -265,6 +291,21 @@ async def test_a_sandbox_that_cannot_be_had_is_refused(world: World) -> None:
     assert output.error is not None
     assert output.error.type == "SANDBOX_UNREACHABLE"
     assert len(world.subjects()) == 1
+
+
+async def test_names_in_a_preview_cannot_pass_for_others_and_can_be_written_down(world: World) -> None:
+    world.commit(a="1\n")
+    names = [b"exe\xe2\x80\xaetxt.sh", b"two\nlines", b"caf\xe9", "na\u200cme".encode()]
+    for name in (*names, b".env\xff\n"):
+        os.close(os.open(os.fsencode(world.root) + b"/" + name, os.O_CREAT))
+
+    seen = await preview(world.root, paths=["."])
+
+    *listed, tree = str(seen["diff"]).split("\n")
+    assert sorted(listed) == ["caf\\xe9", "exe\\u202etxt.sh", "na\u200cme", "two\\nlines"]
+    assert tree.startswith("[tree ")
+    assert seen["left_out"] == [".env\\xff\\n"]
+    msgspec.json.encode(seen)
 
 
 async def test_the_preview_counts_what_would_be_committed_and_leaves_no_trace(world: World) -> None:
@@ -326,6 +367,6 @@ async def test_the_preview_outside_a_repository_tells_the_problem(tmp_path: Path
 
 
 def test_looking_is_a_read_and_committing_executes() -> None:
-    effects = {tool.name: tool.effect for tool in (git_tools.GitStatus(), git_tools.GitDiff(), git_tools.GitCommit())}
+    effects = {tool.name: tool.effect for tool in (tools.GitStatus(), tools.GitDiff(), tools.GitCommit())}
 
     assert effects == {"git_status": "read", "git_diff": "read", "git_commit": "execute"}

@@ -10,7 +10,7 @@ import pytest
 from tests.tools.git.git_world import World, without_own_configuration
 
 from switchtower.tools import outcome, registry
-from switchtower.tools.git import git_tools
+from switchtower.tools.git import tools
 from switchtower.tools.running import orphans
 
 
@@ -448,7 +448,7 @@ async def test_a_configuration_that_never_ends_is_given_up(world: World) -> None
     os.mkfifo(world.root / "pipe")
     world.git("config", "include.path", str(world.root / "pipe"))
     context = outcome.ToolContext(workspace=str(world.root), run_id=f"run_{uuid4().hex}")
-    hasty = git_tools.GitStatus()
+    hasty = tools.GitStatus()
     hasty.time_limit = 1.0
 
     output = await registry.Toolbox([hasty]).execute("git_status", {}, context)
@@ -480,4 +480,4 @@ async def test_git_that_is_not_installed_is_told(world: World, monkeypatch: pyte
 
     output = await call(world.root, "git_status")
 
-    assert output.text == "git is not installed; hint: install git 2.31 or newer"
+    assert output.text == "git is not installed; hint: install git, version 2.31 or newer"

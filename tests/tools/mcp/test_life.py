@@ -320,3 +320,16 @@ async def test_what_a_killed_daemon_left_is_found_by_its_id(bench: Bench) -> Non
     assert mcp.kill_leftovers(bench.daemon_id) >= 1
     assert bench.processes() == []
     assert os.getpid() in proc.all_pids()
+
+
+async def test_a_problem_of_a_file_is_told_again_only_when_it_was_mended_in_between(bench: Bench) -> None:
+    bench.configure({"bad": {"type": "sse", "url": "http://127.0.0.1:1/"}})
+    await bench.tools()
+    await bench.tools()
+    assert bench.codes() == ["MCP_CONFIG_INVALID"]
+
+    bench.configure({})
+    await bench.tools()
+    bench.configure({"bad": {"type": "sse", "url": "http://127.0.0.1:1/"}})
+    await bench.tools()
+    assert bench.codes() == ["MCP_CONFIG_INVALID"] * 2

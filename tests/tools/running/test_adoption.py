@@ -47,7 +47,7 @@ def test_the_dead_do_not_pile_up_while_a_run_goes_on(tmp_path: Path) -> None:
 async def test_a_daemon_in_another_daemons_run_marks_its_own_and_keeps_the_others_mark(tmp_path: Path) -> None:
     run_id = f"run_{uuid4().hex}"
     try:
-        played = await processes.run_program(
+        played = await processes.run_command(
             [sys.executable, "-m", "tests.tools.running.adoption_scenes", "nested", str(tmp_path)],
             cwd=str(ROOT),
             run_id=run_id,

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -70,6 +72,48 @@ def test_whoever_stops_reading_ends_the_program_and_what_it_started(tmp_path: Pa
     assert not orphans.any_marked(run)
 
 
+def test_of_a_long_complaint_the_end_is_kept(tmp_path: Path) -> None:
+    command = ["/bin/sh", "-c", "seq 5000 >&2; echo the reason >&2"]
+    with leash.Leash(run_id()).start(command, cwd=str(tmp_path), env=ENVIRONMENT) as program:
+        assert list(program.output()) == []
+    assert program.complaint.endswith("\n4999\n5000\nthe reason")
+
+
+def test_a_program_can_be_talked_with(tmp_path: Path) -> None:
+    with leash.Leash().start(["cat"], cwd=str(tmp_path), env=ENVIRONMENT, stdin=subprocess.PIPE) as program:
+        for word in (b"one\n", b"two\n"):
+            program.stdin.write(word)
+            program.stdin.flush()
+            assert program.stdout.readline() == word
+
+
+def test_a_pull_ends_all_programs_and_the_work_between_them(tmp_path: Path) -> None:
+    held = leash.Leash(run := run_id())
+    held.check()
+    exit_codes: list[int] = []
+
+    def work() -> None:
+        with (
+            held.start(["sleep", "1000"], cwd=str(tmp_path), env=ENVIRONMENT) as one,
+            held.start(["sleep", "1000"], cwd=str(tmp_path), env=ENVIRONMENT) as other,
+        ):
+            held.pull()
+            exit_codes.extend((one.exit_code, other.exit_code))
+
+    with pytest.raises(leash.Stopped):
+        work()
+    assert exit_codes == [137, 137]
+    assert not orphans.any_marked(run)
+    with pytest.raises(leash.Stopped):
+        held.check()
+
+
+def test_without_a_run_a_program_bears_no_mark(tmp_path: Path) -> None:
+    with leash.Leash().start(["env"], cwd=str(tmp_path), env=ENVIRONMENT) as program:
+        printed = b"".join(program.output())
+    assert orphans.MARKER.encode() not in printed
+
+
 def test_a_pulled_leash_lets_nothing_start(tmp_path: Path) -> None:
     held = leash.Leash(run_id())
     held.pull()
@@ -100,6 +144,34 @@ async def test_cancelling_ends_the_program_before_it_returns(tmp_path: Path) -> 
 
     assert await asyncio.to_thread(stopped.wait, 5)
     assert not orphans.any_marked(run)
+
+
+async def test_cancelling_twice_does_not_leave_the_work_alone(tmp_path: Path) -> None:
+    """Whoever holds a lock around the work may let go of it only when the work has ended."""
+    begun, told, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work(held: leash.Leash) -> None:
+        with suppress(leash.Stopped), held.start(["sleep", "1000"], cwd=str(tmp_path), env=ENVIRONMENT) as program:
+            begun.set()
+            list(program.output())
+        told.set()
+        go_on.wait()
+        ended.set()
+
+    go_on = threading.Event()
+    leading = asyncio.create_task(leash.lead(None, work, patience_s=60))
+    assert await asyncio.to_thread(begun.wait, 5)
+    leading.cancel()
+    assert await asyncio.to_thread(told.wait, 5)
+    leading.cancel()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not leading.done()
+
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await leading
+    assert ended.is_set()
 
 
 async def test_a_missing_program_is_an_error_of_the_system(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_number_is_always_between_nothing_and_the_daemons_own(run_id: str, com
 
 
 async def test_a_program_begins_with_its_number(run_id: str, tmp_path: Path) -> None:
-    finished = await processes.run_program(["cat", "/proc/self/limits"], cwd=str(tmp_path), run_id=run_id, timeout_s=10)
+    finished = await processes.run_command(["cat", "/proc/self/limits"], cwd=str(tmp_path), run_id=run_id, timeout_s=10)
 
     limit = marks.free_limit()
     assert limit is not None

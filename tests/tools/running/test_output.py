@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from switchtower.tools.running import orphans, processes
+from switchtower.tools.running import capture, orphans, output, processes
 
 PATIENCE = 30
 FLOOD = "head -c 30000000 /dev/zero | tr '\\0' x"
@@ -92,8 +92,14 @@ def _is_stuck_in_writing(run_id: str) -> bool:
     held = orphans.hold_marked(run_id)
     for pidfd in held.values():
         os.close(pidfd)
-    words = [Path(f"/proc/{pid}/wchan") for pid in held]
-    return any("pipe_write" in word.read_text() for word in words if word.exists())
+    return any("pipe_write" in _waits_in(pid) for pid in held)
+
+
+def _waits_in(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/wchan").read_text()
+    except OSError:
+        return ""  # it has ended since
 
 
 async def test_a_flood_does_not_grow_memory_whoever_listens(run_id: str) -> None:
@@ -160,14 +166,39 @@ async def test_a_slow_listener_is_told_the_rest_after_the_command_has_ended(run_
         async with asyncio.timeout(PATIENCE):
             while orphans.any_marked(run_id):
                 await asyncio.sleep(0.01)
-        if not told:
-            await asyncio.sleep(0.5)  # longer than a process in the background would be waited for
         told.append(chunk)
 
     # All of it fits into the pipe, so the command can end before it is read.
     finished = await run("printf first; head -c 40000 /dev/zero", run_id, on_output=listen)
 
     assert sum(map(len, told)) == finished.output_bytes == 40_005
+
+
+async def test_a_listener_may_take_longer_than_a_process_in_the_background_is_waited_for() -> None:
+    told: list[bytes] = []
+    heard, go_on = asyncio.Event(), asyncio.Event()
+
+    async def listen(chunk: bytes) -> None:
+        told.append(chunk)
+        heard.set()
+        await go_on.wait()
+
+    reading, writing = os.pipe()
+    read = output.Output(reading, capture.Spool(1000), listen, linger_s=0)
+    os.write(writing, b"first")
+    async with asyncio.timeout(PATIENCE):
+        await heard.wait()
+        os.write(writing, b"second")
+        os.close(writing)
+        draining = asyncio.create_task(read.drain(asyncio.get_running_loop().time() + PATIENCE))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not draining.done()
+
+        go_on.set()
+        await draining
+    read.close()
+    assert (told, read.kept.text()) == ([b"first", b"second"], "firstsecond")
 
 
 async def test_a_short_output_leaves_the_file_empty(run_id: str, tmp_path: Path) -> None:

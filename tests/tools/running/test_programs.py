@@ -25,7 +25,7 @@ def run_id() -> Iterator[str]:
 
 async def run(argv: list[str], cwd: Path, run_id: str, **options: Any) -> processes.Finished:
     async with asyncio.timeout(PATIENCE):
-        return await processes.run_program(argv, cwd=str(cwd), run_id=run_id, timeout_s=PATIENCE, grace_s=0.1, **options)
+        return await processes.run_command(argv, cwd=str(cwd), run_id=run_id, timeout_s=PATIENCE, grace_s=0.1, **options)
 
 
 async def test_words_reach_the_program_as_they_are(tmp_path: Path, run_id: str) -> None:

@@ -4,24 +4,19 @@ import os
 import shutil
 import stat
 import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
 from tests.tools.git.repositories import Trap, arm, git, insides, make_partial, repository, state, write
+from tests.tools.snapshots.workspaces import SESSION
 
 from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
-
-SESSION = "sess_01"
 
 
 @pytest.fixture
 def trap(tmp_path: Path) -> Trap:
     return Trap(tmp_path / "trap")
-
-
-@pytest.fixture
-def checkpoints(tmp_path: Path) -> Checkpoints:
-    return Checkpoints(tmp_path / "data")
 
 
 async def use_all(checkpoints: Checkpoints, workspace: Path) -> None:
@@ -199,6 +194,28 @@ async def test_objects_that_were_tampered_with_are_not_believed(tmp_path: Path, 
         with pytest.raises(Unavailable, match="gone or damaged"):
             await checkpoints.restore(str(workspace), before=before, after=after, direction="undo")
     assert (workspace / "a.txt").read_text() == "after\n"
+
+
+async def test_an_object_without_end_is_not_read(tmp_path: Path, checkpoints: Checkpoints) -> None:
+    """Whoever can write to the repository can put a few bytes there that unpack to any length."""
+    workspace = repository(tmp_path / "workspace", {"a.txt": "one\n"})
+    write(workspace, {"a.txt": "before\n"})
+    before = await checkpoints.take(str(workspace), SESSION, "before")
+    write(workspace, {"a.txt": "after\n"})
+    after = await checkpoints.take(str(workspace), SESSION, "after")
+    for name in ("files/a.txt", "left-out"):
+        endless = git(workspace, "rev-parse", f"{before}:{name}").strip()
+        file = workspace / ".git/objects" / endless[:2] / endless[2:]
+        was = file.read_bytes()
+        file.chmod(stat.S_IRUSR | stat.S_IWUSR)
+        file.write_bytes(zlib.compress(b"blob %d\0" % 2**40 + bytes(1000)))
+
+        with pytest.raises(Unavailable):
+            await checkpoints.restore(str(workspace), before=before, after=after, direction="undo")
+        assert (workspace / "a.txt").read_text() == "after\n"
+        file.write_bytes(was)
+    await checkpoints.restore(str(workspace), before=before, after=after, direction="undo")
+    assert (workspace / "a.txt").read_text() == "before\n"
 
 
 def replace_object(workspace: Path, id: str) -> None:

@@ -14,16 +14,10 @@ from pathlib import Path
 
 import pytest
 from tests.tools.git.repositories import git, repository, state, write
+from tests.tools.snapshots.workspaces import SESSION
 
 from switchtower.tools.snapshots import objects, restoring
 from switchtower.tools.snapshots.checkpoints import Checkpoints, Restored, Unavailable
-
-SESSION = "sess_01"
-
-
-@pytest.fixture
-def checkpoints(tmp_path: Path) -> Checkpoints:
-    return Checkpoints(tmp_path / "data")
 
 
 @pytest.fixture

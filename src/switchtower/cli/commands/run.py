@@ -56,14 +56,7 @@ def _configured_policy(settings: config.Settings) -> Any:
 @click.option("--json", "as_json", is_flag=True, help="Print one object: the run's completion.")
 @click.option("--jsonl", "as_jsonl", is_flag=True, help="Print each event as it comes, one a line.")
 @arguments.amount("--timeout", "SECONDS", "Cancel the run after this long.")
-@click.option(
-    "--cwd",
-    "folder",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=".",
-    metavar="DIR",
-    help="The folder to work in; the current one by default.",
-)
+@arguments.folder("The folder to work in; the current one by default.")
 @arguments.text_option("--provider", "The model or provider, see `tower models`; by default the first usable one.")
 @arguments.text_option("--model", "One of the provider's models; its usual one by default.")
 @arguments.thinking("How long the model thinks, where it can")

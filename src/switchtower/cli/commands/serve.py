@@ -22,12 +22,13 @@ def _read_as_setting(setting: config.Setting) -> Callable[[click.Context, click.
         try:
             return None if text is None else setting.parse(text)
         except ValueError as problem:
-            raise click.BadParameter(str(problem), ctx, parameter) from None
+            raise click.BadParameter(f"{problem}; hint: {setting.remedy}", ctx, parameter) from None
 
     return read
 
 
-def _flags(command: Callable[..., int]) -> Callable[..., int]:
+def with_flags(command: Callable[..., int]) -> Callable[..., int]:
+    """A flag for every setting."""
     for setting in reversed(config.SETTINGS):
         default = "" if setting.default is None else f"  [default: {setting.default}]"
         if setting.is_switch:
@@ -45,7 +46,7 @@ def _flags(command: Callable[..., int]) -> Callable[..., int]:
 
 
 @click.command()
-@_flags
+@with_flags
 def serve(**flags: Any) -> int:
     """Run the daemon in the foreground until it is stopped (Ctrl-C, SIGTERM or `tower stop`).
 
@@ -64,17 +65,19 @@ def serve(**flags: Any) -> int:
     from switchtower.daemon import app
 
     try:
-        return app.run(settings, _announce)
+        return app.run(settings, announce)
     except app.CannotStart as problem:
         console.fail(str(problem))
         return console.Exit.FAILED
 
 
-def _announce(endpoints: "Endpoints") -> None:
+def announce(endpoints: "Endpoints") -> None:
     console.say(f"switchtower {endpoints.version} is listening (pid {endpoints.pid}); Ctrl-C stops it")
     console.say(f"  socket  {endpoints.socket}")
     if endpoints.http:
         console.say(f"  http    {endpoints.http}")
+    if endpoints.pi:
+        console.say(f"  pi      {endpoints.pi}")
     console.say(f'try this in another terminal: {_how_to_call()} run --headless "read README.md"')
 
 

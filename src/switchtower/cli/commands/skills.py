@@ -6,21 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from switchtower.cli import console, output, table
+from switchtower.cli import arguments, console, output, table
 
 if TYPE_CHECKING:
     from switchtower.protocols.push import extensions
 
 
 @click.command()
-@click.option(
-    "--cwd",
-    "folder",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=".",
-    metavar="DIR",
-    help="The folder to look in; the current one by default.",
-)
+@arguments.folder("The folder to look in; the current one by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print one array.")
 def skills(folder: Path, as_json: bool) -> int:
     """List the skills and prompt templates of a folder, and the user's own.

@@ -35,8 +35,16 @@ async def _undo(meant: str, redo: bool, force: bool, token: str | None) -> int:
         chore = Chore("Workspace restored")
         code = await chore.see_through(client, session_id, lambda: client.undo(session_id, redo=redo, force=force))
     if chore.result is not None and "; left alone: " in chore.result:
-        again = f"tower undo {session_id}"
-        # The undo has happened, so it is taken back before it is made again for all files.
-        forced = f"{again} && {again} --redo --force" if redo else f"{again} --redo && {again} --force"
-        console.say(f"files that were changed since are left alone; hint: `{forced}` does it to them too", "yellow")
+        _say_incomplete(session_id, redo=redo)
     return code
+
+
+def _say_incomplete(session_id: str, *, redo: bool) -> None:
+    again = f"tower undo {session_id}"
+    # `--force` alone would go on to the next run, for this one is done. So it is first brought back to where it was.
+    what, forced = ("redo", f"{again} && {again} --redo --force") if redo else ("undo", f"{again} --redo && {again} --force")
+    console.say(
+        f"the {what} counts as done, without the files that somebody has changed since; "
+        f"hint: `{forced}` overwrites them too, and those changes are lost",
+        "yellow",
+    )

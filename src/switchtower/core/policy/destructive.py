@@ -4,7 +4,7 @@ It is a list of the usual accidents, not a wall: a command that is missing here 
 """
 
 import re
-from functools import lru_cache
+from functools import cache
 
 from msgspec import Struct
 
@@ -162,7 +162,7 @@ def reason(found: runs.Runs) -> str | None:
     return _FETCHED_CODE if any(_runs_what_it_fetches(script) for script in found.scripts) else None
 
 
-@lru_cache(maxsize=1)
+@cache
 def _by_program() -> dict[str, list[Row]]:
     table: dict[str, list[Row]] = {}
     for row in ROWS:

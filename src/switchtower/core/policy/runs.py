@@ -47,7 +47,7 @@ class Runs:
         self.scripts.append(script)
         for command in script.commands:
             self._add_command(command, depth)
-        if script.documents and any(self._runs_code(command) for command in script.commands):
+        if script.documents and any(_runs_code(command) for command in script.commands):
             for body in script.documents:
                 self._add_code(body, depth, is_shell=False)
         if script.unreadable:
@@ -65,11 +65,11 @@ class Runs:
         wraps = is_wrapper(words)
         if wraps:
             if len(words) > MOST_WORDS:
-                self.doubts.append("has too many words")
+                self._doubt("has too many words")
             for start in range(1, min(len(words), MOST_WORDS)):
                 if words[start].known:
                     self._add(words[start : start + _LONGEST_RUN])
-        if wraps or self._runs_code(command):
+        if wraps or _runs_code(command):
             is_shell = any(name in _TAKE_SHELL for name in called(words))
             for text in _code_in(words):
                 self._add_code(text, depth, is_shell=is_shell)
@@ -80,12 +80,13 @@ class Runs:
     def _add_code(self, text: str, depth: int, *, is_shell: bool) -> None:
         self.code.append(text)
         if depth >= _DEEPEST or len(self.scripts) >= _MOST_SCRIPTS:
-            self.doubts.append(_TOO_MUCH)
+            self._doubt(_TOO_MUCH)
             return
         script = shell.read(text)
         if is_shell:
             self.in_shell.append(script)
-            self.doubts.extend(script.doubts)
+            for reason in script.doubts:
+                self._doubt(reason)
         self._add_script(script, depth + 1)
         self._add_rough(text)
 
@@ -98,12 +99,17 @@ class Runs:
 
     def _add(self, words: Words) -> None:
         if len(self.commands) >= _MOST_RUNS:
-            self.doubts.append(_TOO_MUCH)
+            self._doubt(_TOO_MUCH)
         else:
             self.commands.append(words)
 
-    def _runs_code(self, command: shell.Command) -> bool:
-        return any(name in programs.STRING_RUNNERS for name in called(command.words))
+    def _doubt(self, reason: str) -> None:
+        if reason not in self.doubts:
+            self.doubts.append(reason)
+
+
+def _runs_code(command: shell.Command) -> bool:
+    return any(name in programs.STRING_RUNNERS for name in called(command.words))
 
 
 def is_wrapper(words: Words, start: int = 0) -> bool:

@@ -8,13 +8,15 @@ from switchtower.engines.agent.kit import Kit
 from switchtower.models import port
 
 
-async def take(model: port.Model, request: port.Request, desk: engine.Desk, kit: Kit, *, quiet: bool = False) -> turns.Turn:
+async def take(
+    model: port.Model, request: port.Request, desk: engine.Desk, kit: Kit, *, quiet: bool = False, retries: bool = True
+) -> turns.Turn:
     attempt = 1
     while True:
         try:
             turn = await turns.take(model, request, desk, quiet=quiet)
         except port.ModelTrouble as trouble:
-            delay = kit.backoff.delay(attempt, trouble, kit.randomness)
+            delay = kit.backoff.delay(attempt, trouble, kit.randomness) if retries else None
             if delay is None:
                 if attempt > 1:
                     await desk.emit(events.RetryEnded(attempt, success=False, reason=trouble.message))
@@ -29,7 +31,11 @@ async def take(model: port.Model, request: port.Request, desk: engine.Desk, kit:
                 )
             )
             await desk.flush()
-            await asyncio.sleep(delay)
+            try:
+                await desk.unless_stopped("retry", asyncio.sleep(delay))
+            except engine.StepStopped:
+                await desk.emit(events.RetryEnded(attempt, success=False, reason="Retry cancelled"))
+                raise trouble from None
         else:
             if attempt > 1:
                 await desk.emit(events.RetryEnded(attempt, success=True))

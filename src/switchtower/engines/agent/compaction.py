@@ -12,7 +12,7 @@ from msgspec import Struct
 from switchtower.core import engine, events
 from switchtower.engines.agent import attempts
 from switchtower.engines.agent.kit import Kit
-from switchtower.models import port
+from switchtower.models import pictures, port
 
 _KEPT_PART = 0.2
 """How much of the window the last messages may take that stay as they are."""
@@ -54,9 +54,14 @@ class Compactor(Struct):
             await self._failed("there is nothing to summarise yet")
             return None
         try:
-            turn = await attempts.take(self.model, self._request(messages, instructions), self.desk, self.kit, quiet=True)
+            summary = attempts.take(self.model, self._request(messages, instructions), self.desk, self.kit, quiet=True)
+            turn = await self.desk.unless_stopped("compaction", summary)
         except port.ModelTrouble as trouble:
             await self._failed(trouble.message)
+            return None
+        except engine.StepStopped:
+            self.in_vain = True
+            await self.desk.emit(events.CompactionFailed("cancelled", aborted=True))
             return None
         except asyncio.CancelledError:
             await self.desk.emit(events.CompactionFailed("cancelled", aborted=True))
@@ -95,7 +100,8 @@ def tokens_of(messages: Sequence[engine.Message]) -> int:
 
 
 def _characters(message: engine.Message) -> int:
-    return len(message.text) + sum(len(call.tool) + len(str(call.args)) for call in message.calls)
+    pictured = len(message.images) * pictures.TOKENS * _CHARACTERS_A_TOKEN
+    return len(message.text) + pictured + sum(len(call.tool) + len(str(call.args)) for call in message.calls)
 
 
 def _messages_to_keep(messages: Sequence[engine.Message], window: int) -> int:
@@ -115,6 +121,8 @@ def _transcript(messages: Sequence[engine.Message], limit: int) -> str:
     for message in messages:
         who = f"tool {message.tool}" if message.role == "tool" else message.role
         parts.append(f"[{who}]\n{_cut(message.text, _LONGEST_QUOTE)}")
+        if message.images:
+            parts.append(f"[{len(message.images)} pictures came with this message]")
         parts += [f"[assistant calls {call.tool}]\n{_cut(str(call.args), _LONGEST_QUOTE)}" for call in message.calls]
     return _cut("\n\n".join(parts), limit)
 

@@ -1,11 +1,13 @@
-"""The MCP servers of a session: asked about before a workspace's own are started, and their tools put beside ours."""
+"""The tools of one run: ours, and those of the session's MCP servers, of which a workspace's own are asked about first."""
 
 import asyncio
 
 from switchtower.core import engine, events, policy
+from switchtower.engines.agent.ask_tool import AskUser
 from switchtower.engines.agent.kit import Kit
 from switchtower.engines.agent.skill_tool import ReadSkill
 from switchtower.engines.agent.work import Stopped, Work
+from switchtower.extensions.ui import DeskUi
 from switchtower.tools import registry
 from switchtower.tools.mcp.config import ServerConfig
 
@@ -14,8 +16,8 @@ TOOL = "mcp_server"
 
 
 async def welcome(work: Work, kit: Kit) -> registry.Toolbox:
-    """Our tools, the servers' and, where there are skills, the one that reads them. A server that may not or cannot be had
-    is reported and left out."""
+    """Our tools, the servers' and, where there are skills, the one that reads them; where somebody is there, the one that
+    asks. A server that may not or cannot be had is reported and left out."""
 
     async def admit(config: ServerConfig) -> bool:
         return await _admitted(config, work)
@@ -27,7 +29,9 @@ async def welcome(work: Work, kit: Kit) -> registry.Toolbox:
     tools = await kit.servers.tools_for(task.session_id, task.workspace.root, sandbox=task.sandbox, admit=admit, report=report)
     templates = await asyncio.to_thread(kit.shelf.listed, task.workspace.root)
     skills = [ReadSkill(kit.shelf)] if any(template.kind == "skill" for template in templates) else []
-    return registry.Toolbox([*kit.toolbox.tools, *skills, *tools])
+    ui = DeskUi(work.desk.consult, kit.now_ms, timeout=kit.dialog_timeout, headless=task.headless)
+    asking = [] if task.headless else [AskUser(ui)]
+    return registry.Toolbox([*kit.toolbox.tools, *skills, *tools, *asking])
 
 
 async def _admitted(config: ServerConfig, work: Work) -> bool:

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from switchtower.core import events
 from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.extensions.loader import Loader
 from switchtower.models import port, retry
 from switchtower.tools import registry
 from switchtower.tools.mcp.servers import Servers
@@ -23,6 +24,9 @@ class Kit(Struct, frozen=True):
     checkpoints: Checkpoints
     servers: Servers
     shelf: Shelf = field(default_factory=lambda: Shelf(None))
+    extensions: Loader = field(default_factory=Loader)
+    dialog_timeout: float = 60.0
+    """Seconds that a question of an extension or of the agent waits for an answer, unless it says otherwise."""
     rules: tuple[events.Rule, ...] = ()
     """The configured policy."""
     backoff: retry.Backoff = field(default_factory=retry.Backoff)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable
 
 from switchtower.core import engine, errors, events, policy
-from switchtower.engines.agent import attempts, budget, calls, chores, conversation, guests, turns
+from switchtower.engines.agent import attempts, budget, calls, chores, conversation, extension_calls, guests, opening, turns
 from switchtower.engines.agent.changes import ChangeKeeper
 from switchtower.engines.agent.compaction import Compactor
 from switchtower.engines.agent.kit import Kit
@@ -43,6 +43,10 @@ class AgentEngine:
         except turns.ModelFailed as failed:
             log.error("the model raised", exc_info=failed.__cause__)
             return await _failed(desk, "MODEL_ERROR", f"the model failed ({type(failed.__cause__).__name__})")
+        except opening.Unreadable as problem:
+            return await _failed(desk, "INVALID_IMAGE", str(problem))
+        except extension_calls.Failed as failure:
+            return await _failed(desk, "EXTENSION_FAILED", str(failure))
         except (errors.ProviderNotConfigured, errors.SandboxUnavailable) as refusal:
             return await _failed(desk, refusal.code, refusal.message, retryable=refusal.retryable)
 
@@ -114,7 +118,7 @@ class _Conversation:
             await self._deliver_steering()
             if (reason := budget.exceeded(self._spending, task, self._kit.now_ms())) is not None:
                 return await _failed(self._desk, "BUDGET_EXCEEDED", f"the run was stopped by its budget: {reason}")
-            if self._compactor.due(self._context_tokens) and await self._compact("threshold"):
+            if task.auto_compact and self._compactor.due(self._context_tokens) and await self._compact("threshold"):
                 open_calls = ()
                 continue  # the summary was a call too: the budget is looked at once more
             message = await self._next_message()
@@ -124,7 +128,7 @@ class _Conversation:
                 return engine.Result(events.Outcome.SUCCESS, _summary(message.text))
 
     async def _prepare(self) -> None:
-        """What the model reads besides the conversation; and a message just sent, with its files and templates brought in."""
+        """What the model reads besides the conversation; and a message just sent, with what it calls and mentions brought in."""
         task, shelf = self._task, self._kit.shelf
         tools = self._work.toolbox.tools
         self._specs = tuple(port.ToolSpec(tool.name, tool.description, tool.schema) for tool in tools)
@@ -133,35 +137,31 @@ class _Conversation:
             shelf.system, task.workspace.root, tools=names, policy=task.policy, sandbox=task.sandbox, headless=task.headless
         )
         if self._messages and self._messages[-1].role == "user" and task.turns_taken == 0:
-            expansion = await asyncio.to_thread(shelf.expand, self._messages[-1].text, task.workspace.root)
-            if expansion.sources:
-                self._messages[-1] = engine.Message(role="user", text=expansion.text)
-                await self._desk.emit(events.PromptExpanded(expansion.text, expansion.sources))
-            for problem in expansion.problems:
-                await self._desk.emit(events.WarningRaised("PROMPT_NOT_EXPANDED", problem))
+            self._messages[-1] = await opening.first(self._messages[-1], task, self._desk, self._kit)
 
     async def _deliver_steering(self) -> bool:
         """Whether there was something to tell the model that was said while it worked."""
         steered = self._desk.steered()
         for queued in steered:
-            expansion = await asyncio.to_thread(self._kit.shelf.expand, queued.text, self._task.workspace.root)
-            await self._desk.emit(events.MessageDelivered(queued.message_id, expansion.text))
-            self._messages.append(engine.Message(role="user", text=expansion.text))
+            self._messages.append(await opening.steered(queued, self._task, self._desk, self._kit))
         return bool(steered)
 
     async def _next_message(self) -> engine.Message:
         await self._desk.emit(events.PhaseChanged("Thinking"))
         try:
-            turn = await attempts.take(self._model, self._request(), self._desk, self._kit)
+            turn = await self._attempted()
         except port.ModelTrouble as trouble:
             # The one failure that a shorter conversation can mend. Once: if it does not, the run has failed.
             if not trouble.overflow or self._compactor.in_vain or not await self._compact("overflow"):
                 raise
             self._compactor.in_vain = True
-            turn = await attempts.take(self._model, self._request(), self._desk, self._kit)
+            turn = await self._attempted()
         self._compactor.turns_since += 1
         self._count(turn.usage)
         return turn.message
+
+    async def _attempted(self) -> turns.Turn:
+        return await attempts.take(self._model, self._request(), self._desk, self._kit, retries=self._task.auto_retry)
 
     def _request(self) -> port.Request:
         return port.Request(

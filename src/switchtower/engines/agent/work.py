@@ -16,7 +16,7 @@ class Work(Struct):
 
 
 class Stopped(Exception):
-    """A decision ended the run."""
+    """A decision ended the run, or an extension that wants nothing of the model."""
 
     def __init__(self, result: engine.Result) -> None:
         super().__init__(result.summary)

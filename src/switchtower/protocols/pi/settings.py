@@ -18,5 +18,7 @@ class PiSettings(Struct, frozen=True, kw_only=True):
     max_frame_bytes: int = 10 * 1024 * 1024
     sessions_dir: str = ""
     """Where stored sessions are said to lie: `~/.pi/agent/sessions`, made absolute."""
+    default_cwd: str = "/"
+    """Where a session works whose client does not say."""
     exports_dir: str = ""
     """Where exported pages are written when nobody says where."""

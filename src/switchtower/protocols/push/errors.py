@@ -14,6 +14,7 @@ TABLE: dict[type[errors.CoreError], messages.ErrorCode] = {
     errors.ApprovalNotFound: "APPROVAL_NOT_FOUND",
     errors.ApprovalClosed: "APPROVAL_EXPIRED",
     errors.NothingToRestore: "INVALID_REQUEST",
+    errors.DialogNotFound: "INVALID_REQUEST",
     errors.IdentityConflict: "INVALID_REQUEST",
     errors.VersionMismatch: "INVALID_REQUEST",
     errors.ProviderNotConfigured: "PROVIDER_NOT_CONFIGURED",

@@ -3,12 +3,13 @@
 A client learns of them from `hello`: each group is one capability. None of them changes what the document says.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from switchtower.protocols.push.messages import (
     ClientMessageId,
+    DialogId,
     Limits,
     NonEmpty,
     PolicyProfile,
@@ -18,7 +19,17 @@ from switchtower.protocols.push.messages import (
     ThinkingLevel,
 )
 
-CAPABILITIES = ["session_info", "queue_messages", "configure", "compact", "undo", "models", "templates", "always_allow"]
+CAPABILITIES = [
+    "session_info",
+    "queue_messages",
+    "configure",
+    "compact",
+    "undo",
+    "models",
+    "templates",
+    "always_allow",
+    "dialogs",
+]
 
 
 # Requests
@@ -72,7 +83,29 @@ class ListTemplates(Struct, frozen=True):
     rootPath: NonEmpty
 
 
-Request = GetSession | ConfigureSession | QueueMessage | CompactSession | UndoRun | DiffSession | ListModels | ListTemplates
+class AnswerDialog(Struct, frozen=True):
+    """The answer to a `DIALOG_OPENED` warning: `value` to a select, an input or an editor, `confirmed` to a confirm,
+    `responses` to an interview, or `dismissed`. One of them, and the first client's counts."""
+
+    dialogId: DialogId
+    sessionId: SessionId | None = None
+    value: str | None = None
+    confirmed: bool | None = None
+    responses: dict[str, Any] | None = None
+    dismissed: bool = False
+
+
+Request = (
+    GetSession
+    | ConfigureSession
+    | QueueMessage
+    | CompactSession
+    | UndoRun
+    | DiffSession
+    | ListModels
+    | ListTemplates
+    | AnswerDialog
+)
 
 REQUESTS: dict[str, type[Request]] = {
     "get_session": GetSession,
@@ -83,9 +116,20 @@ REQUESTS: dict[str, type[Request]] = {
     "diff_session": DiffSession,
     "list_models": ListModels,
     "list_templates": ListTemplates,
+    "answer_dialog": AnswerDialog,
 }
 
-NEEDS_SESSION = frozenset({"get_session", "configure_session", "queue_message", "compact_session", "undo_run", "diff_session"})
+NEEDS_SESSION = frozenset(
+    {
+        "get_session",
+        "configure_session",
+        "queue_message",
+        "compact_session",
+        "undo_run",
+        "diff_session",
+        "answer_dialog",
+    }
+)
 
 
 # Responses
@@ -187,12 +231,17 @@ class Models(Struct, frozen=True, forbid_unknown_fields=True):
     models: list[ModelListing]
 
 
+class DialogAnswered(Struct, frozen=True, forbid_unknown_fields=True):
+    accepted: bool
+
+
 class Template(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
-    kind: Literal["skill", "prompt"]
+    kind: Literal["skill", "prompt", "extension"]
     description: str
     path: str
-    origin: Literal["workspace", "user"]
+    """A file; of an extension, the `module:attribute` that it was loaded from."""
+    origin: Literal["workspace", "user", "plugin"]
 
 
 class Templates(Struct, frozen=True, forbid_unknown_fields=True):
@@ -208,4 +257,5 @@ ANSWERS: dict[str, type[Struct]] = {
     "diff_session": Diff,
     "list_models": Models,
     "list_templates": Templates,
+    "answer_dialog": DialogAnswered,
 }

@@ -1,7 +1,7 @@
 """Requests beyond the push document, for one client: each becomes a command of the tower or a question to it."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -10,6 +10,10 @@ from switchtower.protocols.push import extensions, inbound, outbound
 
 if TYPE_CHECKING:
     from switchtower.protocols.push.peer import PushPeer
+
+
+_KINDS: dict[str, Literal["skill", "prompt", "extension"]] = {"skill": "skill", "prompt": "prompt", "extension": "extension"}
+_ORIGINS: dict[str, Literal["workspace", "user", "plugin"]] = {"workspace": "workspace", "user": "user", "plugin": "plugin"}
 
 
 def handlers(peer: "PushPeer") -> dict[str, Callable[[inbound.Request], None]]:
@@ -23,6 +27,7 @@ def handlers(peer: "PushPeer") -> dict[str, Callable[[inbound.Request], None]]:
         "diff_session": extras.diff_session,
         "list_models": extras.list_models,
         "list_templates": extras.list_templates,
+        "answer_dialog": extras.answer_dialog,
     }
 
 
@@ -118,16 +123,22 @@ class _Extras:
                 [
                     extensions.Template(
                         name=offer.name,
-                        kind="skill" if offer.kind == "skill" else "prompt",
+                        kind=_KINDS[offer.kind],
                         description=offer.description,
                         path=offer.path,
-                        origin="user" if offer.origin == "user" else "workspace",
+                        origin=_ORIGINS[offer.origin],
                     )
                     for offer in offers
                 ]
             )
 
         self._peer.answer_later(request, templates)
+
+    def answer_dialog(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, extensions.AnswerDialog)
+        command = inbound.answer_dialog(request.payload, self._commanded(request), self._peer.actor)
+        answered = extensions.DialogAnswered(accepted=True)
+        self._peer.submit(command, request, lambda _: self._peer.answer(request, command.session_id, answered))
 
     def _start_chore(self, command: commands.CompactContext | commands.RestoreWorkspace, request: inbound.Request) -> None:
         def accepted(outcome: tower.Outcome) -> bytes:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from switchtower.core import commands, events
+from switchtower.core import errors as core_errors
 from switchtower.protocols.push import errors, extensions, messages
 
 UNKNOWN_REQUEST = "req_unknown"
@@ -210,4 +211,20 @@ def configure_session(request: extensions.ConfigureSession, session_id: str, act
         policy=request.policy,
         thinking=request.thinking,
         title=request.title,
+    )
+
+
+def answer_dialog(request: extensions.AnswerDialog, session_id: str, actor: events.Actor) -> commands.AnswerDialog:
+    """Raises `InvalidCommand` unless it is one answer."""
+    given: dict[str, object] = {
+        name: answer
+        for name, answer in (("value", request.value), ("confirmed", request.confirmed), ("responses", request.responses))
+        if answer is not None
+    }
+    if len(given) + request.dismissed != 1:
+        raise core_errors.InvalidCommand(
+            "an answer is one of `value`, `confirmed`, `responses` and `dismissed`", hint="give exactly one of them"
+        )
+    return commands.AnswerDialog(
+        session_id=session_id, actor=actor, dialog_id=request.dialogId, response=None if request.dismissed else given
     )

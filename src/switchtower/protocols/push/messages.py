@@ -15,6 +15,8 @@ SessionId = Annotated[str, Meta(pattern=r"^sess_[A-Za-z0-9._:-]+(?!\n)$", max_le
 RunId = Annotated[str, Meta(pattern=r"^run_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 ClientMessageId = Annotated[str, Meta(pattern=r"^msg_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 ApprovalId = Annotated[str, Meta(pattern=r"^appr_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
+DialogId = Annotated[str, Meta(pattern=r"^dlg_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
+"""Ours."""
 AttachToken = Annotated[str, Meta(pattern=r"^att_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 Seq = Annotated[int, Meta(ge=1)]
 Cursor = Annotated[int, Meta(ge=0, le=2**53 - 1)]

@@ -78,6 +78,32 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
             )
         case events.SessionConfigured():
             return "warning", messages.Warn("SESSION_CONFIGURED", "The session was configured", _configuration(event))
+        # What belongs to no run is told as a warning: the document's `status` is a run's.
+        case events.SessionLoaded():
+            return "warning", messages.Warn("SESSION_LOADED", "The session was loaded")
+        case events.SessionUnloaded():
+            return "warning", messages.Warn("SESSION_UNLOADED", "The session was unloaded; nothing of it is gone")
+        case events.VersionAdvanced():
+            return "warning", messages.Warn("SESSION_CHANGED", "A command has changed the session", event.command)
+        case events.ConversationCleared():
+            return "warning", messages.Warn("CONVERSATION_CLEARED", "A new conversation begins", _or_unset(event.origin))
+        case events.MessageImported():
+            return "warning", messages.Warn("MESSAGE_IMPORTED", f"Said elsewhere ({event.role})", _cut(event.text))
+        case events.ShellStarted():
+            return "warning", messages.Warn("COMMAND_STARTED", f"{event.by.name} runs a command", _cut(event.command))
+        case events.ShellCancelRequested():
+            return "warning", messages.Warn("COMMAND_CANCELLING", f"{event.by.name} cancels a command", event.shell_id)
+        case events.ShellFinished():
+            how = "was cancelled" if event.cancelled else f"ended with exit code {event.exit_code}"
+            return "warning", messages.Warn("COMMAND_ENDED", f"The command {how}", _cut(event.text))
+        case events.StepStopped():
+            return "status", _status(f"Stopped: {event.step}", None)
+        case events.DialogOpened():
+            return "warning", messages.Warn("DIALOG_OPENED", event.dialog.title, _dialog(event.dialog))
+        case events.DialogAnswered():
+            return "status", _status("Dialog answered", event.dialog_id)
+        case events.DialogClosed():
+            return "status", _status(f"Dialog closed: {event.reason}", event.dialog_id)
         case events.RunStarted():
             return "status", _status(_RUN_PHASES[event.purpose], event.text)
         case events.MessageQueued():
@@ -300,8 +326,25 @@ def _configuration(event: events.SessionConfigured) -> str:
         "policy": event.policy,
         "thinking": event.thinking,
         "title": event.title,
+        "auto_compact": event.auto_compact,
+        "auto_retry": event.auto_retry,
     }
     return ", ".join(f"{name}={value}" for name, value in changed.items() if value is not None)
+
+
+def _dialog(dialog: events.Dialog) -> str:
+    """Which it is and how it is to be answered, for `answer_dialog`."""
+    told = {
+        "dialogId": dialog.id,
+        "method": dialog.method,
+        "message": dialog.message,
+        "options": dialog.options,
+        "placeholder": dialog.placeholder,
+        "prefill": dialog.prefill,
+        "questions": dialog.questions,
+        "expiresAt": dialog.expires_at_ms,
+    }
+    return _encode(told).decode()
 
 
 def _usage(event: events.UsageReported) -> str:
@@ -316,7 +359,11 @@ def _restored(event: events.WorkspaceRestored) -> str:
 
 
 def _status(phase: str, detail: str | None) -> messages.Status:
-    return messages.Status("orchestrator", phase, UNSET if detail is None else detail[:STATUS_DETAIL_LIMIT])
+    return messages.Status("orchestrator", phase, UNSET if detail is None else _cut(detail))
+
+
+def _cut(detail: str) -> str:
+    return detail[:STATUS_DETAIL_LIMIT]
 
 
 def _structured_error(error: events.ToolError) -> messages.StructuredError:

@@ -60,7 +60,8 @@ def secrets_in(root: str, names: Iterable[str], top: str) -> list[str]:
     """Those names, seen from the top, that belong to files which tools may not touch."""
     found = [name for name in names if name and policy.is_secret(f"{top}/{name}")]
     if len(found) > _MOST_LEFT_OUT:
-        raise outcome.Failed(outcome.ErrorType.EDIT_GUARD_BLOCKED, f"too many files of `{root}` may hold secrets")
+        message = f"too many files of `{root}` may hold secrets; hint: name narrower paths"
+        raise outcome.Failed(outcome.ErrorType.EDIT_GUARD_BLOCKED, message)
     return found
 
 

@@ -8,27 +8,22 @@ Nothing is written to the repository.
 
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from msgspec import Struct
 
 from switchtower.tools import outcome
 from switchtower.tools.git import repository
+from switchtower.tools.git.plumbing import git as plumbing
+from switchtower.tools.git.plumbing.unavailable import Unavailable
 from switchtower.tools.running import leash
 
-_ENVIRONMENT = {
-    "GIT_ALLOW_PROTOCOL": "none",  # a missing object is not fetched from anywhere
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_PAGER": "cat",
-    "LC_ALL": "C.UTF-8",
-}
 _ALWAYS = ("--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false")
+_READABLE = {"LC_ALL": "C.UTF-8"}
+"""Names come as they are."""
 _HARMLESS = re.compile(
     r"core\.(?:autocrlf|eol|filemode|ignorecase|symlinks|precomposeunicode|trustctime|checkstat)|extensions\.objectformat"
 )
@@ -71,10 +66,8 @@ class View:
             raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"git could not do it: {answer.complaint or answer.exit_code}")
         return answer.output
 
-    @contextmanager
-    def start(self, *args: str) -> Iterator[leash.Program]:
-        with self._held.start([program(), *_ALWAYS, *args], cwd=self._cwd, env=environment(self._variables)) as running:
-            yield running
+    def start(self, *args: str) -> AbstractContextManager[leash.Program]:
+        return _start(self._held, args, cwd=self._cwd, variables=self._variables)
 
 
 @contextmanager
@@ -100,16 +93,10 @@ def view(root: str, held: leash.Leash) -> Iterator[View]:
 
 
 def program() -> str:
-    path = shutil.which("git")
-    # Not one that stands in the current folder: that may be a workspace's.
-    if path is None or not path.startswith("/"):
-        raise outcome.Failed(outcome.ErrorType.SANDBOX_UNREACHABLE, "git is not installed; hint: install git 2.31 or newer")
-    return path
-
-
-def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return {**inherited, **_ENVIRONMENT, **variables}
+    try:
+        return plumbing.program()
+    except Unavailable as reason:
+        raise outcome.Failed(outcome.ErrorType.SANDBOX_UNREACHABLE, str(reason)) from reason
 
 
 def literally(path: str) -> str:
@@ -130,9 +117,15 @@ def top_by_git(root: str, held: leash.Leash) -> str:
     return os.path.realpath(os.fsdecode(answer.output).rstrip("\n"))
 
 
+def _start(
+    held: leash.Leash, args: tuple[str, ...], *, cwd: str, variables: Mapping[str, str]
+) -> AbstractContextManager[leash.Program]:
+    return held.start([program(), *_ALWAYS, *args], cwd=cwd, env=plumbing.environment({**_READABLE, **variables}))
+
+
 def _ask(held: leash.Leash, args: tuple[str, ...], *, cwd: str, variables: Mapping[str, str]) -> Answer:
     output = bytearray()
-    with held.start([program(), *_ALWAYS, *args], cwd=cwd, env=environment(variables)) as running:
+    with _start(held, args, cwd=cwd, variables=variables) as running:
         for chunk in running.output():
             output += chunk
             if len(output) > _MOST_OUTPUT:
@@ -182,7 +175,7 @@ def _copy_index(source: str, target: Path) -> None:
         return  # a repository in which nothing was ever added
     content = repository.small_file(source, _LARGEST_INDEX)
     if content is None:
-        raise outcome.Failed(outcome.ErrorType.UNKNOWN, "the repository's index cannot be read")
+        raise outcome.Failed(outcome.ErrorType.UNKNOWN, "the repository's index cannot be read; hint: see what `git status` says")
     target.write_bytes(content)
     # Its age tells git which files may have changed unseen in the moment when it was written.
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -16,12 +16,12 @@ from msgspec import Struct
 from switchtower.core import errors
 from switchtower.tools import outcome
 from switchtower.tools.git import repository
-from switchtower.tools.git.plumbing import discovery, git
+from switchtower.tools.git.plumbing import discovery, git, limit
 from switchtower.tools.git.plumbing.disarm import disarmed
 from switchtower.tools.git.plumbing.git import Git
-from switchtower.tools.git.plumbing.stop import Stop, on_thread
 from switchtower.tools.git.plumbing.unavailable import Unavailable
 from switchtower.tools.running import patience
+from switchtower.tools.running.leash import Leash
 
 SECONDS = 120.0
 """For a checkout: a large one takes its time."""
@@ -44,7 +44,7 @@ async def create(repository: str, folder: Path, session_id: str, base: str | Non
     `errors.InvalidCommand` when the repository cannot have one and `errors.SandboxUnavailable` when it does not succeed."""
     unfinished: list[_Unfinished] = []
     try:
-        return await _on_thread(lambda stop: _create(repository, folder, session_id, base, unfinished, stop))
+        return await _on_thread(lambda held: _create(repository, folder, session_id, base, unfinished, held))
     except BaseException:
         if unfinished:
             with suppress(errors.CoreError):
@@ -55,7 +55,7 @@ async def create(repository: str, folder: Path, session_id: str, base: str | Non
 async def remove(root: str, origin: str, *, force: bool) -> None:
     """Removes the working tree, also one that is half gone. Its branch stays when it has commits that are nowhere else.
     Without `force`, `errors.InvalidCommand` is raised when there are uncommitted changes."""
-    await _on_thread(lambda stop: _remove(root, origin, force=force, stop=stop))
+    await _on_thread(lambda held: _remove(root, origin, force=force, held=held))
 
 
 async def prune(folder: Path, *, keep: Collection[str]) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ async def prune(folder: Path, *, keep: Collection[str]) -> tuple[str, ...]:
     removed: list[str] = []
     for top in await _on_thread(lambda _: _strays(folder, keep)):
         with suppress(errors.CoreError):
-            await _on_thread(lambda stop, top=top: _prune(top, stop))  # type: ignore[misc]
+            await _on_thread(lambda held, top=top: _prune(top, held))  # type: ignore[misc]
             removed.append(str(top))
     return tuple(removed)
 
@@ -77,44 +77,44 @@ class _Unfinished(Struct, frozen=True):
     branch: str
     commit: str
 
-    def discard(self, stop: Stop) -> None:
-        self.git.attempt(stop, "worktree", "remove", "--force", "--force", str(self.top))
+    def discard(self, held: Leash) -> None:
+        self.git.attempt(held, "worktree", "remove", "--force", "--force", str(self.top))
         shutil.rmtree(self.top, ignore_errors=True)
-        self.git.attempt(stop, "worktree", "prune")
-        self.git.attempt(stop, "update-ref", "-d", f"refs/heads/{self.branch}", self.commit)
+        self.git.attempt(held, "worktree", "prune")
+        self.git.attempt(held, "update-ref", "-d", f"refs/heads/{self.branch}", self.commit)
         _mark(self.top).unlink(missing_ok=True)
 
 
 def _create(
-    workspace: str, folder: Path, session_id: str, base: str | None, unfinished: list[_Unfinished], stop: Stop
+    workspace: str, folder: Path, session_id: str, base: str | None, unfinished: list[_Unfinished], held: Leash
 ) -> Worktree:
     root = os.path.realpath(workspace)
     if not Path(root).is_dir():
         raise errors.InvalidCommand(f"there is no folder `{workspace}`")
-    origin = discovery.find(root, stop)
+    origin = discovery.find(root, held)
     if origin is None:
         raise errors.InvalidCommand(
             f"a worktree needs a git repository, and `{workspace}` is in none",
             hint="make one with `git init` and a first commit, or start the session without a worktree",
         )
-    caller = disarmed(Git(origin.top, {"GIT_DIR": origin.git_dir, "GIT_WORK_TREE": origin.top}), stop)
-    commit = _commit(caller, origin.top, base, stop)
+    caller = disarmed(Git(origin.top, {"GIT_DIR": origin.git_dir, "GIT_WORK_TREE": origin.top}), held)
+    commit = _commit(caller, origin.top, base, held)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    top, branch = _free_names(caller, folder, session_id, stop)
+    top, branch = _free_names(caller, folder, session_id, held)
     _mark(top).touch()
     unfinished.append(_Unfinished(caller, top, branch, commit))
-    caller.output(stop, "worktree", "add", "--no-checkout", "--no-track", "-b", branch, "--", str(top), commit)
+    caller.output(held, "worktree", "add", "--no-checkout", "--no-track", "-b", branch, "--", str(top), commit)
     # Asked again in the new place: a setting can be made to hold only there.
-    inside = disarmed(Git(str(top)), stop)
-    inside.output(stop, "-c", "submodule.recurse=false", "reset", "--hard", "--quiet")
+    inside = disarmed(Git(str(top)), held)
+    inside.output(held, "-c", "submodule.recurse=false", "reset", "--hard", "--quiet")
     new_root = _same_folder(top, PurePath(root).relative_to(os.path.realpath(origin.top)))
     _mark(top).unlink()
     return Worktree(root=str(new_root), branch=branch, origin=origin.top)
 
 
-def _commit(caller: Git, top: str, base: str | None, stop: Stop) -> str:
+def _commit(caller: Git, top: str, base: str | None, held: Leash) -> str:
     wanted = "HEAD" if base is None else base
-    answer = caller.attempt(stop, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{wanted}^{{commit}}")
+    answer = caller.attempt(held, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{wanted}^{{commit}}")
     if answer.exit_code == 0:
         return answer.printed.decode().strip()
     if base is None:
@@ -124,21 +124,21 @@ def _commit(caller: Git, top: str, base: str | None, stop: Stop) -> str:
     raise errors.InvalidCommand(f"`{base}` names no commit in `{top}`", hint="name a branch, a tag or a commit that exists")
 
 
-def _free_names(caller: Git, folder: Path, session_id: str, stop: Stop) -> tuple[Path, str]:
+def _free_names(caller: Git, folder: Path, session_id: str, held: Leash) -> tuple[Path, str]:
     """For the folder and the branch."""
     short = "".join(letter for letter in session_id if letter.isascii() and letter.isalnum())[-_SHORT:].lower() or "session"
     # A branch called `tower` leaves no room for others below it.
-    prefix = "tower-" if _has_branch(caller, "tower", stop) else "tower/"
+    prefix = "tower-" if _has_branch(caller, "tower", held) else "tower/"
     for number in itertools.count(1):
         name = short if number == 1 else f"{short}-{number}"
         top = folder / name
-        if not (os.path.lexists(top) or _mark(top).exists() or _has_branch(caller, prefix + name, stop)):
+        if not (os.path.lexists(top) or _mark(top).exists() or _has_branch(caller, prefix + name, held)):
             return top.resolve(), prefix + name
     raise AssertionError("there is always another number")
 
 
-def _has_branch(caller: Git, branch: str, stop: Stop) -> bool:
-    return caller.attempt(stop, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").exit_code == 0
+def _has_branch(caller: Git, branch: str, held: Leash) -> bool:
+    return caller.attempt(held, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").exit_code == 0
 
 
 def _same_folder(top: Path, below: PurePath) -> Path:
@@ -150,38 +150,38 @@ def _same_folder(top: Path, below: PurePath) -> Path:
     return root
 
 
-def _remove(root: str, origin: str, *, force: bool, stop: Stop) -> None:
+def _remove(root: str, origin: str, *, force: bool, held: Leash) -> None:
     common = repository.find(origin).common_dir
     listed = sorted(_listed(common), key=lambda tree: len(tree[0].parts))
     # The innermost, should one lie in another.
     here = [(top, git_dir) for top, git_dir in listed if PurePath(os.path.realpath(root)).is_relative_to(top)]
     if here:
-        _remove_listed(*here[-1], common, force=force, stop=stop)
+        _remove_listed(*here[-1], common, force=force, held=held)
     elif os.path.lexists(root):
         raise errors.InvalidCommand(f"`{root}` is no worktree of `{origin}`")
 
 
-def _remove_listed(top: PurePath, git_dir: str, common: str, *, force: bool, stop: Stop) -> None:
-    if not force and _has_changes(str(top), git_dir, stop):
+def _remove_listed(top: PurePath, git_dir: str, common: str, *, force: bool, held: Leash) -> None:
+    if not force and _has_changes(str(top), git_dir, held):
         raise errors.InvalidCommand(f"`{top}` has changes that are not committed", hint="commit them, or remove it by force")
     mark = _mark(Path(top))
     mark.touch()
     head = repository.small_file(f"{git_dir}/HEAD") or b""
-    caller = disarmed(Git(common, {"GIT_DIR": common}), stop)
-    caller.output(stop, "worktree", "remove", "--force", "--force", str(top))
+    caller = disarmed(Git(common, {"GIT_DIR": common}), held)
+    caller.output(held, "worktree", "remove", "--force", "--force", str(top))
     branch = os.fsdecode(head.strip()).removeprefix("ref: refs/heads/")
     if branch.startswith("tower"):
-        caller.attempt(stop, "branch", "--delete", "--quiet", "--", branch)  # git keeps one with commits of its own
+        caller.attempt(held, "branch", "--delete", "--quiet", "--", branch)  # git keeps one with commits of its own
     mark.unlink()
 
 
-def _has_changes(top: str, git_dir: str, stop: Stop) -> bool:
+def _has_changes(top: str, git_dir: str, held: Leash) -> bool:
     if not Path(top).is_dir():
         return False
     if Path(git_dir, "modules").exists():
         return True  # submodules have repositories of their own, and nobody has looked into those
-    caller = disarmed(Git(top, {"GIT_DIR": git_dir, "GIT_WORK_TREE": top}), stop)
-    return bool(caller.output(stop, "status", "--porcelain", "--ignore-submodules=all"))
+    caller = disarmed(Git(top, {"GIT_DIR": git_dir, "GIT_WORK_TREE": top}), held)
+    return bool(caller.output(held, "status", "--porcelain", "--ignore-submodules=all"))
 
 
 def _listed(common: str) -> Iterator[tuple[PurePath, str]]:
@@ -201,7 +201,7 @@ def _strays(folder: Path, keep: Collection[str]) -> list[Path]:
     return sorted(top for top in tops if not any(root.is_relative_to(top) for root in kept))
 
 
-def _prune(top: Path, stop: Stop) -> None:
+def _prune(top: Path, held: Leash) -> None:
     half_done = _mark(top).exists()
     try:
         found = repository.find(str(top))
@@ -211,7 +211,7 @@ def _prune(top: Path, stop: Stop) -> None:
         shutil.rmtree(top)
         _mark(top).unlink()
     else:
-        _remove_listed(top, found.git_dir, found.common_dir, force=half_done, stop=stop)
+        _remove_listed(top, found.git_dir, found.common_dir, force=half_done, held=held)
 
 
 def _mark(top: Path) -> Path:
@@ -219,9 +219,9 @@ def _mark(top: Path) -> Path:
     return top.with_name(f"{top.name}.unfinished")
 
 
-async def _on_thread(work: Callable[[Stop], T]) -> T:
+async def _on_thread(work: Callable[[Leash], T]) -> T:
     with _explained():
-        return await on_thread(work, SECONDS, hint="check out less, or start the session without a worktree")
+        return await limit.within(SECONDS, work, hint="check out less, or start the session without a worktree")
 
 
 @contextmanager

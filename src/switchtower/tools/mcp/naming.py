@@ -11,6 +11,7 @@ from collections.abc import Iterable
 LONGEST = 64
 OURS = frozenset(
     {
+        "ask_user",
         "edit_file",
         "git_commit",
         "git_diff",

@@ -84,7 +84,7 @@ class Reasons:
             case FileNotFoundError():
                 return f"`{self._safe(program.argv[0])}` was not found; hint: install it, or correct its `command`"
             case _:
-                return f"{error.strerror}"
+                return f"{error.strerror or type(error).__name__}; hint: try its `command` by hand"
 
     def _safe(self, text: str) -> str:
         text = self._redactor.text(text[: 2 * _LONGEST]).strip()

@@ -134,7 +134,9 @@ class _Session:
         await _all(self._servers.pop(name).stop() for name in gone)
 
     async def _tell_problems(self, problems: Iterable[str], report: server.Report) -> None:
-        """Each once a session: a file stays as bad as it is until somebody mends it."""
+        """Each once: a file stays as bad as it is until somebody mends it."""
+        problems = tuple(problems)
+        self._told.intersection_update(problems)
         for problem in problems:
             if problem not in self._told:
                 self._told.add(problem)

@@ -29,7 +29,8 @@ class McpTool:
         except (TypeError, ValueError, RecursionError):
             raise outcome.Failed(outcome.ErrorType.UNKNOWN, "the arguments must be a JSON object") from None
         if length > LONGEST_ARGUMENTS:
-            raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"the arguments are longer than {LONGEST_ARGUMENTS // 1024} KiB")
+            message = f"the arguments are longer than {LONGEST_ARGUMENTS // 1024} KiB; hint: send less at a time"
+            raise outcome.Failed(outcome.ErrorType.UNKNOWN, message)
 
     async def execute(self, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput:
         self.check(args, context)

@@ -1,4 +1,4 @@
-"""Runs a program for a tool: in the session's sandbox, with its output told on the way, kept at both ends, and whole in a
+"""Runs programs for a tool: in the session's sandbox, with its output told on the way, kept at both ends, and whole in a
 file when it is long. How that is done is `processes`'s business; this joins it to a tool's context.
 """
 
@@ -20,42 +20,57 @@ class Ended(Struct, frozen=True):
     left_running: bool
 
 
-async def run(
-    argv: Sequence[str] | str,
-    context: outcome.ToolContext,
-    *,
-    timeout_s: float,
-    network: bool,
-    environment: Mapping[str, str] | None = None,
-) -> Ended:
-    """A string is a shell command. Raises `outcome.Failed` when it cannot be started."""
-    start = processes.run_command if isinstance(argv, str) else processes.run_program
-    file = await threads.call(outputs.OutputFile, context.workspace, context.call_id)
-    try:
-        where = await threads.call(sandbox.choose, context.sandbox, network=network)
-        async with progress.Progress(context.progress) as watching:
-            finished = await start(
-                argv,  # type: ignore[arg-type] # each takes what it was chosen for
-                cwd=context.workspace,
-                run_id=context.run_id,
-                timeout_s=timeout_s,
-                sandbox=where,
-                environment=environment,
-                on_output=watching.hear,
-                spill=file.descriptor,
-            )
-        output = finished.output
-        if finished.spilled_bytes:
-            path = await threads.call(file.keep)
-            output = outputs.with_whereabouts(output, finished.output_bytes, finished.spilled_bytes, processes.KEEP_BYTES, path)
-    except errors.SandboxUnavailable as error:
-        raise outcome.Failed(outcome.ErrorType.SANDBOX_UNREACHABLE, error.message) from error
-    except FileNotFoundError as error:
-        raise outcome.Failed(
-            outcome.ErrorType.SANDBOX_UNREACHABLE, f"the workspace `{context.workspace}` cannot be entered"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"the command could not be started: {error}") from error
-    finally:
-        file.close()
-    return Ended(finished.exit_code, output, finished.timed_out, finished.left_running)
+class Commands:
+    """Those of one tool. What they leave running in the background ends with the run."""
+
+    def __init__(self, *, network: bool) -> None:
+        self._network = network
+        self._runs: set[str] = set()
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        context: outcome.ToolContext,
+        *,
+        timeout_s: float,
+        environment: Mapping[str, str] | None = None,
+    ) -> Ended:
+        """A text is run in a shell. Raises `outcome.Failed` when it cannot be started."""
+        self._runs.add(context.run_id)
+        file = await threads.call(outputs.OutputFile, context.workspace, context.call_id)
+        try:
+            where = await threads.call(sandbox.choose, context.sandbox, network=self._network)
+            async with progress.Progress(context.progress) as watching:
+                finished = await processes.run_command(
+                    command,
+                    cwd=context.workspace,
+                    run_id=context.run_id,
+                    timeout_s=timeout_s,
+                    sandbox=where,
+                    environment=environment,
+                    on_output=watching.hear,
+                    spill=file.descriptor,
+                )
+            output = finished.output
+            if finished.spilled_bytes:
+                path = await threads.call(file.keep)
+                output = outputs.with_whereabouts(
+                    output, finished.output_bytes, finished.spilled_bytes, processes.KEEP_BYTES, path
+                )
+        except errors.SandboxUnavailable as error:
+            raise outcome.Failed(outcome.ErrorType.SANDBOX_UNREACHABLE, error.message) from error
+        except FileNotFoundError as error:
+            raise outcome.Failed(
+                outcome.ErrorType.SANDBOX_UNREACHABLE,
+                f"the workspace `{context.workspace}` cannot be entered; hint: see whether the folder is still there",
+            ) from error
+        except (OSError, ValueError) as error:
+            raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"the command could not be started: {error}") from error
+        finally:
+            file.close()
+        return Ended(finished.exit_code, output, finished.timed_out, finished.left_running)
+
+    async def end_run(self, run_id: str) -> None:
+        if run_id in self._runs:
+            await processes.end_run(run_id)
+            self._runs.discard(run_id)

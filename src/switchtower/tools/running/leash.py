@@ -1,4 +1,4 @@
-"""Programs that we run to look at something, such as git or ripgrep: short, read-only, chosen by us and never by a model.
+"""Programs that we run to look at something, such as git or ripgrep: chosen by us and never by a model, and short.
 
 They run on a thread and are read there. Whoever waits for them holds the leash and can end them from outside, together
 with all that they started. What a model asks to run belongs to `processes`.
@@ -12,9 +12,9 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import IO, TypeVar
 
-from switchtower.tools.running import orphans, threads
+from switchtower.tools.running import orphans, patience, threads
 
 _CHUNK = 64 * 1024
 _LONGEST_COMPLAINT = 4 * 1024
@@ -33,7 +33,18 @@ class Program:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
-        self._complaint = bytearray()
+        self._complaint = b""
+
+    @property
+    def stdin(self) -> IO[bytes]:
+        assert self._process.stdin is not None, "whoever talks to it has asked for that"
+        return self._process.stdin
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        """For a conversation. What only talks is read with `output`; never both."""
+        assert self._process.stdout is not None
+        return self._process.stdout
 
     @property
     def exit_code(self) -> int:
@@ -44,16 +55,15 @@ class Program:
 
     @property
     def complaint(self) -> str:
-        """What it said on its error channel, as far as that is worth reading."""
+        """The end of what it said on its error channel: the reason comes last."""
         return self._complaint.decode(errors="replace").strip()
 
     def output(self) -> Iterator[bytes]:
         """As it comes, to its end. The error channel is read beside it, so that neither waits for the other."""
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
         with selectors.DefaultSelector() as ready:
-            ready.register(self._process.stdout, selectors.EVENT_READ)
-            ready.register(self._process.stderr, selectors.EVENT_READ)
+            for pipe in (self._process.stdout, self._process.stderr):
+                if pipe is not None:
+                    ready.register(pipe, selectors.EVENT_READ)
             while ready.get_map():
                 for key, _ in ready.select():
                     chunk = os.read(key.fd, _CHUNK)
@@ -62,71 +72,89 @@ class Program:
                     elif key.fileobj is self._process.stdout:
                         yield chunk
                     else:
-                        self._complaint += chunk[: _LONGEST_COMPLAINT - len(self._complaint)]
+                        self._complaint = (self._complaint + chunk)[-_LONGEST_COMPLAINT:]
 
     def end(self) -> None:
         _kill_group(self._process)
-        for pipe in (self._process.stdout, self._process.stderr):
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):
+                    pipe.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_LAST_WAIT)
 
 
 class Leash:
-    def __init__(self, run_id: str) -> None:
-        self._run_id = run_id
+    def __init__(self, run_id: str | None = None) -> None:
+        """With a run's id, its programs are found and ended after a crash of ours like any process of the run."""
+        self._mark = {orphans.MARKER: run_id} if run_id else {}
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._processes: set[subprocess.Popen[bytes]] = set()
         self._pulled = False
 
+    def check(self) -> None:
+        """Raises `Stopped` once the leash was pulled. For work that goes on for a while without a program."""
+        if self._pulled:
+            raise Stopped
+
     @contextmanager
-    def start(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> Iterator[Program]:
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
+        stderr: int = subprocess.PIPE,
+    ) -> Iterator[Program]:
         """Raises `OSError` when there is no such program. Whatever happens, it has ended afterwards."""
         with self._lock:
-            if self._pulled:
-                raise Stopped
-            self._process = subprocess.Popen(  # noqa: S603 - our own choice of program, and no shell
+            self.check()
+            process = subprocess.Popen(  # noqa: S603 - our own choice of program, and no shell
                 list(argv),
                 cwd=cwd,
-                # Marked, so that it is found and ended after a crash of ours like any process of the run.
-                env={**env, orphans.MARKER: self._run_id},
-                stdin=subprocess.DEVNULL,
+                env={**env, **self._mark},
+                stdin=stdin,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=stderr,
                 start_new_session=True,
             )
-        program = Program(self._process)
+            self._processes.add(process)
+        program = Program(process)
         try:
             yield program
-            if self._pulled:
-                raise Stopped
+            self.check()
         finally:
             with self._lock:
-                self._process = None
+                self._processes.discard(process)
             program.end()
 
     def pull(self) -> None:
         """Ends what is running and lets nothing start any more. From any thread, as often as you like."""
         with self._lock:
             self._pulled = True
-            if self._process is not None:
-                _kill_group(self._process)
+            for process in self._processes:
+                _kill_group(process)
 
 
-async def lead(run_id: str, work: Callable[[Leash], T]) -> T:
-    """Does the work on a thread. When this is cancelled, what the work was running is ended at once, and waited for a moment."""
+async def lead(run_id: str | None, work: Callable[[Leash], T], *, patience_s: float = _PATIENCE) -> T:
+    """Does the work on a thread. When this is cancelled, what the work was running is ended at once, and the work is waited
+    for a moment. Only a read from a disk that does not answer takes longer; such a thread is left to itself."""
     leash = Leash(run_id)
     working = asyncio.create_task(threads.call(work, leash))
     try:
         await asyncio.wait([working])
     except asyncio.CancelledError:
         leash.pull()
-        await asyncio.wait([working], timeout=_PATIENCE)
-        if not working.cancel() and not working.cancelled():
-            working.exception()  # seen, so that asyncio does not report it as forgotten
+        await patience.to_the_end(_ended(working, patience_s))
         raise
     return working.result()
+
+
+async def _ended(working: "asyncio.Task[T]", patience_s: float) -> None:
+    await asyncio.wait([working], timeout=patience_s)
+    if not working.cancel() and not working.cancelled():
+        working.exception()  # seen, so that asyncio does not report it as forgotten
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

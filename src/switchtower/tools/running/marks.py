@@ -14,7 +14,6 @@ import itertools
 import logging
 import os
 import resource
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from switchtower.tools.running import proc
+from switchtower.tools.running import installed, proc
 
 RUN_VARIABLE = "TOWER_RUN"
 COMMAND_VARIABLE = "TOWER_COMMAND"
@@ -135,7 +134,7 @@ def _setter(limit: Limit, number: int) -> list[str]:
 
 @cache
 def _prlimit() -> str | None:
-    return shutil.which("prlimit")
+    return installed.path_of("prlimit")
 
 
 @cache

@@ -14,7 +14,7 @@ from switchtower.tools.running import capture
 Listener = Callable[[bytes], Awaitable[None] | None]
 
 _CHUNK = 64 * 1024
-_LINGER = 0.25
+LINGER = 0.25
 """How long output may still come after the shell has ended, from a background process that holds the pipe."""
 _MOST_LAST_READS = 16
 
@@ -22,12 +22,13 @@ log = logging.getLogger(__name__)
 
 
 class Output:
-    def __init__(self, pipe: int, kept: capture.Spool, listener: Listener | None) -> None:
+    def __init__(self, pipe: int, kept: capture.Spool, listener: Listener | None, *, linger_s: float = LINGER) -> None:
         self.kept = kept
         self.closed = asyncio.Event()
         """Nobody can write any more, and all is read."""
         self._pipe = pipe
         self._listener = listener
+        self._linger_s = linger_s
         self._telling: asyncio.Future[None] | None = None
         self._reads = 0
         self._loop = asyncio.get_running_loop()
@@ -39,10 +40,12 @@ class Output:
         end: it is not waited for. A listener is, until the deadline on the loop's clock."""
         reads_before = self._reads
         while True:
+            was_telling = self._telling is not None
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LINGER):
+                async with asyncio.timeout(self._linger_s):
                     await self.closed.wait()
-            is_listening = self._telling is not None and self._loop.time() < deadline
+            # One who has only just taken his piece gets time for the next to be read.
+            is_listening = (was_telling or self._telling is not None) and self._loop.time() < deadline
             if self.closed.is_set() or not is_listening or self._reads - reads_before > _MOST_LAST_READS:
                 return
 

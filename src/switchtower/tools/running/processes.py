@@ -47,7 +47,7 @@ class Finished(Struct, frozen=True):
 
 
 async def run_command(
-    command: str,
+    command: str | Sequence[str],
     *,
     cwd: str,
     run_id: str,
@@ -60,38 +60,8 @@ async def run_command(
     on_output: output.Listener | None = None,
     spill: int | None = None,
 ) -> Finished:
-    """Runs a shell command to its end; otherwise as `run_program`."""
-    return await run_program(
-        [_SHELL, "-c", command],
-        cwd=cwd,
-        run_id=run_id,
-        timeout_s=timeout_s,
-        keep_bytes=keep_bytes,
-        grace_s=grace_s,
-        sandbox=sandbox,
-        workspace=workspace,
-        environment=environment,
-        on_output=on_output,
-        spill=spill,
-    )
-
-
-async def run_program(
-    argv: Sequence[str],
-    *,
-    cwd: str,
-    run_id: str,
-    timeout_s: float,
-    keep_bytes: int = KEEP_BYTES,
-    grace_s: float = GRACE,
-    sandbox: Sandbox = LOCAL,
-    workspace: str | None = None,
-    environment: Mapping[str, str] | None = None,
-    on_output: output.Listener | None = None,
-    spill: int | None = None,
-) -> Finished:
-    """Runs a program to its end. Raises `OSError` or `ValueError` when it cannot even be started, and `SandboxUnavailable`
-    when the sandbox cannot be built around the workspace.
+    """Runs a command to its end: a text in a shell, a row of words as a program and its arguments. Raises `OSError` or
+    `ValueError` when it cannot even be started, and `SandboxUnavailable` when the sandbox cannot be built around the workspace.
 
     - `workspace` is what can be written in a sandbox; it is `cwd` unless given.
     - `environment` replaces what commands see by default; the marks are added to either.
@@ -101,6 +71,7 @@ async def run_program(
       otherwise. It is written to for as long as this runs and never closed here.
     """
     mark = marks.for_command(run_id)
+    argv = [_SHELL, "-c", command] if isinstance(command, str) else command
     process, pipe = _spawn(argv, cwd, mark, sandbox, workspace or cwd, environment)
     heard = output.Output(pipe, capture.Spool(keep_bytes, spill), on_output)
     running = _Running(process, mark, grace_s, has_guard=sandbox.guard is not None)

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 from switchtower.core import errors
-from switchtower.tools.git import git_places
+from switchtower.tools.git import places
 
 _NAMESPACES = ("--unshare-user-try", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try")
 _PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - the sandbox gets folders of its own in these places
@@ -80,7 +80,7 @@ def options(workspace: str, *, network: bool, hidden: Iterable[str] = ()) -> lis
 
 
 def _mounts(root: str, *, network: bool, hidden: Iterable[str]) -> Iterator[str]:
-    git = git_places.needs(root)
+    git = places.needs(root)
     folders, files = _found(hidden)
     closed = folders.union(git.absent)
     mounts = {_mount(_Kind.EMPTY, place) for place in (*_PRIVATE, *closed, *files)}

@@ -5,7 +5,6 @@ milliseconds; a sandbox that worked once is not probed again.
 """
 
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from switchtower.core import errors
+from switchtower.tools.running import installed
 from switchtower.tools.sandboxes import bubblewrap, hidden
 
 NAMES = ("local", "bubblewrap", "modal")
@@ -130,4 +130,4 @@ def _remedy() -> str:
 
 
 def _bwrap() -> str | None:
-    return shutil.which("bwrap")
+    return installed.path_of("bwrap")

@@ -2,16 +2,13 @@
 can be taken for an option. Runs nothing itself.
 """
 
-import shutil
-
 from switchtower.core.policy import secrets
+from switchtower.tools.running import installed
 from switchtower.tools.searching import finding
 
 
 def program() -> str | None:
-    """Where ripgrep is. Never one that stands in the current folder: that may be a workspace's."""
-    found = shutil.which("rg")
-    return found if found and found.startswith("/") else None
+    return installed.path_of("rg")
 
 
 def arguments(rg: str, query: finding.Query, *, root: str) -> list[str]:

@@ -12,9 +12,10 @@ from pathlib import Path, PurePath
 from typing import Literal, TypeVar
 from weakref import WeakValueDictionary
 
-from switchtower.tools.git.plumbing.stop import Stop, on_thread
+from switchtower.tools.git.plumbing import limit
 from switchtower.tools.git.plumbing.unavailable import Unavailable
 from switchtower.tools.running import patience, threads
+from switchtower.tools.running.leash import Leash
 from switchtower.tools.snapshots.keeper import Keeper
 from switchtower.tools.snapshots.limits import Limits
 from switchtower.tools.snapshots.restoring import Restored
@@ -62,7 +63,7 @@ class Checkpoints:
         root = await _real(workspace)
         async with self._lock(root):
             steps = await self._do(root, lambda keeper: keeper.steps(before, after, redo=direction == "redo"), run_id)
-            unstoppable = self._keeper(root, Stop(run_id))
+            unstoppable = self._keeper(root, Leash(run_id))
             return await patience.to_the_end(threads.call(unstoppable.restore, steps, force=force))
 
     async def diff(self, workspace: str, before: str, after: str | None = None, *, limit_bytes: int | None = None) -> str:
@@ -79,9 +80,9 @@ class Checkpoints:
             await self._do(root, lambda keeper: keeper.forget(session_id))
 
     async def _do(self, root: str, work: Callable[[Keeper], T], run_id: str | None = None) -> T:
-        return await on_thread(
-            lambda stop: work(self._keeper(root, stop)),
+        return await limit.within(
             self._limits.seconds,
+            lambda held: work(self._keeper(root, held)),
             run_id=run_id,
             hint="let `.gitignore` name folders that hold no work",
         )
@@ -90,9 +91,9 @@ class Checkpoints:
         """One for each workspace; it is gone when nobody holds or awaits it."""
         return self._locks.setdefault(root, asyncio.Lock())
 
-    def _keeper(self, root: str, stop: Stop) -> Keeper:
+    def _keeper(self, root: str, held: Leash) -> Keeper:
         folder = self._folder / sha256(os.fsencode(root)).hexdigest()[:24]
-        return Keeper(root, folder, frozenset(self._apart_in(root)), self._limits, stop)
+        return Keeper(root, folder, frozenset(self._apart_in(root)), self._limits, held)
 
     def _apart_in(self, root: str) -> Iterator[str]:
         for folder in self._apart:

@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from switchtower.tools.git.plumbing import discovery, git
-from switchtower.tools.git.plumbing.stop import Stop
 from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.running.leash import Leash
 from switchtower.tools.snapshots import differ, objects, snapshot, store
 from switchtower.tools.snapshots.limits import Limits
 from switchtower.tools.snapshots.restoring import Restored, Restorer, Step
@@ -28,7 +28,7 @@ class Keeper(Struct, frozen=True):
     """Where we keep what we need for it."""
     apart: frozenset[str]
     limits: Limits
-    stop: Stop
+    held: Leash
 
     def take(self, session_id: str, label: str, also: Sequence[str]) -> str:
         with _explained():
@@ -38,7 +38,7 @@ class Keeper(Struct, frozen=True):
             mark.touch()
             id = taker.take(place, also=also)
             # The id is part of the name: a label that is used twice loses nothing.
-            place.keep(f"{_as_name(session_id)}/{_as_name(label)}-{id[:12]}", id, self.stop)
+            place.keep(f"{_as_name(session_id)}/{_as_name(label)}-{id[:12]}", id, self.held)
             return id
 
     def steps(self, before: str, after: str | None, *, redo: bool) -> list[Step]:
@@ -54,7 +54,7 @@ class Keeper(Struct, frozen=True):
                 )
                 for difference in differences
             ]
-            with place.checker(self.stop) as checker:
+            with place.checker(self.held) as checker:
                 if checker.missing([step.want.id for step in steps if step.want]):
                     raise objects.Damaged("a file's content is gone")
             return steps
@@ -62,26 +62,26 @@ class Keeper(Struct, frozen=True):
     def restore(self, steps: Sequence[Step], *, force: bool) -> Restored:
         with _explained():
             _, place = self._opened()
-            with place.reader(self.stop) as reader:
+            with place.reader(self.held) as reader:
                 return Restorer(
                     self.root, algorithm=place.algorithm, most_bytes=self.limits.file_bytes, reader=reader, force=force
                 ).restore(steps)
 
     def diff(self, before: str, after: str | None, limit_bytes: int) -> str:
         with _explained(), self._compared(before, after) as (place, _, _, differences):
-            return differ.unified(differences, place, self.folder, limit_bytes, self.stop)
+            return differ.unified(differences, place, self.folder, limit_bytes, self.held)
 
     def forget(self, session_id: str) -> None:
         """Drops what the session has kept here, and with the last session all that we have of the workspace."""
         with _explained():
             for place in store.all_in(self.folder):
-                place.drop(_as_name(session_id), self.stop)
+                place.drop(_as_name(session_id), self.held)
             with suppress(FileNotFoundError):
                 (self._sessions / _as_name(session_id)).unlink()
             if not any(self._sessions.glob("*")):
                 shutil.rmtree(self.folder, ignore_errors=True)
             elif own := store.own_in(self.folder):
-                own.clean(self.stop)
+                own.clean(self.held)
 
     @property
     def _sessions(self) -> Path:
@@ -90,10 +90,10 @@ class Keeper(Struct, frozen=True):
 
     def _opened(self) -> tuple[Taker, store.Store]:
         if not Path(self.root).is_dir():
-            raise Unavailable(f"the workspace `{self.root}` is not there")
+            raise Unavailable(f"the workspace `{self.root}` is not there", hint="put the folder back where it was")
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        where = discovery.find(self.root, self.stop)
-        taker = Taker(self.root, self.folder, where, self.apart, self.limits, self.stop)
+        where = discovery.find(self.root, self.held)
+        taker = Taker(self.root, self.folder, where, self.apart, self.limits, self.held)
         return taker, store.open_for(where, self.folder)
 
     @contextmanager
@@ -108,7 +108,7 @@ class Keeper(Struct, frozen=True):
                 raise objects.Damaged(f"`{id[:12]}` is no checkpoint of this workspace")
         with place.scratch(self.folder) as scratch:
             now = taker.take(scratch, remember=False) if after is None else after
-            with scratch.reader(self.stop) as reader:
+            with scratch.reader(self.held) as reader:
                 old, new = snapshot.load(reader, before), snapshot.load(reader, now)
                 differences = list(snapshot.differences(reader, old, new))
             yield scratch, old, new, differences
@@ -127,7 +127,8 @@ def _explained() -> Iterator[None]:
     except git.Failed as failure:
         raise Unavailable(f"git failed: {failure}", hint="see what `git fsck` says in the workspace") from failure
     except OSError as error:
-        raise Unavailable(f"{error.strerror or error}: `{error.filename}`" if error.filename else str(error)) from error
+        about = f"{error.strerror or error}: `{error.filename}`" if error.filename else str(error)
+        raise Unavailable(about, hint="see whether the disk is full and who may write there") from error
 
 
 def _as_name(text: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from switchtower.tools.git.plumbing import git
 from switchtower.tools.git.plumbing.discovery import Repository
-from switchtower.tools.git.plumbing.stop import Stop
 from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.running.leash import Leash
 from switchtower.tools.snapshots.limits import Limits
 from switchtower.tools.snapshots.store import Store
 
@@ -28,7 +28,6 @@ RUBBISH = (
     "target",
 )
 """Folders that are left out where no repository says what to ignore."""
-_CHUNK = 1024 * 1024
 
 
 class Wanted:
@@ -50,11 +49,11 @@ class Wanted:
 
 
 def of_workspace(
-    root: str, repository: Repository | None, store: Store, also: Iterable[str], limits: Limits, stop: Stop
+    root: str, repository: Repository | None, store: Store, also: Iterable[str], limits: Limits, held: Leash
 ) -> Wanted:
     """Paths in `also` are wanted even when they are ignored."""
     wanted = Wanted()
-    for path in _listed(root, repository, store, limits, stop):
+    for path in _listed(root, repository, store, limits, held):
         wanted.add(path)
     for path in also:
         inside = posixpath.relpath(posixpath.join(root, path), root)
@@ -63,7 +62,7 @@ def of_workspace(
     return wanted
 
 
-def _listed(root: str, repository: Repository | None, store: Store, limits: Limits, stop: Stop) -> list[str]:
+def _listed(root: str, repository: Repository | None, store: Store, limits: Limits, held: Leash) -> list[str]:
     if repository is None:
         most = limits.folder_files
         caller = git.Git(root, {"GIT_DIR": store.git_dir, "GIT_WORK_TREE": root})
@@ -74,16 +73,14 @@ def _listed(root: str, repository: Repository | None, store: Store, limits: Limi
         which = ["--others", "--cached"]
     listed: list[str] = []
     rest = b""
-    with caller.start(stop, "ls-files", "-z", "--exclude-standard", *which) as process:
-        assert process.stdout is not None
-        while chunk := process.stdout.read1(_CHUNK):  # type: ignore[attr-defined]
+    with caller.start(held, "ls-files", "-z", "--exclude-standard", *which) as running:
+        for chunk in running.output():
             *names, rest = (rest + chunk).split(b"\0")
             listed += map(os.fsdecode, names)
             if len(listed) > most:
                 raise Unavailable(
                     f"`{root}` has more than {most} files", hint="let `.gitignore` name the folders that hold no work"
                 )
-        if process.wait() != 0:
-            stop.check()
+        if running.exit_code != 0:
             raise Unavailable(f"git cannot list the files of `{root}`", hint="see what `git status` says there")
     return listed

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from switchtower.core import policy
-from switchtower.tools.git.plumbing.stop import Stop
 from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.running.leash import Leash
 from switchtower.tools.snapshots import folders, objects, stats
 from switchtower.tools.snapshots.limits import Limits
 from switchtower.tools.snapshots.listing import Wanted
@@ -49,7 +49,7 @@ class Scanner:
         keep: Callable[[bytes], str],
         apart: frozenset[str],
         limits: Limits,
-        stop: Stop,
+        held: Leash,
     ) -> None:
         """`keep` takes a file's content into the store and answers its id; `apart` are folders that are none of the
         workspace's business."""
@@ -59,7 +59,7 @@ class Scanner:
         self._keep = keep
         self._apart = apart
         self._limits = limits
-        self._stop = stop
+        self._held = held
         self._now_ns = time.time_ns()
         self._new_bytes = 0
         self.scan = Scan()
@@ -70,7 +70,7 @@ class Scanner:
         return self.scan
 
     def _folder(self, entries: folders.Entries, descriptor: int, prefix: str, wanted: Wanted, depth: int) -> Folder:
-        self._stop.check()
+        self._held.check()
         folder: Folder = {}
         if prefix and policy.is_secret(f"{self._root}/{prefix}x"):
             self._leave_out(prefix)
@@ -132,7 +132,7 @@ class Scanner:
         return Entry(objects.PROGRAM if status.st_mode & stat.S_IXUSR else objects.FILE, id)
 
     def _content(self, name: str, folder: int, status: os.stat_result) -> bytes | None:
-        self._stop.check()
+        self._held.check()
         try:
             present = folders.look(folder, name, self._limits.file_bytes)
         except FileNotFoundError:

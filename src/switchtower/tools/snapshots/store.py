@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from switchtower.tools.git.plumbing import git
 from switchtower.tools.git.plumbing.discovery import Repository
-from switchtower.tools.git.plumbing.stop import Stop
 from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.running.leash import Leash
 from switchtower.tools.snapshots import objects, reading
 
 REFS = "refs/switchtower"
@@ -56,37 +56,37 @@ class Store(Struct, frozen=True):
             yield replace(self, object_folder=temporary, also_read=(self.object_folder, *self.also_read), shared="umask")
 
     @contextmanager
-    def checker(self, stop: Stop) -> Iterator[reading.Checker]:
-        with self.git.start(stop, "cat-file", "--batch-check", stdin=subprocess.PIPE) as process:
-            yield reading.Checker(process)
+    def checker(self, held: Leash) -> Iterator[reading.Checker]:
+        with self.git.start(held, "cat-file", "--batch-check", stdin=subprocess.PIPE) as running:
+            yield reading.Checker(running)
 
     @contextmanager
-    def reader(self, stop: Stop) -> Iterator[reading.Reader]:
-        with self.git.start(stop, "cat-file", "--batch", stdin=subprocess.PIPE) as process:
-            yield reading.Reader(process, stop)
+    def reader(self, held: Leash) -> Iterator[reading.Reader]:
+        with self.git.start(held, "cat-file", "--batch", stdin=subprocess.PIPE) as running:
+            yield reading.Reader(running, held)
 
-    def write(self, pack: objects.Pack, stop: Stop) -> None:
+    def write(self, pack: objects.Pack, held: Leash) -> None:
         if not pack.ids:
             return
         how = ["unpack-objects", "-q"] if len(pack.ids) <= _MOST_LOOSE else ["index-pack", "--stdin"]
-        self.git.output(stop, "-c", f"core.sharedRepository={self.shared}", *how, stdin=pack.finished())
+        self.git.output(held, "-c", f"core.sharedRepository={self.shared}", *how, stdin=pack.finished())
 
-    def keep(self, ref: str, id: str, stop: Stop) -> None:
-        self.git.output(stop, "-c", f"core.sharedRepository={self.shared}", "update-ref", f"{REFS}/{ref}", id)
+    def keep(self, ref: str, id: str, held: Leash) -> None:
+        self.git.output(held, "-c", f"core.sharedRepository={self.shared}", "update-ref", f"{REFS}/{ref}", id)
 
-    def drop(self, prefix: str, stop: Stop) -> None:
+    def drop(self, prefix: str, held: Leash) -> None:
         """Lets go of all refs below the prefix."""
-        listed = self.git.output(stop, "for-each-ref", "--format=%(refname)", f"{REFS}/{prefix}/")
+        listed = self.git.output(held, "for-each-ref", "--format=%(refname)", f"{REFS}/{prefix}/")
         commands = b"".join(b"delete %s\n" % name for name in listed.splitlines())
         if commands:
             with tempfile.TemporaryFile() as file:
                 file.write(commands)
                 file.seek(0)
-                self.git.output(stop, "update-ref", "--stdin", stdin=file)
+                self.git.output(held, "update-ref", "--stdin", stdin=file)
 
-    def clean(self, stop: Stop) -> None:
+    def clean(self, held: Leash) -> None:
         """Removes what no ref keeps. Only for a store of ours: in a repository that is for its owner to do."""
-        self.git.attempt(stop, "gc", "--quiet", "--prune=now")
+        self.git.attempt(held, "gc", "--quiet", "--prune=now")
 
 
 def open_for(repository: Repository | None, folder: Path) -> Store:
@@ -162,7 +162,8 @@ def _sharing(folder: Path) -> str:
     try:
         mode = folder.stat().st_mode
     except OSError as error:
-        raise Unavailable(f"the repository's objects cannot be reached: {error.strerror}") from error
+        reason = f"the repository's objects cannot be reached: {error.strerror}"
+        raise Unavailable(reason, hint="see what `git fsck` says in the workspace") from error
     if not mode & stat.S_ISGID:
         return "umask"
     return "all" if mode & stat.S_IWOTH else "group"

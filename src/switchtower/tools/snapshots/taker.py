@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from switchtower.tools.git.plumbing.discovery import Repository
-from switchtower.tools.git.plumbing.stop import Stop
+from switchtower.tools.running.leash import Leash
 from switchtower.tools.snapshots import listing, objects, snapshot, stats, trees
 from switchtower.tools.snapshots.limits import Limits
 from switchtower.tools.snapshots.reading import Checker
@@ -26,11 +26,11 @@ class Taker(Struct, frozen=True):
     apart: frozenset[str]
     """Folders that are none of the workspace's business, relative to its root."""
     limits: Limits
-    stop: Stop
+    held: Leash
 
     def take(self, into: Store, *, also: Sequence[str] = (), remember: bool = True) -> str:
         """The id of a snapshot whose objects are all in the store. `remember` makes the next one quick."""
-        wanted = listing.of_workspace(self.root, self.repository, into, also, self.limits, self.stop)
+        wanted = listing.of_workspace(self.root, self.repository, into, also, self.limits, self.held)
         known_file = self.folder / "stats"
         known = stats.load(known_file, into.algorithm)
         try:
@@ -42,15 +42,15 @@ class Taker(Struct, frozen=True):
         return id
 
     def _stored(self, into: Store, wanted: listing.Wanted, known: stats.Known) -> tuple[str, Scan]:
-        with tempfile.TemporaryFile(dir=self.folder) as file, into.checker(self.stop) as checker:
+        with tempfile.TemporaryFile(dir=self.folder) as file, into.checker(self.held) as checker:
             pack = objects.Pack(into.algorithm, file)
             intake = _Intake(pack, checker)
-            scanner = Scanner(self.root, known=known, keep=intake.keep, apart=self.apart, limits=self.limits, stop=self.stop)
+            scanner = Scanner(self.root, known=known, keep=intake.keep, apart=self.apart, limits=self.limits, held=self.held)
             scan = scanner.walk(wanted)
             files = trees.add(scan.files, scan.unread, pack, checker)
             id = intake.keep(snapshot.encode(files, scan, intake.keep), kind="tree")
             intake.flush()
-            into.write(pack, self.stop)
+            into.write(pack, self.held)
         return id, scan
 
 

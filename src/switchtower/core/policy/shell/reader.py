@@ -7,17 +7,11 @@ time in proportion to the text and gives up, in doubt, on one that is too long, 
 import re
 from collections.abc import Callable
 
-from msgspec import Struct
-
-from switchtower.core.policy.shell import words
-from switchtower.core.policy.shell.script import Command, Redirect, Script, Word
+from switchtower.core.policy.shell import documents, harvest, simple, words
+from switchtower.core.policy.shell.script import Redirect, Script, Word
 
 LONGEST = 64 * 1024
 _DEEPEST = 24
-_MOST_COMMANDS = 500
-_MOST_WORDS = 4000
-_MOST_WILD_WORDS = 32
-_MOST_DOUBTS = 8
 
 # Control characters, blanks that are none to a shell, marks that turn or hide text, halves of characters.
 _UNSEEN = re.compile(
@@ -26,30 +20,7 @@ _UNSEEN = re.compile(
 )
 _REDIRECT = re.compile(r"(&>>|&>)|[0-9]*(>&-|<&-|>>|>\||>&|<<<|<<-|<<|<&|<>|>(?!\()|<(?!\())")
 _PLAIN_TARGET = re.compile(r"[\w./~][\w./~-]*")
-_DELIMITER = re.compile(r"""(?:(?P<quote>['"])(?P<quoted>[\w.-]+)(?P=quote)|(?P<escape>\\?)(?P<bare>[\w.-]+))(?=[\s;&|<>()]|$)""")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?\+?=", re.ASCII)
 _BRACE_ALONE = re.compile(r"[{}](?=[ \t\n;&|()<>]|$)")
-_DESCRIPTOR_NAME = re.compile(r"\{\w+\}")
-_SKIPPED = frozenset({"if", "then", "elif", "else", "fi", "!", "{", "}", "while", "until", "do", "done"})
-_LOOPS = frozenset({"while", "until"})
-_DOUBTED = {
-    "for": "has a loop",
-    "select": "has a loop",
-    "case": "chooses between commands",
-    "esac": "chooses between commands",
-    "function": "defines a function",
-    "coproc": "starts a command beside it",
-    "[[": "tests a condition that can run commands",
-    "in": "has a loop",
-}
-
-
-class _Document(Struct, frozen=True):
-    """A here-document that has been announced and follows on the next line."""
-
-    end: str
-    expanded: bool
-    indented: bool
 
 
 def read(text: str) -> Script:
@@ -65,29 +36,14 @@ class _Reader:
         self.text = text
         self.at = 0
         self._depth = depth
-        self._words = 0
-        self._wild_words = 0
-        self._commands: list[Command] = []
-        self._pipelines: list[tuple[tuple[int, int], ...]] = []
-        self._documents: list[str] = []
-        self._announced: list[_Document] = []
-        self._doubts: list[str] = []
-        self._unreadable = False
+        self._found = harvest.Harvest()
+        self._announced: list[documents.Document] = []
 
     def script(self) -> Script:
-        return Script(
-            self.text,
-            tuple(self._commands),
-            tuple(self._pipelines),
-            tuple(self._documents),
-            tuple(self._doubts),
-            self._unreadable,
-        )
+        return self._found.script(self.text)
 
     def doubt(self, reason: str, *, unreadable: bool = False) -> None:
-        self._unreadable |= unreadable
-        if len(self._doubts) < _MOST_DOUBTS and reason not in self._doubts:
-            self._doubts.append(reason)
+        self._found.doubt(reason, unreadable=unreadable)
 
     def read_to_the_end(self) -> None:
         if _UNSEEN.search(self.text):
@@ -125,20 +81,7 @@ class _Reader:
         other = _Reader(text, self._depth)
         how(other)
         self.leave()
-        self._words += other._words
-        self._wild_words += other._wild_words
-        shift = len(self._commands)
-        for command in other._commands:
-            first, last = command.inner
-            self._commands.append(
-                Command(command.words, command.assignments, command.values, command.redirects, (first + shift, last + shift))
-            )
-        for pipeline in other._pipelines:
-            self._pipelines.append(tuple((first + shift, last + shift) for first, last in pipeline))
-        self._documents.extend(other._documents)
-        for reason in other._doubts:
-            self.doubt(reason)
-        self._unreadable |= other._unreadable
+        self._found.absorb(other._found)
 
     def _give_up(self, reason: str) -> None:
         self.doubt(reason, unreadable=True)
@@ -147,24 +90,24 @@ class _Reader:
     def _read_list(self, closer: str) -> None:
         """Up to the closing parenthesis or brace, which is taken too, or to the end."""
         stages: list[tuple[int, int]] = []
-        start = len(self._commands)
+        start = len(self._found.commands)
         while True:
             self._skip_blanks()
             operator = self._operator(in_braces=closer == "}")
             if operator == "|":
-                stages.append((start, len(self._commands)))
-                start = len(self._commands)
+                stages.append((start, len(self._found.commands)))
+                start = len(self._found.commands)
                 self.at += 2 if self.text.startswith("|&", self.at) else 1
                 continue
             if operator == "\n":
                 self.at += 1
                 self._read_documents()
-                if stages and start == len(self._commands):
+                if stages and start == len(self._found.commands):
                     continue  # A pipe goes on behind the end of its line.
             if operator is not None:
                 if stages:
-                    self._pipelines.append((*stages, (start, len(self._commands))))
-                stages, start = [], len(self._commands)
+                    self._found.pipelines.append((*stages, (start, len(self._found.commands))))
+                stages, start = [], len(self._found.commands)
             if operator == "":
                 if closer:
                     self.doubt(f"has no `{closer}` to end a group", unreadable=True)
@@ -191,7 +134,7 @@ class _Reader:
         return pair[0] if pair[0] in "\n;&|)" else None
 
     def _read_command_or_group(self) -> None:
-        if len(self._commands) >= _MOST_COMMANDS:
+        if self._found.has_too_many_commands:
             self._give_up("has too many commands")
         elif self.text[self.at] == "(":
             if self.text.startswith("((", self.at):
@@ -207,11 +150,8 @@ class _Reader:
             self._read_command()
 
     def _read_command(self) -> None:
-        first_inner = len(self._commands)
-        found: list[Word] = []
-        names: list[str] = []
-        values: list[Word] = []
-        redirects: list[Redirect] = []
+        first_inner = len(self._found.commands)
+        command = simple.Unfinished()
         while True:
             self._skip_blanks()
             if self.at >= len(self.text) or self._operator() is not None:
@@ -221,43 +161,31 @@ class _Reader:
                 break
             if redirect := _REDIRECT.match(self.text, self.at):
                 self.at = redirect.end()
-                redirects.append(self._read_redirect(redirect[1] or redirect[2]))
+                command.redirects.append(self._read_redirect(redirect[1] or redirect[2]))
                 continue
-            self._words += 1
-            if self._words > _MOST_WORDS:
+            self._found.words += 1
+            if self._found.has_too_many_words:
                 self._give_up("has too many words")
                 break
-            start = self.at
-            word = words.read(self)
-            raw = self.text[start : self.at]
-            self._wild_words += word.wild
-            if self._wild_words > _MOST_WILD_WORDS:
-                self._give_up("has too many wildcards")
-            if self.at == start:
-                self.doubt(f"has a `{self.text[start]}` that says nothing here", unreadable=True)
-                self.at += 1
-            elif found:
-                found.append(word)
-            elif raw in _SKIPPED and not names and not redirects:
-                if raw in _LOOPS:
-                    self.doubt("has a loop")
-            elif assignment := _ASSIGNMENT.match(raw):
-                if assignment[2] or "(" in raw or self.text[self.at : self.at + 1] == "(":
-                    self.doubt("sets a variable in a way that can run commands", unreadable=True)
-                names.append(assignment[1])
-                values.append(Word(word.text.partition("=")[2], word.known, word.wild))
-            else:
-                if raw in _DOUBTED:
-                    self.doubt(_DOUBTED[raw], unreadable=True)
-                found.append(word)
-            if self.text[self.at : self.at + 1] in ("<", ">") and _DESCRIPTOR_NAME.fullmatch(raw):
-                self.doubt("lets the shell choose a descriptor")
-        if found or names or redirects:
-            inner = (first_inner, len(self._commands))
-            self._commands.append(Command(tuple(found), tuple(names), tuple(values), tuple(redirects), inner))
+            self._read_word(command)
+        if not command.is_empty:
+            self._found.commands.append(command.finished((first_inner, len(self._found.commands))))
+
+    def _read_word(self, command: simple.Unfinished) -> None:
+        start = self.at
+        word = words.read(self)
+        raw = self.text[start : self.at]
+        self._found.wild_words += word.wild
+        if self._found.has_too_many_wildcards:
+            self._give_up("has too many wildcards")
+        if self.at == start:
+            self.doubt(f"has a `{self.text[start]}` that says nothing here", unreadable=True)
+            self.at += 1
+        else:
+            command.add(word, raw, self.text[self.at : self.at + 1], self)
 
     def _read_redirect(self, operator: str) -> Redirect:
-        self._words += 1
+        self._found.words += 1
         self._skip_blanks()
         if operator in ("<<", "<<-"):
             return self._announce(operator)
@@ -275,40 +203,29 @@ class _Reader:
         return Redirect(operator, target)
 
     def _announce(self, operator: str) -> Redirect:
-        delimiter = _DELIMITER.match(self.text, self.at)
-        if delimiter is None:
+        announced = documents.announced(self.text, self.at, operator)
+        if announced is None:
             self.doubt("announces a text in a way that is hard to read", unreadable=True)
             words.read(self)
-            return Redirect(operator, Word(""))
-        self.at = delimiter.end()
-        end = delimiter["quoted"] or delimiter["bare"]
-        expanded = not delimiter["quote"] and not delimiter["escape"]
-        self._announced.append(_Document(end, expanded=expanded, indented=operator == "<<-"))
+        else:
+            document, self.at = announced
+            self._announced.append(document)
         return Redirect(operator, Word(""))
 
     def _read_documents(self) -> None:
         """The here-documents that begin on this line, one behind the other."""
         announced, self._announced = self._announced, []
         for document in announced:
-            start = self.at
-            while True:
-                if self.at >= len(self.text):
-                    self.doubt("announces a text that does not end", unreadable=True)
-                    body = self.text[start:]
-                    break
-                newline = self.text.find("\n", self.at)
-                end = len(self.text) if newline < 0 else newline
-                line = self.text[self.at : end]
-                line_start, self.at = self.at, end if newline < 0 else end + 1
-                if (line.lstrip("\t") if document.indented else line) == document.end:
-                    body = self.text[start:line_start]
-                    break
-            self._documents.append(body)
-            if document.expanded and re.search(r"[$`\\]", body):
+            body = documents.body(document, self.text, self.at)
+            self.at = body.ends_at
+            if not body.is_ended:
+                self.doubt("announces a text that does not end", unreadable=True)
+            self._found.documents.append(body.text)
+            if document.expanded and re.search(r"[$`\\]", body.text):
                 self.doubt("has a text that the shell fills in")
-                if "\\" in body:
+                if "\\" in body.text:
                     self.doubt("has a text with backslashes that the shell works off", unreadable=True)
-                self._absorb(body, words.scan_document)
+                self._absorb(body.text, words.scan_document)
 
     def _skip_blanks(self) -> None:
         """Blanks, comments and broken lines; they may stand wherever a word may begin."""

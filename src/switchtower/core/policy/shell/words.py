@@ -5,33 +5,10 @@ What only a running shell can work out (`$x`, `$(…)`, `{a,b}`) leaves the word
 
 import re
 from collections.abc import Callable
-from typing import Protocol
 
+from switchtower.core.policy.shell import escapes
 from switchtower.core.policy.shell.script import Word
-
-
-class Source(Protocol):
-    """What a word is read from."""
-
-    text: str
-    at: int
-
-    def doubt(self, reason: str, *, unreadable: bool = False) -> None: ...
-
-    def enter(self) -> bool:
-        """One level deeper; False, and all is read, when that is too deep."""
-        ...
-
-    def leave(self) -> None: ...
-
-    def read_nested(self) -> None:
-        """Reads commands up to the closing parenthesis, which is taken too."""
-        ...
-
-    def read_quoted_commands(self, text: str) -> None:
-        """Reads the commands of a text that stood between backquotes."""
-        ...
-
+from switchtower.core.policy.shell.source import Source
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,^=\-]+")
 _PLAIN_IN_QUOTES = re.compile(r'[^"$`\\]+')
@@ -41,8 +18,6 @@ _SPECIAL = "!#$*@-0123456789"
 _BACKQUOTED = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL)
 _BACKQUOTED_ESCAPE = re.compile(r"\\([`\\$])")
 _ANSI = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
-_ANSI_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
-_ANSI_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 
 
 class _Word:
@@ -248,19 +223,8 @@ def _ansi_quotes(word: _Word) -> None:
         source.at = len(source.text)
         return
     source.doubt("spells a text in escapes that not every shell knows")
-    word.pieces.append(_ANSI_ESCAPE.sub(_unescaped, quoted[1]))
+    word.pieces.append(escapes.worked_off(quoted[1]))
     source.at = quoted.end()
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    code = escape[1]
-    if code[0] in "xuU" and len(code) > 1:
-        return chr(min(int(code[1:], 16), 0x10FFFF))
-    if code[0] in "01234567":
-        return chr(int(code, 8) & 0xFF)
-    if code[0] == "c" and len(code) > 1:
-        return chr(ord(code[1]) & 0x1F)
-    return _ANSI_LETTERS.get(code, code)
 
 
 def _process_substitution(word: _Word) -> None:

@@ -46,11 +46,17 @@ def expand(text: str, workspace: str, user_folder: Path | None) -> Expansion:
     )
 
 
-def _spoken(text: str, workspace: str, user_folder: Path | None) -> _Spoken:
+def called(text: str) -> tuple[str, str] | None:
+    """The name and the arguments of a message that calls something, whether or not there is such a thing."""
     call = _CALL.fullmatch(text)
+    return None if call is None else (call[1], (call[2] or "").strip())
+
+
+def _spoken(text: str, workspace: str, user_folder: Path | None) -> _Spoken:
+    call = called(text)
     if call is None:
         return _Spoken(text, (text,))
-    name, arguments = call[1], (call[2] or "").strip()
+    name, arguments = call
     catalogue = templates.catalogue(workspace, user_folder)
     template = catalogue.templates.get(name)
     if template is None:

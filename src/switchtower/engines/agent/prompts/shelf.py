@@ -29,9 +29,13 @@ class Shelf:
     def expand(self, text: str, workspace: str) -> expansion.Expansion:
         return expansion.expand(text, workspace, self._user_folder)
 
+    def template(self, name: str, workspace: str) -> templates.Template | None:
+        """What a message calls by this name."""
+        return templates.catalogue(workspace, self._user_folder).templates.get(name)
+
     def skill(self, name: str, workspace: str) -> str | None:
         """The whole text of a skill, for an agent that asks for it by name; None when there is none of that name."""
-        template = templates.catalogue(workspace, self._user_folder).templates.get(name)
+        template = self.template(name, workspace)
         if template is None or template.kind != "skill":
             return None
         try:

@@ -19,7 +19,8 @@ _HEAD = 8 * 1024
 _IN_WORKSPACE = ".tower"
 
 Origin = Literal["user", "workspace"]
-_RESERVED: frozenset[str] = frozenset({"user", "workspace"})
+EXTENSION_PREFIX = "extension"
+_RESERVED: frozenset[str] = frozenset({"user", "workspace", EXTENSION_PREFIX})
 """First parts of a name that say where it comes from: no folder may claim them."""
 
 

@@ -7,15 +7,15 @@ Filters that the user has set up for all repositories stay, such as git-lfs. Hoo
 from collections.abc import Iterator
 
 from switchtower.tools.git.plumbing.git import Git
-from switchtower.tools.git.plumbing.stop import Stop
+from switchtower.tools.running.leash import Leash
 
 _THE_USERS = frozenset({b"system", b"global"})
 _NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
 
 
-def disarmed(git: Git, stop: Stop) -> Git:
+def disarmed(git: Git, held: Leash) -> Git:
     """The same, with what is configured now overruled. Ask where it will work: some settings hold in one place only."""
-    listed = git.output(stop, "config", "--list", "--name-only", "--show-scope", "-z").split(b"\0")
+    listed = git.output(held, "config", "--list", "--name-only", "--show-scope", "-z").split(b"\0")
     overrules = dict(_overrules(dict.fromkeys(zip(listed[::2], listed[1::2], strict=False))))
     variables = {"GIT_CONFIG_COUNT": str(len(overrules))}
     for number, (key, value) in enumerate(overrules.items()):

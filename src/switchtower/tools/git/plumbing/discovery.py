@@ -8,8 +8,8 @@ from pathlib import PurePath
 from switchtower.tools import outcome
 from switchtower.tools.git import repository
 from switchtower.tools.git.plumbing import git
-from switchtower.tools.git.plumbing.stop import Stop
 from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.running.leash import Leash
 
 _QUESTIONS = ("--is-inside-git-dir", "--show-object-format", "--git-common-dir", "--show-toplevel")
 
@@ -19,9 +19,9 @@ class Repository(repository.Repository, frozen=True, kw_only=True):
     """`sha1` or `sha256`."""
 
 
-def find(root: str, stop: Stop) -> Repository | None:
+def find(root: str, held: Leash) -> Repository | None:
     """`None` when there is none that may be used. Raises `Unavailable` for a folder that is part of a repository's store."""
-    attempt = git.Git(root).attempt(stop, "rev-parse", "--path-format=absolute", *_QUESTIONS)
+    attempt = git.Git(root).attempt(held, "rev-parse", "--path-format=absolute", *_QUESTIONS)
     # One that has no working tree answers the first questions and then fails.
     inside, *answers = os.fsdecode(attempt.printed).split("\n")
     if inside == "true" or any(part.casefold() == ".git" for part in PurePath(root).parts):

@@ -3,29 +3,26 @@ variables. Which repository it works on is told to it; it never looks for one un
 """
 
 import os
-import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import IO
 
 from msgspec import Struct, field
 
-from switchtower.tools.git.plumbing.stop import Stop
 from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.running import installed
+from switchtower.tools.running.leash import Leash, Program
 
 _SAFE = ("--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=", "-c", "core.logAllRefUpdates=false")
-_ENVIRONMENT = {
+_ALONE = {
     "GIT_ALLOW_PROTOCOL": "none",  # a missing object of a partial clone would be fetched, by a command of the repository's choice
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ATTR_NOSYSTEM": "1",
     "GIT_PAGER": "cat",
-    "LC_ALL": "C",
 }
+_TO_THE_LETTER = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_ATTR_NOSYSTEM": "1", "LC_ALL": "C"}
 OWN_WORDS_ONLY = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 """Leaves the user's configuration out too."""
 _OUTPUT_LIMIT = 8 * 1024 * 1024
@@ -48,49 +45,45 @@ class Git(Struct, frozen=True):
     cwd: str
     variables: Mapping[str, str] = field(default_factory=dict)
 
-    @contextmanager
     def start(
         self,
-        stop: Stop,
+        held: Leash,
         *args: str,
         stdin: int | IO[bytes] = subprocess.DEVNULL,
-        stderr: int | IO[bytes] = subprocess.DEVNULL,
-    ) -> Iterator[subprocess.Popen[bytes]]:
-        with stop.process(
-            [program(), *_SAFE, *args], cwd=self.cwd, env=environment(self.variables), stdin=stdin, stderr=stderr
-        ) as process:
-            yield process
+        stderr: int = subprocess.DEVNULL,
+    ) -> AbstractContextManager[Program]:
+        variables = environment({**_TO_THE_LETTER, **self.variables})
+        return held.start([program(), *_SAFE, *args], cwd=self.cwd, env=variables, stdin=stdin, stderr=stderr)
 
-    def attempt(self, stop: Stop, *args: str, stdin: int | IO[bytes] = subprocess.DEVNULL) -> Attempt:
+    def attempt(self, held: Leash, *args: str, stdin: int | IO[bytes] = subprocess.DEVNULL) -> Attempt:
         """What it printed and how it ended. Raises `Failed` when it prints too much."""
-        with tempfile.TemporaryFile() as complaints, self.start(stop, *args, stdin=stdin, stderr=complaints) as process:
-            assert process.stdout is not None
-            printed = process.stdout.read(_OUTPUT_LIMIT + 1)
-            if len(printed) > _OUTPUT_LIMIT:
-                raise Failed(f"git {args[0]} printed too much")
-            exit_code = process.wait()
-            stop.check()
-            complaints.seek(0)
-            lines = complaints.read(64 * 1024).decode(errors="replace").strip().splitlines()
+        printed = bytearray()
+        with self.start(held, *args, stdin=stdin, stderr=subprocess.PIPE) as running:
+            for chunk in running.output():
+                printed += chunk
+                if len(printed) > _OUTPUT_LIMIT:
+                    raise Failed(f"git {args[0]} printed too much")
+            exit_code = running.exit_code
+        lines = running.complaint.splitlines()
         complaint = lines[-1] if lines else f"git {args[0]} ended with exit code {exit_code}"
-        return Attempt(exit_code, printed, complaint[:_COMPLAINT_LIMIT])
+        return Attempt(exit_code, bytes(printed), complaint[:_COMPLAINT_LIMIT])
 
-    def output(self, stop: Stop, *args: str, stdin: int | IO[bytes] = subprocess.DEVNULL) -> bytes:
+    def output(self, held: Leash, *args: str, stdin: int | IO[bytes] = subprocess.DEVNULL) -> bytes:
         """What it printed. Raises `Failed` for an exit code other than 0."""
-        attempt = self.attempt(stop, *args, stdin=stdin)
+        attempt = self.attempt(held, *args, stdin=stdin)
         if attempt.exit_code != 0:
             raise Failed(attempt.complaint)
         return attempt.printed
 
 
 def program() -> str:
-    found = shutil.which("git")
+    found = installed.path_of("git")
     if found is None:
         raise Unavailable("git is not installed", hint="install git, version 2.31 or newer")
-    # With `.` in the search path, a relative name would be looked up again in the folder that git is started in.
-    return os.path.abspath(found)  # noqa: PTH100 - links stay as they are
+    return found
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Ours, without what would lead git elsewhere, and with what keeps it by itself."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return {**inherited, **_ENVIRONMENT, **variables}
+    return {**inherited, **_ALONE, **variables}

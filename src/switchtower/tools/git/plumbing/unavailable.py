@@ -1,8 +1,8 @@
-"""The one way in which snapshots fail."""
+"""How work on snapshots and worktrees fails: one error, with a remedy."""
 
 
 class Unavailable(Exception):
-    """A snapshot cannot be taken or used. The message says why; the hint says what to do about it."""
+    """It cannot be done. The message says why; the hint says what to do about it."""
 
     def __init__(self, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"{reason}; hint: {hint}" if hint else reason)

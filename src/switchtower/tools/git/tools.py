@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from switchtower.tools import outcome, shown, tool
 from switchtower.tools.files import outputs, scope
 from switchtower.tools.git import commits, git
-from switchtower.tools.running import capture, command, environment, leash, processes
+from switchtower.tools.running import capture, command, environment, leash
 
 KEEP_BYTES = 64 * 1024
 COMMIT_TIME = 300.0
@@ -87,8 +87,7 @@ class GitCommit(tool.CoreTool[GitCommitArguments]):
     settles = True
 
     def __init__(self, *, network: bool = False) -> None:
-        self._network = network
-        self._runs_with_processes: set[str] = set()
+        self._commands = command.Commands(network=network)
 
     def vet(self, arguments: GitCommitArguments, context: outcome.ToolContext) -> None:
         for path in arguments.paths or ():
@@ -104,7 +103,6 @@ class GitCommit(tool.CoreTool[GitCommitArguments]):
         except TimeoutError as error:
             message = f"the repository could not be looked at within {tool.GIT_TIME:.0f} s; nothing was changed"
             raise outcome.Failed(outcome.ErrorType.EXEC_TIMEOUT, message, retryable=True) from error
-        self._runs_with_processes.add(context.run_id)
         if plan.paths:
             added = await self._git(context, "add", "--all", "--", *plan.paths)
             if added.timed_out or added.exit_code != 0:
@@ -114,14 +112,12 @@ class GitCommit(tool.CoreTool[GitCommitArguments]):
         return _told("commit", await self._git(context, "commit", f"--message={arguments.message}", *only), plan)
 
     async def end_run(self, run_id: str) -> None:
-        if run_id in self._runs_with_processes:
-            await processes.end_run(run_id)
-            self._runs_with_processes.discard(run_id)
+        await self._commands.end_run(run_id)
 
     async def _git(self, context: outcome.ToolContext, *args: str) -> command.Ended:
         variables = {name: value for name, value in environment.current().items() if name not in _ELSEWHERE}
         argv = [git.program(), "--no-pager", "-c", "core.quotePath=false", *args]
-        return await command.run(argv, context, timeout_s=COMMIT_TIME, network=self._network, environment=variables)
+        return await self._commands.run(argv, context, timeout_s=COMMIT_TIME, environment=variables)
 
 
 def _status(context: outcome.ToolContext, held: leash.Leash) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from switchtower.tools import outcome, tool
-from switchtower.tools.running import command, processes
+from switchtower.tools.running import command
 
 
 class RunArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,18 +25,14 @@ class Run(tool.CoreTool[RunArguments]):
     settles = True
 
     def __init__(self, *, network: bool = False) -> None:
-        self._network = network
-        self._runs_with_processes: set[str] = set()
+        self._commands = command.Commands(network=network)
 
     async def act(self, arguments: RunArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-        self._runs_with_processes.add(context.run_id)
-        ended = await command.run(arguments.command, context, timeout_s=arguments.timeout_seconds, network=self._network)
+        ended = await self._commands.run(arguments.command, context, timeout_s=arguments.timeout_seconds)
         return _told(ended, arguments.timeout_seconds)
 
     async def end_run(self, run_id: str) -> None:
-        if run_id in self._runs_with_processes:
-            await processes.end_run(run_id)
-            self._runs_with_processes.discard(run_id)
+        await self._commands.end_run(run_id)
 
 
 def _told(ended: command.Ended, timeout_seconds: int) -> outcome.ToolOutput:

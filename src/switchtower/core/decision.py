@@ -1,0 +1,18 @@
+"""What a rule makes of a command."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from switchtower.core import events
+
+
+class Decision(Struct, frozen=True):
+    """What is to be journalled, for which run, and what the asker is told once it is."""
+
+    events: Sequence[events.AnyEvent]
+    run_id: str | None = None
+    outcome: dict[str, Any] = {}
+    following: "Decision | None" = None
+    """What happens with it in one and the same commit, for another run."""

@@ -1,0 +1,30 @@
+"""The rules of people's own commands: run beside whatever the agent does, told to the model with the next message. Pure."""
+
+from typing import assert_never
+
+from switchtower.core import commands, errors, events
+from switchtower.core.decision import Decision
+from switchtower.core.session import Session
+
+MOST_AT_ONCE = 16
+
+
+def decide(session: Session, command: commands.RunShell | commands.CancelShell | commands.FinishShell) -> Decision:
+    match command:
+        case commands.RunShell():
+            if len(session.shells) >= MOST_AT_ONCE:
+                raise errors.Overloaded(f"{len(session.shells)} commands are running in {session.id}")
+            started = events.ShellStarted(shell_id=command.shell_id, command=command.command, by=command.actor, told=command.told)
+            return Decision([started], None, {"shell_id": command.shell_id})
+        case commands.CancelShell():
+            chosen = [command.shell_id] if command.shell_id else list(session.shells)
+            return Decision([events.ShellCancelRequested(each, command.actor) for each in chosen if each in session.shells])
+        case commands.FinishShell():
+            if command.shell_id not in session.shells:
+                return Decision([])  # a restart closed it already
+            finished = events.ShellFinished(
+                shell_id=command.shell_id, exit_code=command.exit_code, text=command.text, cancelled=command.cancelled
+            )
+            return Decision([finished])
+        case _:
+            assert_never(command)

@@ -1,0 +1,118 @@
+"""Where pi clients come in: a port of their own, a path of the HTTP port, and a Unix socket of the owner's.
+
+Decides who is let in; how many there may be, and what is said to them, is the protocol's own affair.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from switchtower import config
+from switchtower.daemon.access import Doorkeeper
+from switchtower.settings import values
+from switchtower.transports import errors, tcp_owner, unix
+from switchtower.transports.stream import Origin, Receiver
+
+if TYPE_CHECKING:
+    from switchtower.core.access import Access
+    from switchtower.protocols.pi.house import House
+    from switchtower.transports import upgrade
+    from switchtower.transports.http import HttpListener
+
+log = logging.getLogger(__name__)
+
+POLICY_VIOLATION = 1008
+
+
+class PiDoors:
+    def __init__(
+        self, settings: config.Settings, house: "Callable[[], House]", doorkeeper: Doorkeeper, *, port_required: bool
+    ) -> None:
+        """`house` is asked for with each client. `port_required`: that the port is taken is an error, whoever chose it."""
+        self._settings = settings
+        self._house = house
+        self._doorkeeper = doorkeeper
+        self._port_required = port_required or "pi" in settings.asked
+        self._port: HttpListener | None = None
+        self._unix: unix.UnixListener | None = None
+
+    @property
+    def url(self) -> str | None:
+        return self._port.websocket_url if self._port else None
+
+    @property
+    def socket(self) -> str | None:
+        return str(self._unix.path) if self._unix else None
+
+    async def open(self) -> None:
+        settings = self._settings
+        if address := values.address(settings.pi):
+            self._port = await self._open_port(address)
+        if not values.fits_a_socket(settings.pi_socket):
+            log.warning("`%s` is too long for a socket; `tower stdio` will not find this daemon", settings.pi_socket)
+            return
+        self._unix = await unix.listen(
+            settings.pi_socket,
+            self._accept_socket,
+            max_line_bytes=settings.pi_max_frame_bytes,
+            output_limit_bytes=settings.output_limit_bytes,
+            complaint=oversize,
+        )
+
+    async def _open_port(self, address: values.Address) -> "HttpListener | None":
+        # As for the HTTP port, which is the first to pay for these.
+        from switchtower.daemon import web
+        from switchtower.transports import http, upgrade
+
+        settings = self._settings
+        is_local = address.host in upgrade.LOOPBACK or tcp_owner.is_loopback(f"{address.host}:{address.port}")
+        try:
+            return await http.serve(
+                web.make_app(),
+                address.host,
+                address.port,
+                self._accept_at_port,
+                max_message_bytes=settings.pi_max_frame_bytes,
+                output_limit_bytes=settings.output_limit_bytes,
+                hosts=() if is_local else (upgrade.ANY_HOST,),
+            )
+        except errors.AddressInUse as problem:
+            if self._port_required:
+                raise errors.AddressInUse(
+                    f"{problem.about}, the port of the pi protocol",
+                    hint="stop that process, or choose another port with `--pi HOST:PORT` (`off` does without)",
+                ) from None
+            # Nobody asked for this very port; a second home on the same machine must not fail over it.
+            log.warning("%s is in use; the pi protocol has no port of its own", settings.pi)
+            return None
+
+    def _accept_at_port(self, request: "upgrade.Upgrade") -> "Receiver | upgrade.Admission":
+        from switchtower.transports import upgrade
+
+        by_name = upgrade.hostname(request.headers.get("host", "")) in upgrade.LOOPBACK
+        access = self._doorkeeper.on_open_port(request.origin, by_name=by_name)
+        if access is None:
+            # pi-server, interop: a client without the right to be here is closed with 1008.
+            return self._house().refuse(POLICY_VIOLATION, "pass the token of endpoints.json as `?token=`")
+        return self.accept_websocket(request, access)
+
+    def accept_websocket(self, request: "upgrade.Upgrade", access: "Access") -> "upgrade.Admission":
+        """A client that was let in."""
+        from switchtower.transports import upgrade
+
+        receiver = self._house().accept(access, lifecycle=request.query.get("lifecycle") != "off")
+        return upgrade.Admission(receiver=receiver, max_message_bytes=self._settings.pi_max_frame_bytes, complaint=oversize)
+
+    def _accept_socket(self, origin: Origin) -> Receiver:
+        return self._house().accept(self._doorkeeper.on_socket())
+
+    async def close(self, grace: float) -> None:
+        if self._unix is not None:
+            await self._unix.close(grace=grace)
+        if self._port is not None:
+            await self._port.close(grace=grace)
+
+
+def oversize(size: int, limit: int) -> str:
+    # pi-server, interop: one of the strings that clients look for.
+    return f"Message size {size} exceeds limit {limit}"

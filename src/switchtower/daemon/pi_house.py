@@ -1,0 +1,69 @@
+"""Pi's house, built late: its many rooms are loaded when the first client comes, or when the daemon, which listens by then, has
+the time. Also what the daemon tells it of the settings."""
+
+import asyncio
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from switchtower import config
+from switchtower.core import tower
+from switchtower.protocols.pi.settings import PiSettings
+
+if TYPE_CHECKING:
+    from switchtower.protocols.pi.house import House
+
+
+class LateHouse:
+    def __init__(self, tower_: tower.Tower, settings: config.Settings, version: str) -> None:
+        self._tower = tower_
+        self._settings = settings
+        self._version = version
+        self._house: House | None = None
+
+    def get(self) -> "House":
+        if self._house is None:
+            from switchtower.protocols.pi.house import House
+
+            self._house = House(self._tower, _pi_settings(self._settings), version=self._version, now_ms=_now_ms)
+        return self._house
+
+    async def load(self) -> None:
+        await asyncio.to_thread(import_module, "switchtower.protocols.pi.house")
+        await self.get().open()
+
+    async def shut_down(self, timeout_s: float) -> None:
+        if self._house is not None:
+            await self._house.shut_down(timeout_s)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def workplace() -> str:
+    """Where we were started; a daemon that a command started is in the root folder, which is nobody's workplace."""
+    try:
+        here = str(Path.cwd())
+    except OSError:
+        here = "/"
+    return here if here != "/" else str(Path.home())
+
+
+def _pi_settings(settings: config.Settings) -> PiSettings:
+    return PiSettings(
+        max_sessions=settings.pi_max_sessions,
+        max_connections=settings.pi_max_connections,
+        session_rate=settings.pi_session_rate,
+        client_rate=settings.pi_client_rate,
+        read_timeout_s=settings.pi_read_timeout,
+        command_timeout_s=settings.pi_command_timeout,
+        dependency_timeout_s=settings.pi_dependency_timeout,
+        idempotency_minutes=settings.pi_idempotency_minutes,
+        ui_timeout_s=settings.pi_ui_timeout,
+        max_frame_bytes=settings.pi_max_frame_bytes,
+        sessions_dir=str(Path("~/.pi/agent/sessions").expanduser()),
+        default_cwd=workplace(),
+        exports_dir=str(settings.data_dir / "exports"),
+    )

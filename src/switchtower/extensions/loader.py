@@ -1,0 +1,151 @@
+"""Finds extensions: ours, and those of whatever is installed beside us. Nothing is looked for until somebody wants a command.
+
+A plugin that cannot be loaded, or offers what cannot be called, is reported and left out; it never ends anything but
+itself. Loading runs the plugins' modules, once, on a thread of its own: one that never comes back holds up nobody for long.
+"""
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from switchtower.extensions import port
+
+if TYPE_CHECKING:
+    from importlib import metadata  # takes its time, and most daemons are never asked for a command
+
+SHIPPED = {"brief": "switchtower.extensions.brief:EXTENSION", "review": "switchtower.extensions.review:EXTENSION"}
+"""Ours are entry points as well. Named here too, they are there in a checkout whose metadata is older than they are."""
+
+PATIENCE = 10.0
+"""Seconds from the first call on that callers wait for plugins; what has not come by then is not there yet."""
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_LONGEST_REASON = 300
+_LONGEST_DESCRIPTION = 200
+
+log = logging.getLogger(__name__)
+
+
+class Offer(Struct, frozen=True):
+    """A command that can be called, and whose it is."""
+
+    command: port.Command
+    extension: str
+    path: str
+    """The entry point's own words: `module:attribute`."""
+
+
+class Broken(Struct, frozen=True):
+    name: str
+    path: str
+    reason: str
+
+
+class Loaded(Struct, frozen=True):
+    offers: dict[str, Offer]
+    """By the command's name."""
+    broken: tuple[Broken, ...]
+
+
+class Loader:
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._started_at: float | None = None
+        self._ended = threading.Event()
+        self._offers: dict[str, Offer] = {}
+        self._broken: list[Broken] = []
+        self._loading: Broken | None = None
+        """The plugin that is being loaded, as it is told of when it takes too long."""
+
+    def load(self) -> Loaded:
+        """Blocks while plugins are loaded, and not for longer than the patience, however many ask."""
+        with self._lock:
+            if self._started_at is None:
+                self._started_at = time.monotonic()
+                threading.Thread(target=self._load, name="extensions", daemon=True).start()
+        self._ended.wait(max(0.0, self._started_at + self._patience - time.monotonic()))
+        with self._lock:
+            late = () if self._loading is None else (self._loading,)
+            return Loaded(dict(self._offers), (*self._broken, *late))
+
+    def _load(self) -> None:
+        try:
+            for entry in _entry_points():
+                with self._lock:
+                    self._loading = Broken(described(entry.name), entry.value, "it is still being loaded")
+                offers, reason = _loaded(entry)
+                with self._lock:
+                    self._loading = None
+                    for offer in offers:
+                        if (first := self._offers.setdefault(offer.command.name, offer)) is not offer:
+                            reason = f"`/{offer.command.name}` is taken by the extension `{first.extension}`"
+                    if reason is not None:
+                        self._broken.append(_reported(entry, reason))
+        except Exception:
+            log.exception("not all extensions could be looked for")
+        finally:
+            self._ended.set()
+
+
+def described(text: object) -> str:
+    """A stranger's words as one line of ours."""
+    try:
+        line = " ".join(str(text)[: _LONGEST_DESCRIPTION * 4].split())
+    except Exception:  # a stranger's exception may not even be able to say what it is
+        line = "it cannot say what it is"
+    shown = "".join(character if character.isprintable() else "?" for character in line)
+    return shown if len(shown) <= _LONGEST_DESCRIPTION else f"{shown[: _LONGEST_DESCRIPTION - 1]}…"
+
+
+class _Unusable(Exception):
+    """What a plugin offers cannot be called."""
+
+
+def _loaded(entry: "metadata.EntryPoint") -> tuple[list[Offer], str | None]:
+    """What it offers, or why it cannot."""
+    try:
+        return list(_offers(entry)), None
+    except _Unusable as unusable:
+        return [], str(unusable)
+    except (Exception, SystemExit) as error:  # a module may do anything when it is loaded
+        log.warning("the extension %s raised when it was loaded", entry.name, exc_info=error)
+        return [], f"{type(error).__name__}: {described(error)}"
+
+
+def _entry_points() -> "Iterator[metadata.EntryPoint]":
+    """Ours first: who comes first keeps a name that two want."""
+    from importlib import metadata
+
+    ours = [metadata.EntryPoint(name, value, port.GROUP) for name, value in sorted(SHIPPED.items())]
+    yield from ours
+    known = {(entry.name, entry.value) for entry in ours}
+    for entry in sorted(metadata.entry_points(group=port.GROUP), key=lambda entry: (entry.name, entry.value)):
+        if (entry.name, entry.value) not in known:
+            known.add((entry.name, entry.value))
+            yield entry
+
+
+def _offers(entry: "metadata.EntryPoint") -> Iterator[Offer]:
+    loaded = entry.load()
+    extension = loaded if isinstance(loaded, port.Extension) or not callable(loaded) else loaded()
+    if not isinstance(extension, port.Extension):
+        raise _Unusable(f"it is a {type(extension).__name__}, not an `Extension`")
+    if not isinstance(extension.name, str) or not NAME.fullmatch(extension.name):
+        raise _Unusable(f"{extension.name!r} is not a name for an extension")
+    for command in extension.commands:
+        if not isinstance(command, port.Command) or not callable(command.run):
+            raise _Unusable("one of its commands is no `Command`")
+        if not isinstance(command.name, str) or not NAME.fullmatch(command.name):
+            raise _Unusable(f"{command.name!r} is not a name for a command")
+        yield Offer(command, extension.name, entry.value)
+
+
+def _reported(entry: "metadata.EntryPoint", reason: str) -> Broken:
+    reason = described(reason[:_LONGEST_REASON])
+    log.warning("the extension %s cannot be used: %s", entry.name, reason)
+    return Broken(described(entry.name), entry.value, reason)

@@ -1,0 +1,112 @@
+"""What an extension is written against. It is a plugin: an entry point of the group `switchtower.extensions` that names an
+`Extension`, or something that makes one when it is called.
+
+A command runs inside the daemon, in the event loop and in the user's name: it must await, never block. It can ask people
+and hand a prompt to the agent; what it cannot do is speak for the model or put words into the journal.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from switchtower.extensions.interviews import Question
+
+GROUP = "switchtower.extensions"
+
+
+class ExtensionError(Exception):
+    """Why a command cannot go on, in one sentence for people. A command may raise it itself: its run then ends as failed."""
+
+
+class DialogFailed(ExtensionError):
+    """Nobody answered: the time was over, or there is nobody to ask."""
+
+
+class Dismissed(ExtensionError):
+    """Somebody saw the question and did not want to answer it. A run that ends with it counts as cancelled."""
+
+
+class Repository(Struct, frozen=True, kw_only=True):
+    """The git repository of a workspace, as far as one can tell by looking."""
+
+    branch: str | None
+    """None when no branch is checked out."""
+    commit: str | None
+    """None before the first one."""
+    changed: int = 0
+    """Files that differ from the commit or are new to git."""
+    base: str | None = None
+    """The branch that this one seems to have left: the remote's default, or `main`, `master` and the like. None on that one."""
+    ahead: int = 0
+    """Commits that the branch has and its base has not."""
+
+
+class Ui(Protocol):
+    """Asks people. The first answer counts, whichever client it comes from. `timeout` is in seconds; without it the
+    configured one holds.
+
+    Each raises `DialogFailed` when nobody answers and `Dismissed` when somebody does not want to."""
+
+    async def select(self, title: str, options: Sequence[str], *, timeout: float | None = None) -> str:
+        """One of the options."""
+        ...
+
+    async def confirm(self, title: str, message: str, *, timeout: float | None = None) -> bool: ...
+
+    async def input(self, title: str, placeholder: str | None = None, *, timeout: float | None = None) -> str:
+        """A line of text. It may be empty."""
+        ...
+
+    async def editor(self, title: str, prefill: str | None = None, *, timeout: float | None = None) -> str:
+        """Text of any length."""
+        ...
+
+    async def interview(
+        self, title: str, questions: Sequence[Question | Mapping[str, Any]], *, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """The answers by the questions' ids, checked: a text, an option, a list of options, or a boolean. Whoever leaves out
+        what is required is asked again."""
+        ...
+
+
+class Context(Protocol):
+    """What a command is given."""
+
+    @property
+    def workspace(self) -> str:
+        """The folder that the session works in."""
+        ...
+
+    @property
+    def session_id(self) -> str: ...
+
+    @property
+    def ui(self) -> Ui: ...
+
+    async def notify(self, text: str) -> None:
+        """Tells people what is going on. The last word of a command that returns None is its run's summary."""
+        ...
+
+    async def repository(self) -> Repository | None:
+        """A look at the workspace's git repository that runs nothing of the repository's own; None when there is none."""
+        ...
+
+
+Run = Callable[[Context, str], Awaitable[str | None]]
+"""Takes what was written behind the name. The text that comes back is the prompt of this run; None ends the run as a
+success without asking the model."""
+
+
+class Command(Struct, frozen=True):
+    """`name` is lower case letters, digits, `_` and `-`; a message calls it as `/name`."""
+
+    name: str
+    description: str
+    run: Run
+
+
+class Extension(Struct, frozen=True):
+    name: str
+    description: str
+    commands: tuple[Command, ...]

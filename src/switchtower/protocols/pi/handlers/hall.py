@@ -1,0 +1,107 @@
+"""What handlers have in common: the house they work in, who asks, and the session that is meant."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol, cast
+
+from msgspec import Struct
+
+from switchtower.core import commands, events, journal
+from switchtower.core import tower as tower_port
+from switchtower.protocols.pi import asking
+from switchtower.protocols.pi.bash_breaker import BashBreaker
+from switchtower.protocols.pi.models import Models
+from switchtower.protocols.pi.order import inbound, ports
+from switchtower.protocols.pi.order.conductor import Conductor
+from switchtower.protocols.pi.roster import Roster, Standing
+from switchtower.protocols.pi.settings import PiSettings
+from switchtower.protocols.pi.stored.files import SessionFiles
+from switchtower.protocols.pi.view.streaming import Cast
+from switchtower.protocols.pi.view.transcript import Transcript
+
+PAGE = 1_000
+
+
+class Visitor(ports.Client, Protocol):
+    """A client, as handlers need to know it."""
+
+    @property
+    def actor(self) -> events.Actor: ...
+
+    @property
+    def cwd(self) -> str | None:
+        """Where it stands, if it is a program on this machine that says so."""
+        ...
+
+    async def follow(self, session_id: str) -> None:
+        """Subscribes it to the session's events."""
+        ...
+
+
+class Hall(Struct):
+    tower: tower_port.Tower
+    settings: PiSettings
+    models: Models
+    roster: Roster
+    files: SessionFiles
+    bash_breaker: BashBreaker
+    connections: Callable[[], int]
+    conductor: Conductor | None = None
+    """Comes last: it is made from the handlers."""
+    closing: bool = False
+    """The daemon stops: what is given up now is taken up by the next one."""
+
+    async def ask(self, command: commands.AnyCommand) -> tower_port.Outcome:
+        return await asking.ask(self.tower, command)
+
+    def begun(self, request: inbound.Request, client: ports.Client, **facts: object) -> tuple[journal.Receipt, ...]:
+        assert self.conductor is not None, "the house is open"
+        return self.conductor.begun(request, client, **facts)
+
+    def standing(self, session_id: str) -> Standing:
+        standing = self.roster.get(session_id)
+        assert standing is not None, "looked up before"
+        return standing
+
+    async def transcript(self, session_id: str, *, until_clearing: int | None = None) -> Transcript:
+        """The conversation as it stands, read a page at a time; or as it was before the session's n-th new beginning."""
+        session = await self.tower.session(session_id)
+        transcript = Transcript(Cast(session.provider, session.model or ""))
+        clearings = 0
+        async for entry in self.entries(session_id):
+            if entry.kind == events.ConversationCleared.kind:
+                clearings += 1
+                if clearings == until_clearing:
+                    break
+            transcript.add(entry)
+        return transcript
+
+    async def entries(self, session_id: str) -> AsyncIterator[journal.Entry]:
+        """All that the journal has of a session up to now, a page at a time."""
+        after, head = 0, (await self.tower.session(session_id)).seq
+        while after < head and (page := await self.tower.entries(session_id, after, PAGE)):
+            for entry in page:
+                yield entry
+            after = page[-1].seq
+
+
+SessionHandler = Callable[[inbound.Request, Visitor, Standing], ports.Handled | Awaitable[ports.Handled]]
+
+
+def for_session(hall: Hall, handle: SessionHandler) -> ports.Handler:
+    """A handler of a session command: it is given the session as it stands, fetched first if it is not at hand."""
+
+    def handler(request: inbound.Request, client: ports.Client) -> ports.Handled | Awaitable[ports.Handled]:
+        assert request.session_id is not None, "a session command names its session"
+        visitor = cast(Visitor, client)
+        standing = hall.roster.get(request.session_id)
+        if standing is not None and standing.loaded:
+            return handle(request, visitor, standing)
+        return fetched(request, visitor)
+
+    async def fetched(request: inbound.Request, visitor: Visitor) -> ports.Handled:
+        assert request.session_id is not None
+        standing = await hall.roster.summon(request.session_id, visitor.actor)
+        handled = handle(request, visitor, standing)
+        return handled if isinstance(handled, ports.Handled) else await handled
+
+    return handler

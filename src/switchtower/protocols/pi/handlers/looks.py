@@ -1,0 +1,100 @@
+"""What changes nothing: state, messages, figures, what there is to choose from; and the page that a session is exported to."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from switchtower.core.workshop import TemplateOffer
+from switchtower.protocols.pi import messages
+from switchtower.protocols.pi.handlers.hall import Hall, Visitor
+from switchtower.protocols.pi.order import inbound, ports
+from switchtower.protocols.pi.roster import Standing
+from switchtower.protocols.pi.view import stats
+from switchtower.protocols.pi.view.export import page
+
+
+class LookHandlers:
+    def __init__(self, hall: Hall) -> None:
+        self._hall = hall
+
+    def get_state(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+        return ports.Handled(data=standing.info)
+
+    async def get_messages(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+        transcript = await self._hall.transcript(standing.info.sessionId)
+        return ports.Handled(data={"messages": transcript.messages()})
+
+    async def get_last_assistant_text(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+        transcript = await self._hall.transcript(standing.info.sessionId)
+        return ports.Handled(data={"text": transcript.last_assistant_text})
+
+    async def get_session_stats(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+        session_id = standing.info.sessionId
+        session = await self._hall.tower.session(session_id)
+        return ports.Handled(data=stats.session_stats(session, self._hall.files.path_of(session_id)))
+
+    async def get_context_usage(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+        session = await self._hall.tower.session(standing.info.sessionId)
+        window = self._hall.models.of(standing.provider, standing.model).contextWindow
+        return ports.Handled(data=stats.context_usage(session, window))
+
+    # Discovery
+
+    async def get_available_models(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+        return ports.Handled(data={"models": await self._hall.models.refresh()})
+
+    async def get_commands(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+        offers = await self._hall.tower.workshop.templates(standing.root)
+        return ports.Handled(data={"commands": [_command(offer) for offer in offers]})
+
+    async def get_skills(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+        offers = await self._hall.tower.workshop.templates(standing.root)
+        skills = [
+            {"name": offer.name, "description": offer.description, "filePath": offer.path, "source": offer.origin}
+            for offer in offers
+            if offer.kind == "skill"
+        ]
+        return ports.Handled(data={"skills": skills})
+
+    def get_tools(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+        tools = self._hall.tower.workshop.tools()
+        return ports.Handled(data={"tools": [{"name": tool.name, "description": tool.description} for tool in tools]})
+
+    # Export
+
+    async def export_html(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+        assert isinstance(request.body, messages.ExportHtml)
+        session_id = standing.info.sessionId
+        target = self._target(request.body.outputPath, standing)
+        session = await self._hall.tower.session(session_id)
+        transcript = await self._hall.transcript(session_id)
+        await asyncio.to_thread(_write, target, page(standing.info, stats.session_stats(session), transcript.messages()))
+        return ports.Handled(data={"path": str(target)})
+
+    def _target(self, asked: str | None, standing: Standing) -> Path:
+        """A page is written into the session's own folder or into ours, and nowhere else."""
+        exports = Path(self._hall.settings.exports_dir)
+        if asked is None:
+            return exports / f"{standing.info.sessionId}.html"
+        root = Path(os.path.realpath(standing.root))
+        target = Path(os.path.realpath(root / asked))
+        if not asked.endswith(".html") or "\0" in asked:
+            raise ports.Refused("Validation failed: outputPath: must end with .html")
+        if not any(target.is_relative_to(folder) for folder in (root, exports)):
+            raise ports.Refused("Validation failed: outputPath: must be in the session's folder")
+        return target
+
+
+def _command(offer: TemplateOffer) -> dict[str, str]:
+    told = {"name": offer.name, "description": offer.description, "source": offer.kind}
+    return {**told, "path": offer.path} if offer.path else told
+
+
+def _write(target: Path, text: str) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(target)  # a page is there whole or not at all
+    except OSError as problem:
+        raise ports.Refused(f"The page could not be written to {target}: {problem.strerror}") from None

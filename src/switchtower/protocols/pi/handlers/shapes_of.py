@@ -1,0 +1,8 @@
+"""Wire values as our own."""
+
+from switchtower.core import events
+from switchtower.protocols.pi import messages
+
+
+def images(sent: list[messages.Image] | None) -> tuple[events.Image, ...]:
+    return tuple(events.Image(image.mimeType, image.data) for image in sent or ())

@@ -1,0 +1,109 @@
+"""Frames out that tell how commands go: the three lifecycle events and the response. Encodes; decides nothing."""
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from switchtower.protocols.pi.order import inbound
+
+encode = msgspec.json.Encoder().encode
+
+
+class Told(Struct):
+    """Interop, Envelope: the `data` of a command's lifecycle events. Filled in as the command goes on."""
+
+    commandId: str
+    commandType: str
+    sessionId: str | UnsetType
+    dependsOn: list[str]
+    ifSessionVersion: int | UnsetType
+    idempotencyKey: str | UnsetType
+    success: bool | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    sessionVersion: int | UnsetType = UNSET
+    replayed: bool | UnsetType = UNSET
+
+
+class _Event(Struct, frozen=True):
+    type: str
+    data: Told
+
+
+class Response(Struct, frozen=True):
+    """pi-server 5, and `data` and `timedOut` as the interop page has them."""
+
+    type: str
+    command: str
+    success: bool
+    id: str | UnsetType = UNSET
+    data: object = UNSET
+    error: str | UnsetType = UNSET
+    sessionVersion: int | UnsetType = UNSET
+    replayed: bool | UnsetType = UNSET
+    timedOut: bool | UnsetType = UNSET
+
+
+class Outcome(Struct, frozen=True):
+    """How a command ended: its response without what belongs to one asking. Kept, stored and replayed."""
+
+    command: str
+    success: bool
+    data: Raw | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    sessionVersion: int | UnsetType = UNSET
+    timedOut: bool | UnsetType = UNSET
+
+
+def told(request: inbound.Request, command_id: str) -> Told:
+    session_id, version, key = request.session_id, request.if_session_version, request.idempotency_key
+    return Told(
+        command_id,
+        request.type,
+        UNSET if session_id is None else session_id,
+        request.depends_on,
+        UNSET if version is None else version,
+        UNSET if key is None else key,
+    )
+
+
+def accepted(data: Told) -> bytes:
+    return encode(_Event("command_accepted", data))
+
+
+def started(data: Told) -> bytes:
+    return encode(_Event("command_started", data))
+
+
+def finished(data: Told, outcome: Outcome, *, replayed: bool = False) -> bytes:
+    data.success = outcome.success
+    data.error = outcome.error
+    data.sessionVersion = outcome.sessionVersion
+    if replayed:
+        data.replayed = True
+    return encode(_Event("command_finished", data))
+
+
+def rejected(data: Told, error: str) -> bytes:
+    """Accepted, and refused before it could start."""
+    data.success, data.error = False, error
+    return encode(_Event("command_finished", data))
+
+
+def response(outcome: Outcome, id_: str | None, *, replayed: bool = False) -> bytes:
+    # pi-server 5.1: a replay carries the asking's own id, or none; never the first one's.
+    return encode(
+        Response(
+            "response",
+            outcome.command,
+            outcome.success,
+            UNSET if id_ is None else id_,
+            outcome.data,
+            outcome.error,
+            outcome.sessionVersion,
+            replayed or UNSET,
+            outcome.timedOut,
+        )
+    )
+
+
+def refusal(command: str, id_: str | None, error: str) -> bytes:
+    return encode(Response("response", command, False, id=UNSET if id_ is None else id_, error=error))

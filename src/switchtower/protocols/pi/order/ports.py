@@ -1,0 +1,91 @@
+"""What the conductor asks of others: who is answered, who is told, what is stored, and what a command does. No behaviour."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from msgspec import UNSET, Struct
+
+from switchtower.core import journal
+from switchtower.protocols.pi.order import inbound
+
+
+class Client(Protocol):
+    """One connection. Neither raises nor waits; when it has gone, answers are dropped."""
+
+    @property
+    def key(self) -> str:
+        """One for each connection: what rates are counted by."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """Whose ids these are: `""` for all WebSockets, its own for a stdio process."""
+        ...
+
+    def respond(self, frame: bytes) -> None: ...
+
+
+class Bulletin(Protocol):
+    """What every connection hears. Neither raises nor waits."""
+
+    def lifecycle(self, frame: bytes) -> None: ...
+
+    def announce(self, frame: bytes) -> None: ...
+
+
+class Settlement(Struct, frozen=True):
+    """How a command ended, as one durable addition to its session."""
+
+    session_id: str
+    command: str
+    advances: bool
+    receipts: tuple[journal.Receipt, ...]
+
+
+class Ledger(Protocol):
+    def version(self, session_id: str) -> int | None:
+        """`None`: no such session."""
+        ...
+
+    def settle(self, settlement: Settlement) -> Awaitable[int | None]:
+        """Done when it is durable; the session's version then."""
+        ...
+
+
+class Handled(Struct, frozen=True):
+    """What a handler did."""
+
+    data: Any = UNSET
+    rest: Awaitable["Handled"] | None = None
+    """The state has changed and the lane goes on; the command ends when this does."""
+    session_id: str | None = None
+    """The session that was made or loaded."""
+    announcements: tuple[bytes, ...] = ()
+    settled: bool = False
+    """The handler has stored the receipts itself; there is nothing left to settle."""
+
+
+Handler = Callable[[inbound.Request, Client], Handled | Awaitable[Handled]]
+
+Resolve = Callable[[str, str | None, dict[str, Any]], Awaitable[Handled]]
+"""Of a command, its session and the facts it began with: how it ended."""
+
+
+class Refused(Exception):
+    """A handler's refusal, in the words that go on the wire."""
+
+    def __init__(self, error: str) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class SessionLimit(Refused):
+    """There are as many sessions at hand as may be."""
+
+
+class SessionBusy(Exception):
+    """The command has to wait at the head of its lane; its handler is called again when `until` is done."""
+
+    def __init__(self, until: Awaitable[None]) -> None:
+        super().__init__("the session is busy")
+        self.until = until

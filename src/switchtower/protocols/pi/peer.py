@@ -1,0 +1,254 @@
+"""One pi client: its frames go to the conductor, its answers and the events that it follows come back on its stream.
+
+A client that does not read is not read from. What was said to it meanwhile waits, within a bound; the events of its sessions
+wait in the journal.
+"""
+
+import asyncio
+import logging
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.core import errors as core_errors
+from switchtower.core import events, tower
+from switchtower.core.access import Access
+from switchtower.protocols.pi.bulletin import Bulletin
+from switchtower.protocols.pi.order import lifecycle as frames
+from switchtower.protocols.pi.order.conductor import Conductor
+from switchtower.protocols.pi.reels import Reels
+from switchtower.protocols.pi.view import reel
+from switchtower.protocols.pi.view.reel import Reel
+from switchtower.transports.packet import Packet
+from switchtower.transports.stream import Stream
+
+log = logging.getLogger(__name__)
+
+TRY_AGAIN_LATER = 1013
+MOST_WAITING_BYTES = 32 * 1024 * 1024
+"""Of lifecycle events and answers for a client that does not read; beyond it the client is cut off."""
+HELLO = b'{"type":"switchtower_hello"'
+
+
+class Hello(Struct, frozen=True):
+    """How our own stdio program introduces the process that it speaks for."""
+
+    namespace: str
+    cwd: str | None = None
+
+
+class Following(Struct):
+    """One session that a client follows, and how far it has been told."""
+
+    state: Reel
+    subscription: tower.Subscription | None = None
+
+
+class PiPeer:
+    """Implements `stream.Receiver`, `stream.Debtor`, `tower.Outlet` and `hall.Visitor`."""
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        bulletin: Bulletin,
+        reels: Reels,
+        access: Access,
+        *,
+        key: str,
+        namespace: str,
+        lifecycle: bool,
+        cwd: str | None,
+        greeting: Packet,
+        opening: "asyncio.Task[None]",
+        max_frame_bytes: int,
+    ) -> None:
+        self.key = key
+        self.namespace = namespace
+        self.cwd = cwd
+        self.wants_lifecycle = lifecycle
+        self.actor = events.Actor(name=access.name, via="pi", counts=True)
+        self._conductor = conductor
+        self._bulletin = bulletin
+        self._reels = reels
+        self._greeting = greeting
+        self._opening = opening
+        self._max_frame_bytes = max_frame_bytes
+        self._stream: Stream | None = None
+        self._early: list[bytes] = []
+        """What came before the house was open."""
+        self._heard = False
+        self._unanswered = 0
+        self._waiting: list[Packet] = []
+        self._waiting_bytes = 0
+        self._following: dict[str, Following] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # The receiver's side
+
+    def connected(self, stream: Stream) -> None:
+        self._stream = stream
+        # pi-server 16.1: before any other message
+        stream.send(self._greeting)
+        self._bulletin.peers.add(self)
+        if not self._opening.done():
+            self._opening.add_done_callback(lambda _: self._opened())
+
+    def _opened(self) -> None:
+        early, self._early = self._early, []
+        if self._stream is not None:
+            self._stream.resume_reading()
+            if early:
+                self.received(early)
+
+    def received(self, incoming: list[bytes]) -> None:
+        if not self._opening.done():
+            self._early += incoming
+            if self._stream is not None:
+                self._stream.pause_reading()
+            return
+        for frame in incoming:
+            if not self._heard:
+                self._heard = True
+                if frame.startswith(HELLO) and self._introduced(frame):
+                    continue
+            self._unanswered += 1  # exactly one response for each
+            self._conductor.receive(frame, self)
+        if self._stream is not None and not self._stream.writable:
+            self._stream.pause_reading()
+
+    def _introduced(self, frame: bytes) -> bool:
+        """Only over the owner's socket: there nobody else can claim to be another's process."""
+        if self._stream is None or self._stream.origin.transport != "unix":
+            return False
+        try:
+            hello = msgspec.json.decode(frame, type=Hello)
+        except msgspec.MsgspecError:
+            return False
+        self.namespace, self.cwd = hello.namespace[:64], hello.cwd
+        return True
+
+    def owes(self) -> bool:
+        """Whether something that it asked has no answer yet. Who has said all it wanted is then still listening."""
+        return bool(self._early) or self._unanswered > 0 or bool(self._waiting)
+
+    def refused(self, problem: str) -> None:
+        self._conductor.rejected.messageSize += 1
+        self._unanswered += 1
+        self.respond(frames.refusal("unknown", None, problem))
+
+    def writable_again(self) -> None:
+        while self._waiting and self._stream is not None and self._stream.writable:
+            packet = self._waiting.pop(0)
+            self._waiting_bytes -= _size(packet)
+            self._stream.send(packet)
+        if self._waiting or self._stream is None or not self._stream.writable:
+            return
+        self._stream.resume_reading()
+        for following in list(self._following.values()):
+            if following.subscription is not None:
+                following.subscription.wake()
+
+    def disconnected(self) -> None:
+        self._stream = None
+        self._bulletin.peers.discard(self)
+        self._conductor.disconnected(self)
+        for following in self._following.values():
+            if following.subscription is not None:
+                following.subscription.close()
+        self._following.clear()
+        self._waiting.clear()
+        for task in self._tasks:
+            task.cancel()
+
+    # A client of the conductor's
+
+    def respond(self, frame: bytes) -> None:
+        self._unanswered -= 1
+        if self._stream is not None:
+            self._bulletin.answer(self, frame)
+
+    def send(self, packet: Packet) -> None:
+        """Now if it can be, otherwise as soon as it can; in order."""
+        stream = self._stream
+        if stream is None:
+            return
+        if stream.writable and not self._waiting:
+            stream.send(packet)
+            return
+        self._waiting.append(packet)
+        self._waiting_bytes += _size(packet)
+        if self._waiting_bytes > MOST_WAITING_BYTES:
+            log.warning("a pi client does not read: it is cut off")
+            stream.close(TRY_AGAIN_LATER, "too slow")
+
+    # Following sessions
+
+    @property
+    def ready(self) -> bool:
+        return self._stream is not None and self._stream.writable and not self._waiting
+
+    def deliver(self, batch: tower.Batch) -> None:
+        following = self._following.get(batch.session_id)
+        if following is None or self._stream is None:
+            return
+        packet, following.state = self._reels.translate(following.state, batch)
+        if packet is not None:
+            self._stream.send(packet)
+
+    def fell_behind(self, session_id: str) -> None:
+        """Too slow for the retention: it goes on from where the session is now."""
+        self._following.pop(session_id, None)
+        task = asyncio.get_running_loop().create_task(self._follow_again(session_id))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _follow_again(self, session_id: str) -> None:
+        try:
+            await self.follow(session_id)
+        except core_errors.CoreError:
+            # It cannot be told now. Cut off, it comes back, which no silence would make it do.
+            if self._stream is not None:
+                self._stream.close(TRY_AGAIN_LATER, "try again later")
+
+    async def follow(self, session_id: str) -> None:
+        if session_id in self._following:
+            return
+        following = self._following[session_id] = Following(Reel.empty())
+        try:
+            head, following.state = await self._reels.at(session_id)
+        except BaseException:
+            self._following.pop(session_id, None)
+            raise
+        if self._stream is None:
+            return
+        if told := reel.joining(following.state, now_ms=self._reels.tower.now_ms()):
+            self.send(Packet(told))
+        following.subscription = self._reels.tower.subscribe(session_id, head, self)
+        following.subscription.start()
+
+
+class Turned:
+    """Somebody who is not let in: told why, and gone. Implements `stream.Receiver`."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        self._code = code
+        self._reason = reason
+
+    def connected(self, stream: Stream) -> None:
+        stream.close(self._code, self._reason)
+
+    def received(self, incoming: list[bytes]) -> None:
+        """Nobody listens."""
+
+    def refused(self, problem: str) -> None:
+        """Nobody listens."""
+
+    def writable_again(self) -> None:
+        """There is nothing to say."""
+
+    def disconnected(self) -> None:
+        """Gone, as it was told to be."""
+
+
+def _size(packet: Packet) -> int:
+    return sum(len(frame) for frame in packet.frames)

@@ -1,0 +1,125 @@
+"""Stored sessions as files (pi-server 20). Ours lie in the journal; the paths that stand for them lie under the directory
+where pi keeps its own, and name a session, not a file. Files that pi itself wrote can be read and imported."""
+
+import os
+import re
+from pathlib import Path
+
+from msgspec import Struct
+
+from switchtower.protocols.pi.order import ports
+from switchtower.protocols.pi.stored import jsonl
+
+OURS = "switchtower"
+"""The folder of ours, under pi's."""
+MOST_FILES = 200
+_LARGEST_FILE = 256 * 1024 * 1024
+_LONGEST_HEADER = 64 * 1024
+
+_is_ours = re.compile(r"([A-Za-z0-9_.-]{1,256}?)(?:~([0-9]{1,6}))?\.jsonl").fullmatch
+
+
+class Place(Struct, frozen=True):
+    """What a path means: one of our sessions, perhaps as it was before its n-th new beginning; or a file of pi's."""
+
+    path: str
+    session_id: str | None = None
+    until_clearing: int | None = None
+
+
+class StoredFile(Struct, frozen=True):
+    path: str
+    session_id: str
+    name: str
+    cwd: str
+    created_at_ms: int
+    modified_at_ms: int
+
+
+class SessionFiles:
+    def __init__(self, sessions_dir: str) -> None:
+        self._root = Path(sessions_dir)
+        self._ours = self._root / OURS
+
+    def path_of(self, session_id: str, *, until_clearing: int | None = None) -> str:
+        suffix = "" if until_clearing is None else f"~{until_clearing}"
+        return str(self._ours / f"{session_id}{suffix}.jsonl")
+
+    def place(self, given: str) -> Place:
+        """pi-server 20.2: absolute, without `..`, and under an allowed directory, also after links are followed."""
+        if "\0" in given or not given.startswith("/"):
+            raise ports.Refused("sessionPath must be an absolute path")
+        path = Path(given)
+        if ".." in path.parts:
+            raise ports.Refused("sessionPath must not contain '..'")
+        if not self._is_allowed(path):
+            raise ports.Refused("sessionPath must be under an allowed session directory")
+        if path.parent == self._ours:
+            if (named := _is_ours(path.name)) is None:
+                raise ports.Refused("sessionPath must name a session file (.jsonl)")
+            return Place(given, named[1], int(named[2]) if named[2] else None)
+        return Place(given)
+
+    def _is_allowed(self, path: Path) -> bool:
+        """pi-server 20.2: pi's own storage, or any project's `.pi/sessions`."""
+        if path.is_relative_to(self._root) and path != self._root:
+            return True
+        parts = path.parts
+        return any(parts[index : index + 2] == (".pi", "sessions") for index in range(len(parts) - 2))
+
+    def read(self, place: Place) -> jsonl.Imported:
+        """A file of pi's. Blocks. Links are followed before the path is judged again."""
+        real = Path(os.path.realpath(place.path))
+        if not self._is_allowed(real) and not self._is_allowed_really(real):
+            raise ports.Refused("sessionPath must be under an allowed session directory")
+        try:
+            with real.open("rb") as file:
+                if not real.is_file():
+                    raise ports.Refused(f"Session file not found: {place.path}")
+                if os.fstat(file.fileno()).st_size > _LARGEST_FILE:
+                    raise ports.Refused(f"Session file is too large: {place.path}")
+                return jsonl.read(file)
+        except OSError:
+            raise ports.Refused(f"Session file not found: {place.path}") from None
+        except jsonl.NotASession as problem:
+            raise ports.Refused(f"Not a session file: {problem}") from None
+
+    def _is_allowed_really(self, real: Path) -> bool:
+        """The directory itself may be a link, as a home often is."""
+        return real.is_relative_to(Path(os.path.realpath(self._root)))
+
+    def stored(self) -> list[StoredFile]:
+        """The newest files of pi's own, by their headers. Blocks."""
+        found: list[tuple[float, Path]] = []
+        for folder, folders, names in os.walk(self._root):
+            if Path(folder) == self._root and OURS in folders:
+                folders.remove(OURS)
+            for name in names:
+                if name.endswith(".jsonl"):
+                    path = Path(folder) / name
+                    try:
+                        found.append((path.stat().st_mtime, path))
+                    except OSError:
+                        continue
+        found.sort(reverse=True)
+        files = []
+        for modified_at, path in found[:MOST_FILES]:
+            if (stored := _header(path, modified_at)) is not None:
+                files.append(stored)
+        return files
+
+
+def _header(path: Path, modified_at: float) -> StoredFile | None:
+    try:
+        with path.open("rb") as file:
+            header = jsonl.header(file.readline(_LONGEST_HEADER))
+    except (OSError, jsonl.NotASession):
+        return None
+    return StoredFile(
+        path=str(path),
+        session_id=header.session_id,
+        name="",
+        cwd=header.cwd,
+        created_at_ms=header.created_at_ms,
+        modified_at_ms=round(modified_at * 1_000),
+    )

@@ -1,0 +1,286 @@
+"""One batch of entries, cut into pi's events: a `Reel` taken apart, added to, and put together again. Pure."""
+
+from typing import assert_never
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from switchtower.core import events
+from switchtower.protocols.pi.view import footage, shapes, streaming, ui_requests
+from switchtower.protocols.pi.view.turns import Turns
+
+OUTPUT_WHOLE_UP_TO = 4_096
+"""Characters of a tool's output up to which an update shows all of it."""
+OUTPUT_TAIL = 2_048
+LONGEST_ARGS = 1_024
+"""Bytes of arguments that every update repeats."""
+
+_encode = msgspec.json.Encoder().encode
+
+MOVES_ON = (
+    events.RunStarted,
+    events.MessageDelivered,
+    events.PhaseChanged,
+    events.MessageCompleted,
+    events.ToolCalled,
+    events.ToolFinished,
+    events.RetryScheduled,
+    events.RetryEnded,
+    events.CompactionStarted,
+    events.ApprovalRequested,
+    events.DialogOpened,
+    events.RunCompleted,
+)
+"""What an engine does after a message, so that no usage of it will follow."""
+
+_STOPPED: dict[events.Outcome, shapes.StopReason] = {
+    events.Outcome.SUCCESS: "stop",
+    events.Outcome.FAILED: "error",
+    events.Outcome.CANCELLED: "aborted",
+    events.Outcome.DENIED: "aborted",
+}
+
+
+class Cutter:
+    def __init__(self, reel: footage.Reel, session_id: str, cast: streaming.Cast) -> None:
+        self._reel = reel
+        self._session = reel.session or b'{"type":"event","sessionId":%b,"event":' % _encode(session_id)
+        self._turns = Turns(reel, self._session, cast)
+        self._tell = self._turns.tell
+        self._touched = False
+        self._running = reel.running
+        self._chore = reel.chore
+        self._calls = reel.calls
+        self._questions = reel.questions
+        self._compacting = reel.compacting
+        self._failure = reel.failure
+
+    @property
+    def frames(self) -> list[bytes]:
+        return self._turns.frames
+
+    def reel(self) -> footage.Reel:
+        """The state after the batch: the very object that it was before when nothing has changed."""
+        if not self._touched:
+            return self._reel
+        if not self._running:
+            return footage.Reel.empty()
+        turns = self._turns
+        if turns.streamed is not None:
+            turns.streamed.seal()
+        return footage.Reel(
+            session=self._session,
+            running=True,
+            chore=self._chore,
+            streamed=turns.streamed,
+            held=turns.held,
+            turn_open=turns.open,
+            turn_message=turns.message,
+            awaited=turns.awaited,
+            results=turns.results,
+            said=turns.said,
+            said_bytes=turns.said_bytes,
+            calls=self._calls,
+            questions=self._questions,
+            compacting=self._compacting,
+            failure=self._failure,
+        )
+
+    def add_piece(self, field: str, ts_ms: int, data: bytes) -> None:
+        """One of a message that is being streamed, as it is stored."""
+        self._touch()
+        streamed = self._turns.streamed or self._turns.begin_message(ts_ms)
+        streamed.add(field, data, self._turns.frames)
+
+    def add(self, seq: int, ts_ms: int, event: events.AnyEvent) -> None:
+        turns = self._turns
+        if turns.held is not None and isinstance(event, MOVES_ON):
+            self._touch()
+            turns.end_held()
+        match event:
+            case events.RunStarted():
+                self._start_run(event, ts_ms)
+            case events.RunCompleted():
+                self._complete_run(event, ts_ms)
+            case events.MessageDelivered():
+                self._touch()
+                turns.say_user(event.text, event.images, ts_ms)
+            case events.PhaseChanged():
+                if event.phase == "Thinking" and self._chore is None:
+                    self._touch()
+                    turns.next_turn()
+            case events.TextDelta() | events.ThinkingDelta():
+                self.add_piece(streaming.FIELDS[event.kind], ts_ms, _encode(event))
+            case events.MessageCompleted():
+                self._touch()
+                turns.complete_message(event, ts_ms)
+            case events.UsageReported():
+                if turns.held is not None:
+                    self._touch()
+                    turns.end_held(event)
+            case events.ToolCalled():
+                self._touch()
+                self._calls = (*self._calls, footage.OpenCall(event.call_id, event.tool, _encode(event.args)))
+                self._tell(shapes.ToolExecutionStart(event.call_id, event.tool, event.args))
+            case events.ToolProgressed():
+                self._progress(event)
+            case events.ToolFinished():
+                self._finish_call(event, ts_ms)
+            case events.RetryScheduled():
+                self._touch()
+                turns.void(event.reason)
+                # Ours count calls of the model, pi's count calls after the first.
+                self._tell(shapes.AutoRetryStart(event.attempt - 1, event.max_attempts - 1, event.delay_ms, event.reason))
+            case events.RetryEnded():
+                self._tell(shapes.AutoRetryEnd(event.success, event.attempt - 1, UNSET if event.success else event.reason or ""))
+            case events.CompactionStarted():
+                self._touch()
+                turns.void("the context is made smaller, and the message begins again")
+                self._compacting = event.reason
+                is_requested = event.reason == "requested"
+                self._tell((shapes.CompactionStart if is_requested else shapes.AutoCompactionStart)(event.reason))
+            case events.ContextCompacted():
+                result = shapes.CompactionResult(event.summary, f"e{seq}", event.tokens_before)
+                self._end_compaction(event.reason, result)
+            case events.CompactionFailed():
+                reason = self._compacting or ("threshold" if self._chore is None else "requested")
+                self._end_compaction(reason, None, aborted=event.aborted, error=event.reason)
+            case events.ApprovalRequested():
+                self._ask(event.approval, ts_ms)
+            case events.DialogOpened():
+                self._ask(event.dialog, ts_ms)
+            case events.ApprovalDecided():
+                self._close(event.approval_id, ui_requests.CLOSED_BY_VERDICT[event.verdict])
+            case events.ApprovalExpired():
+                self._close(event.approval_id, "expired")
+            case events.ApprovalWithdrawn():
+                self._close(event.approval_id, "withdrawn")
+            case events.DialogAnswered():
+                self._close(event.dialog_id, "answered")
+            case events.DialogClosed():
+                self._close(event.dialog_id, event.reason)
+            case events.ShellStarted():
+                self._tell(shapes.BashStart(event.command))
+            case events.ShellFinished():
+                self._tell(shapes.BashEnd(event.exit_code, event.text, event.cancelled))
+            case events.SessionConfigured():
+                self._tell(_configured(event))
+            case events.WarningRaised():
+                self._tell(shapes.Notice("warning", event.code, event.message, event.detail or UNSET))
+            case events.ErrorRaised():
+                if self._running:
+                    self._touch()
+                    self._failure = event.message
+                self._tell(shapes.Notice("error", event.code, event.message, event.detail or UNSET))
+            case (
+                events.SessionStarted()
+                | events.SessionLoaded()
+                | events.SessionUnloaded()
+                | events.VersionAdvanced()
+                | events.SessionResumed()
+                | events.MessageQueued()
+                | events.MessageWithdrawn()
+                | events.PromptExpanded()
+                | events.ConversationCleared()
+                | events.MessageImported()
+                | events.CheckpointTaken()
+                | events.WorkspaceRestored()
+                | events.StepStopped()
+                | events.ShellCancelRequested()
+                | events.RunCancelRequested()
+            ):
+                pass  # pi has no word for it, or tells it otherwise
+            case _:
+                assert_never(event)
+
+    def _touch(self) -> None:
+        """Something is to be remembered, so a run is under way; its beginning may have been missed."""
+        self._touched = True
+        self._running = True
+
+    def _start_run(self, event: events.RunStarted, ts_ms: int) -> None:
+        self._forget()
+        self._touch()
+        if event.purpose is not events.Purpose.WORK:
+            self._chore = event.purpose.value
+            self._tell(shapes.Notice("info", f"{self._chore.upper()}_STARTED", f"{self._chore.capitalize()} started"))
+            return
+        self._tell(shapes.AgentStart())
+        self._turns.say_user(event.text, event.images, ts_ms)
+
+    def _complete_run(self, event: events.RunCompleted, ts_ms: int) -> None:
+        self._touch()
+        for asked in self._questions:
+            self._tell(shapes.ExtensionUiClosed(asked.question.id, "the run has ended"))
+        for call in self._calls:  # it was announced, so somebody waits for its end
+            ended = shapes.ToolContent((shapes.Text("the run had ended"),))
+            self._tell(shapes.ToolExecutionEnd(call.call_id, call.tool, ended, True))
+        if self._chore is not None:
+            level = "info" if event.outcome is events.Outcome.SUCCESS else "warning"
+            self._tell(shapes.Notice(level, f"{self._chore.upper()}_FINISHED", event.summary))
+        else:
+            stopped = _STOPPED[event.outcome]
+            self._turns.end(stopped, None if stopped == "stop" else self._failure or event.summary, ts_ms)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._turns.forget()
+        self._running = False
+        self._chore = self._compacting = self._failure = None
+        self._calls, self._questions = (), ()
+
+    def _progress(self, event: events.ToolProgressed) -> None:
+        self._touch()
+        call = next((call for call in self._calls if call.call_id == event.call_id), None)
+        call = call or footage.OpenCall(event.call_id, "", b"{}")
+        tail = call.tail + event.text
+        is_cut = call.is_cut or len(tail) > OUTPUT_WHOLE_UP_TO
+        call = msgspec.structs.replace(call, tail=tail[-OUTPUT_TAIL:] if is_cut else tail, is_cut=is_cut)
+        self._calls = tuple(call if other.call_id == call.call_id else other for other in self._calls)
+        shown = shapes.ToolContent((shapes.Text(f"…{call.tail}" if is_cut else call.tail),), is_cut or UNSET)
+        args = Raw(call.args if len(call.args) <= LONGEST_ARGS else b"{}")
+        self._tell(shapes.ToolExecutionUpdate(call.call_id, call.tool, args, shown, event.text))
+
+    def _finish_call(self, event: events.ToolFinished, ts_ms: int) -> None:
+        self._touch()
+        self._calls = tuple(call for call in self._calls if call.call_id != event.call_id)
+        content = (shapes.Text(event.text),)
+        self._tell(shapes.ToolExecutionEnd(event.call_id, event.tool, shapes.ToolContent(content), event.is_error))
+        self._turns.say_result(shapes.ToolResult(event.call_id, event.tool, content, event.is_error, ts_ms))
+
+    def _end_compaction(
+        self, reason: str, result: shapes.CompactionResult | None, *, aborted: bool = False, error: str | None = None
+    ) -> None:
+        if self._compacting is not None:
+            self._touch()
+            self._compacting = None
+        told = UNSET if error is None or aborted else error
+        if reason == "requested":
+            self._tell(shapes.CompactionEnd(reason, result, aborted, told))
+        else:
+            will_retry = reason == "overflow" and result is not None
+            self._tell(shapes.AutoCompactionEnd(result, aborted, will_retry, told))
+
+    def _ask(self, question: events.Approval | events.Dialog, ts_ms: int) -> None:
+        self._touch()
+        self._questions = (*self._questions, footage.OpenQuestion(ts_ms, question))
+        self._tell(ui_requests.of(question, ts_ms))
+
+    def _close(self, request_id: str, reason: str) -> None:
+        left = tuple(asked for asked in self._questions if asked.question.id != request_id)
+        if len(left) != len(self._questions):
+            self._touch()
+            self._questions = left
+        self._tell(shapes.ExtensionUiClosed(request_id, reason))
+
+
+def _configured(event: events.SessionConfigured) -> shapes.SessionInfoChanged:
+    return shapes.SessionInfoChanged(
+        sessionName=event.title or UNSET,
+        provider=event.provider or UNSET,
+        model=event.model or UNSET,
+        thinkingLevel=event.thinking or UNSET,
+        policy=event.policy or UNSET,
+        autoCompaction=UNSET if event.auto_compact is None else event.auto_compact,
+        autoRetry=UNSET if event.auto_retry is None else event.auto_retry,
+    )

@@ -1,0 +1,98 @@
+"""A session in pi's figures: what it is, what it took, how full its context is. Pure, from the folded session alone."""
+
+from datetime import UTC, datetime, timedelta
+
+from msgspec import UNSET
+
+from switchtower.core import events, journal
+from switchtower.core.session import Session
+from switchtower.protocols.pi.view import shapes
+
+DEFAULT_THINKING = "off"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_MS = 253_402_300_799_999
+"""The end of the calendar."""
+
+
+def session_info(session: Session, model: shapes.Model | None, session_file: str | None = None) -> shapes.SessionInfo:
+    return shapes.SessionInfo(
+        sessionId=session.id,
+        sessionName=session.title or UNSET,
+        sessionFile=session_file or UNSET,
+        model=model or UNSET,
+        thinkingLevel=session.thinking or DEFAULT_THINKING,
+        isStreaming=is_streaming(session),
+        messageCount=session.counts.messages,
+        createdAt=iso(session.created_at_ms),
+    )
+
+
+def is_streaming(session: Session) -> bool:
+    """Whether the agent works. A compaction or an undo is no work of it."""
+    return session.run is not None and session.run.purpose is events.Purpose.WORK
+
+
+def stored_session_info(card: journal.Card, session_file: str, *, message_count: int | None = None) -> shapes.StoredSessionInfo:
+    """The journal is what stores sessions, so the file that stands for one is always there."""
+    return shapes.StoredSessionInfo(
+        sessionId=card.session_id,
+        sessionName=card.title or UNSET,
+        sessionFile=session_file,
+        sessionPath=session_file,
+        cwd=card.workspace.root,
+        createdAt=iso(card.created_at_ms),
+        fileExists=True,
+        messageCount=UNSET if message_count is None else message_count,
+    )
+
+
+def session_stats(session: Session, session_file: str | None = None) -> shapes.SessionStats:
+    counts, usage = session.counts, session.usage
+    return shapes.SessionStats(
+        sessionFile=session_file or UNSET,
+        sessionId=session.id,
+        userMessages=counts.user,
+        assistantMessages=counts.assistant,
+        toolCalls=counts.tool_calls,
+        toolResults=counts.tool_results,
+        totalMessages=counts.messages,
+        tokens=shapes.Tokens(
+            input=uncached(usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens),
+            output=usage.output_tokens,
+            cacheRead=usage.cache_read_tokens,
+            cacheWrite=usage.cache_write_tokens,
+            total=usage.tokens,
+        ),
+        cost=usage.cost,
+    )
+
+
+def context_usage(session: Session, context_window: int | None = None) -> shapes.ContextUsage | None:
+    """None when nobody knows how large the window is. `context_window` is the catalogue's, for before the first call."""
+    window = session.context_window or context_window
+    if not window:
+        return None
+    tokens = session.context_tokens or None
+    return shapes.ContextUsage(tokens, window, None if tokens is None else tokens / window * 100)
+
+
+def usage_of(reported: events.UsageReported) -> shapes.Usage:
+    return shapes.Usage(
+        input=uncached(reported.input_tokens, reported.cache_read_tokens, reported.cache_write_tokens),
+        output=reported.output_tokens,
+        cacheRead=reported.cache_read_tokens,
+        cacheWrite=reported.cache_write_tokens,
+        totalTokens=reported.input_tokens + reported.output_tokens,
+        cost=shapes.Cost(total=reported.cost or 0.0),
+    )
+
+
+def uncached(input_tokens: int, cache_read: int, cache_write: int) -> int:
+    """Ours count all that went in; pi's clients add the four figures up."""
+    return max(0, input_tokens - cache_read - cache_write)
+
+
+def iso(ms: int) -> str:
+    moment = _EPOCH + timedelta(milliseconds=min(max(ms, 0), _LATEST_MS))
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

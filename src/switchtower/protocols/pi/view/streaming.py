@@ -1,0 +1,244 @@
+"""An assistant message while it is being streamed: each piece is one `message_update`. Pure, and the busiest room here.
+
+An update costs the same however long the message has become: `assistantMessageEvent` has the new piece whole, `message` shows
+only the end of a long block (ADR 0014). The whole text is told when a block ends and when the message does.
+"""
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from switchtower.core import events
+from switchtower.protocols.pi.view import shapes
+
+WHOLE_UP_TO = 1_024
+"""Characters of a block up to which an update's `message` shows all of it."""
+TAIL = 512
+"""Characters that it shows of a longer one."""
+MOST_CALLS_SHOWN = 16
+"""Tool calls that the `message` of an update lists; those behind them are told by their own events."""
+LONGEST_ARGUMENTS = 1_024
+"""Bytes of a call's arguments in the `message` of an update."""
+SMALLEST_PIECE = 4_096
+"""Bytes below which neighbouring pieces are kept as one."""
+
+FIELDS = {events.TextDelta.kind: "text", events.ThinkingDelta.kind: "thinking"}
+"""Which block a piece belongs to; a block's field has the name of its type."""
+
+_STORED_OPEN = b'{"text":"'
+_MESSAGE_OPEN = b'{"role":"assistant","content":['
+_UPDATE_OPEN = b'{"type":"message_update","message":' + _MESSAGE_OPEN
+
+_encode = msgspec.json.Encoder().encode
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_piece = msgspec.json.Decoder(events.TextDelta).decode
+
+Pieces = tuple["Pieces", bytes] | None
+"""What a block has so far, the last piece first, each the inside of a JSON string. Shared by all states it was part of."""
+
+
+class Cast(Struct, frozen=True):
+    """Who speaks as the assistant. `api` is the dialect's name, such as `openai-completions`."""
+
+    provider: str
+    model: str
+    api: str = "openai-completions"
+
+
+class Block(Struct):
+    field: str
+    pieces: Pieces = None
+    fresh: list[bytes] = []
+    """Pieces of the batch at hand."""
+    tail: str = ""
+    length: int = 0
+    told: int = -1
+    """The length at which its end was last told."""
+
+    @property
+    def is_cut(self) -> bool:
+        return self.length > WHOLE_UP_TO
+
+    def shown(self) -> bytes:
+        """As the `message` of an update has it."""
+        text = f"…{self.tail}" if self.is_cut else self.tail
+        return b'{"type":"%b","%b":%b}' % (self.field.encode(), self.field.encode(), _encode(text))
+
+    def seal(self) -> None:
+        """Lets the batch's pieces become part of what is kept. Small ones are joined, so that there are few."""
+        if not self.fresh:
+            return
+        added = self.fresh[0] if len(self.fresh) == 1 else b"".join(self.fresh)
+        self.fresh = []
+        if self.pieces is not None and len(self.pieces[1]) < SMALLEST_PIECE:
+            self.pieces = (self.pieces[0], self.pieces[1] + added)
+        else:
+            self.pieces = (self.pieces, added)
+
+    def whole(self) -> bytes:
+        """All of its text, as a JSON string."""
+        self.seal()
+        parts, pieces = [b'"'], self.pieces
+        while pieces is not None:
+            pieces, part = pieces
+            parts.append(part)
+        parts.append(b'"')
+        return b"".join(reversed(parts))
+
+
+class Streamed(Struct):
+    """Changed only within a batch, by whoever took a `copied` one."""
+
+    session: bytes
+    """The beginning of every frame of the session, up to its event."""
+    cast: Cast
+    ts_ms: int
+    blocks: list[Block] = []
+    current: Block | None = None
+    lead: bytes = b""
+    """An update up to the text of the current block."""
+    trail: bytes = b""
+    """And on to the piece."""
+
+    def copied(self) -> "Streamed":
+        current = None
+        blocks = []
+        for block in self.blocks:
+            copy = Block(block.field, block.pieces, [], block.tail, block.length, block.told)
+            blocks.append(copy)
+            if block is self.current:
+                current = copy
+        return Streamed(self.session, self.cast, self.ts_ms, blocks, current, self.lead, self.trail)
+
+    def seal(self) -> None:
+        for block in self.blocks:
+            block.seal()
+
+    def started(self) -> bytes:
+        """`message_start`, with all that has been said so far."""
+        return b'%b{"type":"message_start","message":%b}}' % (self.session, self.so_far())
+
+    def so_far(self, stop_reason: shapes.StopReason = "stop", error: str | None = None) -> bytes:
+        """The message with the whole of its content, as JSON."""
+        content = b",".join(
+            b'{"type":"%b","%b":%b}' % (block.field.encode(), block.field.encode(), block.whole()) for block in self.blocks
+        )
+        return _MESSAGE_OPEN + content + self._foot(stop_reason, error) + b"}"
+
+    def add(self, field: str, data: bytes, frames: list[bytes]) -> None:
+        """One piece, as it is stored."""
+        block = self.current
+        if block is None or block.field != field:
+            block = self._turn_to(field, frames)
+        # The stored form is the wire's: the JSON string is cut out, and only what is shown of the block is encoded anew.
+        piece = data[8:-1] if data.startswith(_STORED_OPEN) else _encode(_decode_piece(data).text)
+        text = _decode_text(piece)
+        block.fresh.append(piece[1:-1])
+        was_cut = block.length > WHOLE_UP_TO
+        block.length += len(text)
+        if block.length > WHOLE_UP_TO:
+            block.tail = (block.tail + text)[-TAIL:]
+            if not was_cut:
+                self._aim(block)
+            frames.append(b"%b%b%b%b}}}" % (self.lead, _encode("…" + block.tail), self.trail, piece))
+        else:
+            block.tail += text
+            frames.append(b"%b%b%b%b}}}" % (self.lead, _encode(block.tail), self.trail, piece))
+
+    def complete(self, event: events.MessageCompleted, frames: list[bytes]) -> shapes.Assistant:
+        """The last updates, and the message as it is told in the end (its usage is not known yet)."""
+        wholes = {"thinking": event.thinking, "text": event.text}
+        streamed = {block.field for block in self.blocks}
+        for field, whole in wholes.items():
+            if whole and field not in streamed:  # its pieces were pruned: whoever draws from them gets it as one
+                self.add(field, _encode(events.TextDelta(whole)), frames)
+        content: list[shapes.Text | shapes.Thinking | shapes.ToolCall] = []
+        for index, block in enumerate(self.blocks):
+            if block.told != block.length:
+                self._end(index, block, _encode(wholes[block.field]), frames)
+            content.append(shapes.Text(event.text) if block.field == "text" else shapes.Thinking(event.thinking))
+        calls = [shapes.ToolCall(call.call_id, call.tool, call.args) for call in event.calls]
+        self._tell_calls(calls, frames)
+        return shapes.Assistant(
+            content=(*content, *calls),
+            api=self.cast.api,
+            provider=self.cast.provider,
+            model=self.cast.model,
+            stopReason="toolUse" if calls else "stop",
+            timestamp=self.ts_ms,
+        )
+
+    def _turn_to(self, field: str, frames: list[bytes]) -> Block:
+        """The block that a piece belongs to. There is one of each type, however often a model goes back and forth."""
+        if self.current is not None and self.current.told < 0:
+            self._end(self.blocks.index(self.current), self.current, self.current.whole(), frames)
+        block = next((block for block in self.blocks if block.field == field), None)
+        if block is None:
+            block = Block(field)
+            self.blocks.append(block)
+            frames.append(self._update(b'{"type":"%b_start","contentIndex":%d}' % (field.encode(), len(self.blocks) - 1)))
+        self.current = block
+        self._aim(block)
+        return block
+
+    def _aim(self, block: Block) -> None:
+        """Makes the template for the pieces of a block."""
+        index, field = self.blocks.index(block), block.field.encode()
+        before = b"".join(other.shown() + b"," for other in self.blocks[:index])
+        behind = b"".join(b"," + other.shown() for other in self.blocks[index + 1 :])
+        self.lead = b'%b%b%b{"type":"%b","%b":' % (self.session, _UPDATE_OPEN, before, field, field)
+        self.trail = b'}%b%b%b},"assistantMessageEvent":{"type":"%b_delta","contentIndex":%d,"delta":' % (
+            behind,
+            self._foot(),
+            b',"truncated":true' if any(other.is_cut for other in self.blocks) else b"",
+            field,
+            index,
+        )
+
+    def _end(self, index: int, block: Block, whole: bytes, frames: list[bytes]) -> None:
+        block.told = block.length
+        frames.append(self._update(b'{"type":"%b_end","contentIndex":%d,"content":%b}' % (block.field.encode(), index, whole)))
+
+    def _tell_calls(self, calls: list[shapes.ToolCall], frames: list[bytes]) -> None:
+        shown: list[bytes] = []
+        is_cut = False
+        for index, call in enumerate(calls, start=len(self.blocks)):
+            frames.append(self._update(b'{"type":"toolcall_start","contentIndex":%d}' % index, shown, is_cut=is_cut))
+            encoded = _encode(call)
+            if len(shown) == MOST_CALLS_SHOWN:
+                is_cut = True
+            elif len(encoded) > LONGEST_ARGUMENTS:
+                is_cut = True
+                shown.append(_encode(shapes.ToolCall(call.id, call.name, {})))
+            else:
+                shown.append(encoded)
+            ended = b'{"type":"toolcall_end","contentIndex":%d,"toolCall":%b}' % (index, encoded)
+            frames.append(self._update(ended, shown, is_cut=is_cut))
+
+    def _update(self, event: bytes, calls: list[bytes] = [], *, is_cut: bool = False) -> bytes:  # noqa: B006
+        content = b",".join([*(block.shown() for block in self.blocks), *calls])
+        is_cut = is_cut or any(block.is_cut for block in self.blocks)
+        return b'%b%b%b%b%b},"assistantMessageEvent":%b}}' % (
+            self.session,
+            _UPDATE_OPEN,
+            content,
+            self._foot(),
+            b',"truncated":true' if is_cut else b"",
+            event,
+        )
+
+    def _foot(self, stop_reason: shapes.StopReason = "stop", error: str | None = None) -> bytes:
+        """A message behind its content, but for the closing brace."""
+        return _encode(blank(self.cast, self.ts_ms, stop_reason, error))[len(_MESSAGE_OPEN) : -1]
+
+
+def blank(cast: Cast, ts_ms: int, stop_reason: shapes.StopReason, error: str | None = None) -> shapes.Assistant:
+    """An assistant message that says nothing."""
+    return shapes.Assistant(
+        content=(),
+        api=cast.api,
+        provider=cast.provider,
+        model=cast.model,
+        stopReason=stop_reason,
+        errorMessage=UNSET if error is None else error,
+        timestamp=ts_ms,
+    )

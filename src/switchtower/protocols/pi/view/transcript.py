@@ -1,0 +1,282 @@
+"""The conversation of a session as it stands, in pi's messages; and what a fork takes along of it. Pure.
+
+It grows entry by entry, so that whoever reads a long journal can do so page by page. What the model has forgotten is not in
+it: a cleared conversation begins anew, a compacted one begins with its summary.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.core import codec, engine, events, journal
+from switchtower.protocols.pi.view import shapes, stats
+from switchtower.protocols.pi.view.streaming import Cast
+
+NOBODY = Cast(provider="", model="")
+"""Spoke in sessions of which no call of a model is known."""
+
+
+class UnknownEntry(Exception):
+    """Invalid entry ID for forking"""
+
+    def __str__(self) -> str:
+        return type(self).__doc__ or ""
+
+
+class Line(Struct, frozen=True):
+    """One message, with what of it is not for the model."""
+
+    seq: int
+    at_ms: int
+    said: engine.Message
+    """What the model is told."""
+    shown: str
+    """What people are shown: the words that were typed, before files and templates were brought in."""
+    cast: Cast = NOBODY
+    usage: shapes.Usage = shapes.Usage()
+
+    def message(self) -> shapes.Message:
+        said = self.said
+        match said.role:
+            case "user":
+                return shapes.User(content_of(self.shown, said.images), self.at_ms)
+            case "assistant":
+                return shapes.Assistant(
+                    content=_assistant_content(said),
+                    api=self.cast.api,
+                    provider=self.cast.provider,
+                    model=self.cast.model,
+                    usage=self.usage,
+                    stopReason="toolUse" if said.calls else "stop",
+                    timestamp=self.at_ms,
+                )
+            case _:
+                content = content_of(said.text, said.images)
+                return shapes.ToolResult(said.call_id or "", said.tool or "", content, said.is_error, self.at_ms)
+
+    def imported(self) -> events.MessageImported:
+        said = self.said
+        return events.MessageImported(
+            role=said.role,
+            text=said.text,
+            at_ms=self.at_ms,
+            thinking=said.thinking,
+            calls=said.calls,
+            call_id=said.call_id,
+            tool=said.tool,
+            is_error=said.is_error,
+            images=said.images,
+        )
+
+
+class Transcript:
+    def __init__(self, cast: Cast = NOBODY) -> None:
+        """`cast` is who speaks as far as the entries do not say."""
+        self.lines: list[Line] = []
+        self.points: list[shapes.ForkPoint] = []
+        """Everything that a user has said, also what a summary stands for by now."""
+        self.compaction: shapes.CompactionResult | None = None
+        """The last one."""
+        self._cast = cast
+        self._unpriced = False
+        """The last message waits for its usage."""
+
+    def add(self, entry: journal.Entry) -> None:
+        if entry.kind in _TOLD:
+            self._add(entry.seq, entry.ts_ms, codec.decode(entry.kind, entry.data))
+
+    def messages(self) -> list[shapes.Message]:
+        return [line.message() for line in self.lines]
+
+    def imported(self) -> tuple[events.MessageImported, ...]:
+        """The same conversation, for another session to begin with."""
+        return tuple(line.imported() for line in self.lines)
+
+    @property
+    def last_assistant_text(self) -> str | None:
+        lines = reversed(self.lines)
+        return next((line.said.text for line in lines if line.said.role == "assistant" and line.said.text.strip()), None)
+
+    def _add(self, seq: int, ts_ms: int, event: events.AnyEvent) -> None:
+        match event:
+            case events.SessionStarted() | events.SessionConfigured():
+                self._cast = _recast(self._cast, event.provider, event.model)
+            case events.RunStarted(purpose=events.Purpose.WORK) | events.MessageDelivered():
+                self._add_user(seq, ts_ms, engine.Message(role="user", text=event.text, images=event.images))
+            case events.PromptExpanded():
+                self._expand(event.text)
+            case events.MessageCompleted():
+                said = engine.Message(
+                    role="assistant", text=event.text, thinking=event.thinking, calls=event.calls, carry=event.carry
+                )
+                self._add_line(Line(seq, ts_ms, said, event.text, self._cast))
+                self._unpriced = True
+            case events.UsageReported():
+                self._price(event)
+            case events.ToolFinished():
+                said = engine.Message(
+                    role="tool", text=event.text, call_id=event.call_id, tool=event.tool, is_error=event.is_error
+                )
+                self._add_line(Line(seq, ts_ms, said, event.text))
+            case events.MessageImported():
+                self._add_imported(seq, event)
+            case events.ConversationCleared():
+                self.lines, self.points, self.compaction = [], [], None
+            case events.ContextCompacted():
+                self._compact(seq, ts_ms, event)
+            case _:
+                pass
+
+    def _add_line(self, line: Line) -> None:
+        self.lines.append(line)
+        self._unpriced = False
+
+    def _add_user(self, seq: int, at_ms: int, said: engine.Message) -> None:
+        self._add_line(Line(seq, at_ms, said, said.text))
+        self.points.append(shapes.ForkPoint(entry_id(seq), said.text))
+
+    def _add_imported(self, seq: int, event: events.MessageImported) -> None:
+        said = engine.Message(
+            role=event.role,
+            text=event.text,
+            calls=event.calls,
+            call_id=event.call_id,
+            tool=event.tool,
+            is_error=event.is_error,
+            thinking=event.thinking,
+            images=event.images,
+        )
+        if event.role == "user":
+            self._add_user(seq, event.at_ms, said)
+        else:
+            self._add_line(Line(seq, event.at_ms, said, said.text, self._cast))
+
+    def _expand(self, text: str) -> None:
+        for index in range(len(self.lines) - 1, -1, -1):
+            line = self.lines[index]
+            if line.said.role == "user":
+                said = msgspec.structs.replace(line.said, text=text)
+                self.lines[index] = msgspec.structs.replace(line, said=said)
+                return
+
+    def _price(self, event: events.UsageReported) -> None:
+        if not self._unpriced:
+            return  # of a call that said nothing to anybody, such as a summary
+        self._unpriced = False
+        cast = _recast(self._cast, event.provider, event.model)
+        self.lines[-1] = msgspec.structs.replace(self.lines[-1], cast=cast, usage=stats.usage_of(event))
+
+    def _compact(self, seq: int, ts_ms: int, event: events.ContextCompacted) -> None:
+        summary, *kept = engine.compacted([line.said for line in self.lines], event.summary, event.kept)
+        kept_lines = self.lines[len(self.lines) - len(kept) :]
+        first_kept = kept_lines[0].seq if kept_lines else seq
+        self.lines = [Line(seq, ts_ms, summary, summary.text), *kept_lines]
+        self.compaction = shapes.CompactionResult(event.summary, entry_id(first_kept), event.tokens_before)
+        self._unpriced = False
+
+
+class Fork:
+    """A conversation up to one of its user messages, which the fork can then say in other words."""
+
+    def __init__(self, wanted: str, cast: Cast = NOBODY) -> None:
+        self._transcript = Transcript(cast)
+        self._seq = _seq_of(wanted)
+        self.text: str | None = None
+        """Of that message, once it was reached."""
+
+    def add(self, entry: journal.Entry) -> bool:
+        """Whether the message was reached, and nothing more is needed. Raises `UnknownEntry` when it is none."""
+        if entry.seq < self._seq:
+            self._transcript.add(entry)
+            return False
+        event = codec.decode(entry.kind, entry.data)
+        match event:
+            case events.RunStarted(purpose=events.Purpose.WORK) | events.MessageDelivered() | events.MessageImported(role="user"):
+                if entry.seq == self._seq:
+                    self.text = event.text
+                    return True
+            case _:
+                pass
+        raise UnknownEntry
+
+    def imported(self) -> tuple[events.MessageImported, ...]:
+        return self._transcript.imported()
+
+
+def messages_of(entries: Iterable[journal.Entry], cast: Cast = NOBODY) -> list[shapes.Message]:
+    return _read(entries, cast).messages()
+
+
+def imported(entries: Iterable[journal.Entry]) -> tuple[events.MessageImported, ...]:
+    return _read(entries).imported()
+
+
+def fork_points(entries: Iterable[journal.Entry]) -> list[shapes.ForkPoint]:
+    return _read(entries).points
+
+
+def last_assistant_text(entries: Iterable[journal.Entry]) -> str | None:
+    return _read(entries).last_assistant_text
+
+
+def until(entries: Iterable[journal.Entry], wanted: str) -> tuple[tuple[events.MessageImported, ...], str]:
+    """Everything before a user message, and its text. Raises `UnknownEntry`."""
+    fork = Fork(wanted)
+    for entry in entries:
+        if fork.add(entry) and fork.text is not None:
+            return fork.imported(), fork.text
+    raise UnknownEntry
+
+
+def entry_id(seq: int) -> str:
+    return f"e{seq}"
+
+
+def content_of(text: str, images: tuple[events.Image, ...]) -> tuple[shapes.Text | shapes.Image, ...]:
+    return (shapes.Text(text), *(shapes.Image(image.data, image.media_type) for image in images))
+
+
+def _read(entries: Iterable[journal.Entry], cast: Cast = NOBODY) -> Transcript:
+    transcript = Transcript(cast)
+    for entry in entries:
+        transcript.add(entry)
+    return transcript
+
+
+def _assistant_content(said: engine.Message) -> tuple[shapes.Text | shapes.Thinking | shapes.ToolCall, ...]:
+    content: list[shapes.Text | shapes.Thinking | shapes.ToolCall] = []
+    if said.thinking:
+        content.append(shapes.Thinking(said.thinking))
+    if said.text:
+        content.append(shapes.Text(said.text))
+    return (*content, *(shapes.ToolCall(call.call_id, call.tool, call.args) for call in said.calls))
+
+
+def _recast(cast: Cast, provider: str | None, model: str | None) -> Cast:
+    return Cast(provider or cast.provider, model or ("" if provider else cast.model), cast.api)
+
+
+def _seq_of(wanted: str) -> int:
+    digits = wanted[1:]
+    if not (wanted.startswith("e") and digits.isascii() and digits.isdigit() and len(digits) < 20):
+        raise UnknownEntry
+    return int(digits)
+
+
+_TOLD = frozenset(
+    event.kind
+    for event in (
+        events.SessionStarted,
+        events.SessionConfigured,
+        events.RunStarted,
+        events.MessageDelivered,
+        events.PromptExpanded,
+        events.MessageCompleted,
+        events.UsageReported,
+        events.ToolFinished,
+        events.MessageImported,
+        events.ConversationCleared,
+        events.ContextCompacted,
+    )
+)

@@ -1,0 +1,76 @@
+"""People's own commands at work: started because a `ShellStarted` was committed, and ended with a `ShellFinished` whatever
+becomes of them. They run beside the agent and are no run of it."""
+
+import asyncio
+import logging
+
+from switchtower.core import commands, errors, events, workshop
+from switchtower.runtime.lane import Lane, Services
+
+log = logging.getLogger(__name__)
+
+NOT_RUN = 126
+"""The exit code that shells have for what cannot be run."""
+
+
+class Shells:
+    def __init__(self, services: Services, workshop_: workshop.Workshop) -> None:
+        self._services = services
+        self._workshop = workshop_
+        self._running: dict[str, asyncio.Task[commands.FinishShell]] = {}
+        self._keepers: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    def react(self, lane: Lane, event: events.AnyEvent) -> None:
+        if isinstance(event, events.ShellStarted) and not self._stopping:
+            loop = asyncio.get_running_loop()
+            doing = self._running[event.shell_id] = loop.create_task(self._run(lane, event), name=f"shell {event.shell_id}")
+            keeper = loop.create_task(self._keep(lane, event, doing))
+            self._keepers.add(keeper)
+            keeper.add_done_callback(self._keepers.discard)
+        elif isinstance(event, events.ShellCancelRequested) and (task := self._running.get(event.shell_id)):
+            task.cancel()
+
+    async def stop(self) -> None:
+        self._stopping = True
+        for task in self._running.values():
+            task.cancel()
+        if self._keepers:
+            await asyncio.wait(list(self._keepers))
+
+    async def _run(self, lane: Lane, started: events.ShellStarted) -> commands.FinishShell:
+        session = lane.session
+        assert session is not None, "a shell starts in its session"
+        try:
+            finished = await self._workshop.run_shell(started.command, session.workspace, session.sandbox, started.shell_id)
+        except errors.CoreError as refusal:
+            return _finish(lane, started, NOT_RUN, refusal.message)
+        except Exception:
+            log.exception("the command %s failed", started.shell_id)
+            return _finish(lane, started, NOT_RUN, "the command failed inside the daemon; its log says why")
+        return _finish(lane, started, finished.exit_code, finished.text)
+
+    async def _keep(self, lane: Lane, started: events.ShellStarted, doing: "asyncio.Task[commands.FinishShell]") -> None:
+        """Sees it to its end; the work may be cancelled at any moment, even before it has begun."""
+        await asyncio.wait([doing])
+        self._running.pop(started.shell_id, None)
+        finish = _finish(lane, started, None, "", cancelled=True) if doing.cancelled() else doing.result()
+        while True:
+            try:
+                await lane.ask(finish)
+                return
+            except errors.JournalUnavailable:
+                if self._stopping:
+                    return  # stays open in the journal; the next start closes it
+            except errors.CoreError as refusal:
+                log.error("the end of %s could not be stored", started.shell_id, exc_info=refusal)
+                return
+            await asyncio.sleep(self._services.limits.journal_retry)
+
+
+def _finish(
+    lane: Lane, started: events.ShellStarted, exit_code: int | None, text: str, *, cancelled: bool = False
+) -> commands.FinishShell:
+    return commands.FinishShell(
+        session_id=lane.session_id, shell_id=started.shell_id, exit_code=exit_code, text=text, cancelled=cancelled
+    )

@@ -1,0 +1,1 @@
+"""What settings are made of. The table of them is `switchtower.config`."""

@@ -1,0 +1,135 @@
+"""The text of a variable or flag, or a TOML value, to a setting's own type. Pure but for the user's home and folder in a path.
+
+Each parser raises ValueError with the reason alone; what to do about it, the setting itself says.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103
+"""The longest path, in bytes, that a Unix socket can have."""
+
+_SPELLED = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+class Address(NamedTuple):
+    """Where to listen. Port 0 picks a free one."""
+
+    host: str
+    port: int
+
+
+def address(text: str) -> Address | None:
+    """`HOST:PORT` in its parts (`[::1]:8787` for IPv6); None when it is `off`."""
+    if text == "off":
+        return None
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and host and _is_port(port)):
+        raise ValueError(f"`{text}` is not HOST:PORT")
+    return Address(host, int(port))
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"`{value}` is not text")
+    return value
+
+
+def path(value: object) -> Path:
+    try:
+        return Path(value if isinstance(value, Path) else text(value)).expanduser().absolute()
+    except RuntimeError:
+        raise ValueError(f"`{value}` names a user that does not exist") from None
+
+
+def socket_path(value: object) -> Path:
+    place = path(value)
+    if not fits_a_socket(place):
+        raise ValueError(f"`{place}` is longer than the {SOCKET_PATH_LIMIT} bytes that a Unix socket's path may have")
+    return place
+
+
+def fits_a_socket(place: Path) -> bool:
+    return len(os.fsencode(place)) <= SOCKET_PATH_LIMIT
+
+
+def listen(value: object) -> str:
+    spelled = text(value)
+    address(spelled)
+    return spelled
+
+
+def loopback_port(value: object) -> str:
+    """A port alone, which is one of this machine's own."""
+    port = str(value).strip()
+    if not _is_port(port):
+        raise ValueError(f"`{value}` is not a port")
+    return f"127.0.0.1:{port}"
+
+
+def _is_port(port: str) -> bool:
+    return port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65_536
+
+
+def switch(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or value.lower() not in _SPELLED:
+        raise ValueError(f"`{value}` is neither true nor false")
+    return _SPELLED[value.lower()]
+
+
+class OneOf:
+    """One of a few words, in any case."""
+
+    def __init__(self, *choices: str) -> None:
+        self.choices = choices
+
+    def __call__(self, value: object) -> str:
+        word = text(value).lower()
+        if word not in self.choices:
+            raise ValueError(f"`{value}` is not known")
+        return word
+
+
+def names(value: object) -> tuple[str, ...]:
+    """A list in the file, or names with commas between them."""
+    if isinstance(value, str):
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value):
+        raise ValueError(f"`{value}` is not a list of names")
+    return tuple(value)
+
+
+def whole(least: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        try:
+            number = int(value) if isinstance(value, str) else value
+        except ValueError:
+            number = None
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise ValueError(f"`{value}` is not a whole number")
+        if number < least:
+            raise ValueError(f"`{value}` is less than {least}")
+        return number
+
+    return parse
+
+
+def number(least: float) -> Callable[[object], float]:
+    def parse(value: object) -> float:
+        try:
+            parsed = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+        except (ValueError, OverflowError):
+            parsed = None
+        if parsed is None or parsed != parsed:  # the second half refuses NaN
+            raise ValueError(f"`{value}` is not a number")
+        if not least <= parsed <= 1e12:
+            raise ValueError(f"`{value}` is not between {least:g} and 1e12")
+        return parsed
+
+    return parse

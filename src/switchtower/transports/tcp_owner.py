@@ -1,0 +1,82 @@
+"""Whose process is at the other end of a TCP connection that stays on this machine. Asks the kernel, or reads `/proc/net`.
+
+The other end of such a connection is a socket of this machine too, and the kernel lists it with its owner. Only the row with
+exactly these two ends counts, and only while it is established: the kernel lists what is ending as root's.
+"""
+
+import ipaddress
+import socket
+import struct
+from pathlib import Path
+
+from switchtower.transports import sock_diag
+
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_ESTABLISHED = "01"
+_UID_COLUMN = 7
+_TRIES = 3
+"""A table is read piece by piece while connections come and go, and a row may slip through between two pieces."""
+_WORD = struct.Struct("=I")
+"""The tables spell addresses as words of 32 bits in the machine's own order."""
+
+
+def uid_of(address: str, reached_at: str) -> int | None:
+    """The owner of the socket at `address`, which is connected with ours at `reached_at`. None when it cannot be known."""
+    try:
+        needles = _rows_of(address, reached_at)
+        uid = sock_diag.uid_of(_packed(address), _packed(reached_at))
+    except (ValueError, struct.error):
+        return None
+    if uid is not None:
+        return uid
+    for _ in range(_TRIES):
+        for table in _TABLES:
+            try:
+                rows = table.read_bytes()
+            except OSError:
+                continue
+            for needle in needles:
+                start = rows.find(needle)
+                if start >= 0:
+                    # The needle begins with the colon behind the row's number, so that the columns count as in the whole row.
+                    return int(rows[start : rows.find(b"\n", start)].split()[_UID_COLUMN])
+    return None
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        host = ipaddress.ip_address(address.rpartition(":")[0])
+    except ValueError:
+        return False
+    mapped = getattr(host, "ipv4_mapped", None)
+    return (mapped or host).is_loopback
+
+
+def _packed(end: str) -> tuple[bytes, int]:
+    host, _, port = end.rpartition(":")
+    return ipaddress.ip_address(host).packed, int(port)
+
+
+def _rows_of(address: str, reached_at: str) -> list[bytes]:
+    """How the row begins, in each spelling that these two ends may have."""
+    rows = []
+    for spell in (_as_ipv4, _as_ipv6):
+        theirs, ours = spell(address), spell(reached_at)
+        if theirs and ours:
+            rows.append(f": {theirs} {ours} {_ESTABLISHED} ".encode())
+    return rows
+
+
+def _as_ipv4(end: str) -> str | None:
+    host, _, port = end.rpartition(":")
+    parsed = ipaddress.ip_address(host)
+    ipv4 = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else parsed
+    return None if ipv4 is None else f"{_WORD.unpack(ipv4.packed)[0]:08X}:{int(port):04X}"
+
+
+def _as_ipv6(end: str) -> str:
+    host, _, port = end.rpartition(":")
+    packed = ipaddress.ip_address(host).packed
+    # An IPv4 peer may be using an IPv6 socket, whose row has the mapped address.
+    packed = packed if len(packed) == 16 else socket.inet_pton(socket.AF_INET6, f"::ffff:{host}")
+    return "".join(f"{word:08X}" for (word,) in _WORD.iter_unpack(packed)) + f":{int(port):04X}"

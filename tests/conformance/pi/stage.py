@@ -1,0 +1,145 @@
+"""What pi's tests play on: a real daemon with a home of its own, `tower stdio` as a real process, and a client that checks
+every frame it is sent."""
+
+import asyncio
+import itertools
+import os
+import sys
+from typing import Any
+from uuid import uuid4
+
+from tests.conformance.daemons import Daemon
+from tests.conformance.pi import closed
+
+from switchtower.testing.pi_client import Frame, PiClient
+from switchtower.testing.wires import SocketWire, WebSocketWire, Wire
+
+LIFECYCLE = ("command_accepted", "command_started", "command_finished")
+
+
+class PiDaemon(Daemon):
+    """`HOME` is the home too: stored sessions of pi's lie under it. No rate is limited unless a test says so."""
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**{"pi": "127.0.0.1:0", "pi_session_rate": 0, "pi_client_rate": 0, "pi_max_sessions": 1_000, **settings})
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**super().environment, "HOME": str(self.home)}
+
+    @property
+    def pi(self) -> str:
+        """Of the port, as an HTTP address."""
+        return str(self._endpoints["pi"]).replace("ws://", "http://")
+
+
+class StdioWire(SocketWire):
+    """`tower stdio --protocol pi`."""
+
+    process: asyncio.subprocess.Process
+
+    @classmethod
+    async def start(cls, daemon: PiDaemon) -> "StdioWire":
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "switchtower", "stdio", "--protocol", "pi"),
+            env=daemon.environment,
+            cwd=daemon.home,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdin is not None and process.stdout is not None
+        wire = cls(process.stdout, process.stdin)
+        wire.process = process
+        return wire
+
+    async def kill(self) -> None:
+        self.process.kill()
+        while await self.reader.read(65_536):
+            pass
+        await self.process.wait()
+
+
+class CheckedClient(PiClient):
+    """Ids are its own among all clients, also those of earlier tests."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(wire)
+        self._name = uuid4().hex[:12]
+        self._count = itertools.count(1)
+
+    def new_id(self) -> str:
+        return f"{self._name}-{next(self._count)}"
+
+    async def receive(self) -> Frame:
+        frame = await super().receive()
+        closed.check(frame)
+        return frame
+
+    # What tests do again and again
+
+    async def session(self, cwd: object = None, **fields: object) -> str:
+        """A new session that this client follows."""
+        given = {} if cwd is None else {"cwd": str(cwd)}
+        session_id = str((await self.do("create_session", **given, **fields))["sessionId"])
+        await self.do("switch_session", sessionId=session_id)
+        return session_id
+
+    async def refused(self, type_: str, **fields: object) -> str:
+        """Sends a command that is expected to fail; the error."""
+        response = await self.ask(type_, **fields)
+        assert response["success"] is False, response
+        return str(response["error"])
+
+    async def version(self, session_id: str) -> int:
+        return int((await self.ask("get_state", sessionId=session_id))["sessionVersion"])
+
+    async def quiet(self) -> None:
+        """Everything that was said before this has been read."""
+        await self.do("list_sessions")
+
+    def phases(self, command_id: str) -> list[str]:
+        """The types of what was told of one command, in order."""
+        return [str(frame["type"]) for frame in self.lifecycle(command_id)]
+
+    async def told(self, command_id: str, type_: str) -> Frame:
+        """The data of one lifecycle event of a command, as soon as it is there."""
+        frame = await self.until(lambda frame: frame["type"] == type_ and frame["data"]["commandId"] == command_id)
+        data: Frame = frame["data"]
+        return data
+
+    async def running(self, session_id: str, message: str, **fields: object) -> str:
+        """A prompt whose agent is at work; its id."""
+        id_ = await self.begin("prompt", sessionId=session_id, message=message, **fields)
+        await self.next_event("agent_start")
+        return id_
+
+
+async def connect(daemon: PiDaemon, transport: str, *, path: str = "/") -> CheckedClient:
+    """A client that has been greeted."""
+    wire: Wire
+    if transport == "websocket":
+        wire = await WebSocketWire.open(daemon.pi, None, path=path)
+    else:
+        wire = await StdioWire.start(daemon)
+    client = CheckedClient(wire)
+    await client.receive()
+    return client
+
+
+async def leave(client: PiClient) -> None:
+    if isinstance(client.wire, StdioWire):
+        await client.wire.kill()
+    else:
+        client.wire.abort()
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def types(frames: list[dict[str, Any]]) -> list[str]:
+    return [str(frame["type"]) for frame in frames]

@@ -1,0 +1,162 @@
+"""Sessions at hand, versions that a protocol counts for itself, and conversations that were begun elsewhere."""
+
+import pytest
+
+from switchtower.core import commands, errors, events
+from switchtower.core.session import card, from_snapshot, to_snapshot
+from switchtower.testing.sessions import OWNER, SESSION_ID, Table, start_session
+
+COUNTING = events.Actor(name="owner", via="pi", counts=True)
+
+
+def said(role: str, text: str) -> events.MessageImported:
+    return events.MessageImported(role, text, at_ms=5)
+
+
+def test_a_session_is_loaded_and_unloaded_and_its_card_says_so() -> None:
+    table = Table()
+    assert card(table.session).loaded is None
+
+    table.do(commands.LoadSession(session_id=SESSION_ID, actor=OWNER))
+    assert card(table.session).loaded is True
+
+    table.do(commands.UnloadSession(session_id=SESSION_ID, actor=OWNER))
+    assert card(table.session).loaded is False
+
+
+def test_to_load_what_is_loaded_changes_nothing() -> None:
+    table = Table()
+    table.do(commands.LoadSession(session_id=SESSION_ID, actor=OWNER))
+    table.do(commands.RecordOutcome(session_id=SESSION_ID, actor=COUNTING, name="set_model", advances=True))
+    before = table.session.seq
+
+    table.do(commands.LoadSession(session_id=SESSION_ID, actor=OWNER))
+
+    assert (table.session.seq, table.session.version) == (before, 1)
+
+
+def test_loading_counts_versions_from_0_again() -> None:
+    table = Table()
+    table.do(commands.RecordOutcome(session_id=SESSION_ID, actor=COUNTING, name="set_model", advances=True))
+
+    table.do(commands.LoadSession(session_id=SESSION_ID, actor=OWNER))
+
+    assert table.session.version == 0
+
+
+def test_a_protocol_that_counts_is_counted_by_its_own_word_only() -> None:
+    table = Table()
+    table.do(commands.SendMessage(session_id=SESSION_ID, actor=COUNTING, text="hello"))
+    table.do(commands.QueueMessage(session_id=SESSION_ID, actor=COUNTING, text="more", delivery=events.Delivery.STEER))
+    table.do(commands.ConfigureSession(session_id=SESSION_ID, actor=COUNTING, thinking="low"))
+    assert table.session.version == 0
+
+    outcome = table.do(commands.RecordOutcome(session_id=SESSION_ID, actor=COUNTING, name="prompt", advances=True))
+    assert outcome["version"] == table.session.version == 1
+
+    outcome = table.do(commands.RecordOutcome(session_id=SESSION_ID, actor=COUNTING, name="prompt", advances=False))
+    assert outcome["version"] == table.session.version == 1
+
+
+def test_everybody_elses_changes_count_as_they_are_accepted() -> None:
+    table = Table()
+    table.send()
+
+    assert table.session.version == 1
+
+
+def test_a_run_has_the_id_that_its_asker_minted() -> None:
+    table = Table()
+
+    assert table.send(run_id="run_mine") == "run_mine"
+    assert table.session.run is not None
+    assert table.session.run.id == "run_mine"
+
+
+def test_a_session_begins_with_what_was_said_elsewhere() -> None:
+    table = Table(session_id="sess_other")
+    start = start_session("sess_other", "interactive")
+    table.session = type(table.session)(id="sess_other")
+
+    conversation = (said("user", "fix the tests"), said("assistant", "done"))
+    table.do(
+        commands.StartSession(
+            session_id="sess_other",
+            actor=OWNER,
+            engine=start.engine,
+            mode=start.mode,
+            provider=start.provider,
+            sandbox=start.sandbox,
+            workspace=start.workspace,
+            attach_token_sha256="",
+            loaded=True,
+            parent="sess_parent",
+            conversation=conversation,
+        )
+    )
+
+    session = table.session
+    assert (session.counts.user, session.counts.assistant, session.counts.messages) == (1, 1, 2)
+    assert (session.title, session.last_assistant_text, session.parent, session.loaded) == (
+        "fix the tests",
+        "done",
+        "sess_parent",
+        True,
+    )
+
+
+def test_a_new_conversation_counts_from_nothing_and_the_journal_keeps_the_old_one() -> None:
+    table = Table()
+    run_id = table.send("hello")
+    table.tell(run_id, events.MessageCompleted("m1", "hi", calls=(events.ToolRequest("c1", "read_file", {}),)))
+    table.tell(run_id, events.ToolFinished("c1", "read_file", 1, "text"))
+    table.do(commands.FinishRun(session_id=SESSION_ID, run_id=run_id, outcome=events.Outcome.SUCCESS, summary="done"))
+    counts = table.session.counts
+    assert (counts.user, counts.assistant, counts.tool_calls, counts.tool_results) == (1, 1, 1, 1)
+    entries = len(table.entries)
+
+    table.do(commands.ReplaceConversation(session_id=SESSION_ID, actor=OWNER, conversation=(said("user", "anew"),)))
+
+    assert table.session.counts.messages == 1
+    assert table.session.clearings == 1
+    assert table.session.conversation_from == entries + 1
+
+
+def test_a_conversation_is_not_exchanged_under_a_run() -> None:
+    table = Table()
+    table.send()
+
+    with pytest.raises(errors.RunInProgress):
+        table.do(commands.ReplaceConversation(session_id=SESSION_ID, actor=OWNER))
+
+
+def test_how_the_last_run_ended_is_known_afterwards_and_after_a_restart() -> None:
+    table = Table()
+    run_id = table.send()
+    table.tell(run_id, events.ErrorRaised("MODEL_ERROR", "the key was refused"))
+    table.do(commands.FinishRun(session_id=SESSION_ID, run_id=run_id, outcome=events.Outcome.FAILED, summary="failed"))
+
+    last = from_snapshot(to_snapshot(table.session)).last_run
+
+    assert last is not None
+    assert (last.id, last.outcome, last.failure) == (run_id, events.Outcome.FAILED, "the key was refused")
+
+
+def test_a_step_is_stopped_only_in_a_run() -> None:
+    table = Table()
+    before = len(table.log)
+    table.do(commands.StopStep(session_id=SESSION_ID, actor=OWNER, step="retry"))
+    assert len(table.log) == before
+
+    table.send()
+    table.do(commands.StopStep(session_id=SESSION_ID, actor=OWNER, step="retry"))
+    assert table.log[-1] == events.StepStopped("retry", OWNER)
+
+
+def test_what_a_session_does_by_itself_can_be_turned_off_and_on() -> None:
+    table = Table()
+    table.do(commands.ConfigureSession(session_id=SESSION_ID, actor=OWNER, auto_compact=False, auto_retry=False))
+    assert (table.session.auto_compact, table.session.auto_retry) == (False, False)
+
+    table.do(commands.ConfigureSession(session_id=SESSION_ID, actor=OWNER, auto_retry=True))
+    assert (table.session.auto_compact, table.session.auto_retry) == (False, True)

@@ -1,0 +1,59 @@
+"""People's own commands, as the rules see them."""
+
+import pytest
+
+from switchtower.core import commands, errors, events, shells
+from switchtower.core.session import card
+from switchtower.testing.sessions import OWNER, SESSION_ID, Table
+
+
+def run(table: Table, shell_id: str = "sh_1", command: str = "make test") -> None:
+    table.do(commands.RunShell(session_id=SESSION_ID, actor=OWNER, shell_id=shell_id, command=command))
+
+
+def test_a_command_runs_beside_a_run_and_the_card_counts_it() -> None:
+    table = Table()
+    table.send()
+
+    run(table)
+
+    assert table.session.shells == {"sh_1": "make test"}
+    assert card(table.session).shells == 1
+
+
+def test_a_command_ends_once() -> None:
+    table = Table()
+    run(table)
+    finish = commands.FinishShell(session_id=SESSION_ID, shell_id="sh_1", exit_code=0, text="ok")
+
+    table.do(finish)
+    before = len(table.log)
+    table.do(finish)
+
+    assert table.log[-1] == events.ShellFinished("sh_1", 0, "ok")
+    assert len(table.log) == before
+
+
+def test_a_cancel_names_one_or_means_all_and_forgets_what_has_ended() -> None:
+    table = Table()
+    run(table, "sh_1")
+    run(table, "sh_2")
+
+    table.do(commands.CancelShell(session_id=SESSION_ID, actor=OWNER, shell_id="sh_2"))
+    assert table.log[-1] == events.ShellCancelRequested("sh_2", OWNER)
+
+    table.do(commands.CancelShell(session_id=SESSION_ID, actor=OWNER))
+    assert table.log[-2:] == [events.ShellCancelRequested("sh_1", OWNER), events.ShellCancelRequested("sh_2", OWNER)]
+
+    before = len(table.log)
+    table.do(commands.CancelShell(session_id=SESSION_ID, actor=OWNER, shell_id="sh_9"))
+    assert len(table.log) == before
+
+
+def test_there_is_an_end_to_how_many_run_at_once() -> None:
+    table = Table()
+    for number in range(shells.MOST_AT_ONCE):
+        run(table, f"sh_{number}")
+
+    with pytest.raises(errors.Overloaded):
+        run(table, "sh_more")

@@ -1,0 +1,89 @@
+"""Hundreds of connections that only listen while one works, and the limit to how many there may be."""
+
+import asyncio
+
+import pytest
+from tests.daemon.pi_stage import Stage
+
+from switchtower.testing.pi_client import PiClient
+from switchtower.testing.wires import WebSocketWire
+
+IDLE = 500
+COMMANDS = 60
+
+PHASES = ["command_accepted", "command_started", "command_finished"]
+
+
+async def test_five_hundred_idle_connections_hear_each_lifecycle_event_once_or_nothing_at_all(stage: Stage) -> None:
+    await stage.open()
+    listening = [await stage.pi() for _ in range(IDLE // 2)]
+    quiet = [await stage.pi(lifecycle=False) for _ in range(IDLE // 2)]
+    worker = await stage.pi()
+    session_id = await stage.session(worker)
+    ids = []
+    for number in range(COMMANDS):
+        type_, fields = (
+            ("set_session_name", {"sessionId": session_id, "name": f"name {number}"})
+            if number % 3 == 0
+            else ("get_state", {"sessionId": session_id})
+            if number % 3 == 1
+            else ("list_sessions", {})
+        )
+        answer = await worker.ask(type_, **fields)
+        assert answer["success"] is True
+        ids.append(answer["id"])
+    for wanted in ids:
+        assert [frame["type"] for frame in worker.lifecycle(wanted)] == [*PHASES, "response"]
+
+    async def read_along(client: PiClient) -> None:
+        await client.until(lambda frame: frame["type"] == "command_finished" and frame["data"]["commandId"] == ids[-1])
+
+    await asyncio.gather(*(read_along(client) for client in listening))
+    for client in listening:
+        told = [(frame["data"]["commandId"], frame["type"]) for frame in client.frames if frame["type"] in PHASES]
+        assert [pair for pair in told if pair[0] in ids] == [(id_, phase) for id_ in ids for phase in PHASES]
+        assert [frame["type"] for frame in client.frames if frame["type"] not in PHASES] == ["server_ready", "session_created"]
+
+    # Whatever is on its way to a quiet one comes before the answer to what it asks now.
+    for client in quiet:
+        await client.ask("list_sessions")
+        assert [frame["type"] for frame in client.frames] == ["server_ready", "session_created", "response"]
+    metrics = await worker.do("get_metrics")
+    assert metrics["connectionCount"] == IDLE + 1
+
+
+async def test_one_connection_more_than_allowed_is_closed_with_1013_and_room_is_given_again(stage: Stage) -> None:
+    await stage.open(pi_max_connections=3)
+    clients = [await stage.pi() for _ in range(3)]
+    for number in range(1, 6):
+        wire = await stage.wire()
+        assert isinstance(wire, WebSocketWire)
+        with pytest.raises(EOFError):
+            await wire.receive()
+        assert wire.close_code == 1013
+        wire.abort()
+        assert (await clients[0].do("get_metrics"))["commandsRejected"]["connectionLimit"] == number
+    clients[-1].wire.abort()
+    async with asyncio.timeout(10):
+        while (await clients[0].do("get_metrics"))["connectionCount"] > 2:
+            pass
+    newcomer = await stage.pi()
+    assert (await newcomer.do("list_sessions")) == {"sessions": []}
+
+
+async def test_connections_that_come_and_go_leave_nothing_behind(stage: Stage) -> None:
+    await stage.open()
+    worker = await stage.pi()
+    session_id = await stage.session(worker)
+    for _ in range(10):
+        visitors = [await stage.pi() for _ in range(20)]
+        for visitor in visitors:
+            await visitor.begin("switch_session", sessionId=session_id)
+            visitor.wire.abort()
+        await worker.do("prompt", sessionId=session_id, message="say: hello")
+    async with asyncio.timeout(10):
+        while (await worker.do("get_metrics"))["connectionCount"] > 1:
+            pass
+    stores = (await worker.do("get_metrics"))["stores"]
+    assert stores["replay"]["inFlightCount"] <= 1
+    assert [event["type"] for event in worker.events()].count("agent_end") == 10

@@ -1,0 +1,279 @@
+"""Who comes in through pi's doors, and who does not: real sockets, with an echo in place of the protocol."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+from tests.daemon.echo_house import EchoHouse
+from tests.transports.conftest import TEXT, RawWebSocket
+
+from switchtower import config
+from switchtower.core import tower
+from switchtower.daemon.access import Doorkeeper
+from switchtower.daemon.listeners import Listeners
+from switchtower.daemon.pi_doors import PiDoors
+from switchtower.transports import errors
+
+TOKEN = "the-owner's"
+NOBODY = 65_534
+MIB = 1024 * 1024
+
+pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the kernel does not tell whose a connection is")
+
+
+class Doors:
+    def __init__(self, settings: config.Settings, *, port_required: bool) -> None:
+        self.house = EchoHouse()
+        self.pi = PiDoors(
+            settings, lambda: self.house, Doorkeeper(TOKEN, attach_token_required=False), port_required=port_required
+        )
+        doorkeeper = Doorkeeper(TOKEN, attach_token_required=False)
+        nobody_asks: tower.Tower = object()  # type: ignore[assignment]
+        self.listeners = Listeners(settings, nobody_asks, doorkeeper, self.pi, "0")
+
+    @property
+    def port(self) -> int:
+        return int(urlsplit(self.pi.url or "").port or 0)
+
+    @property
+    def main_port(self) -> int:
+        return int(urlsplit(self.listeners.http_url or "").port or 0)
+
+
+Open = Callable[..., Awaitable[Doors]]
+Dial = Callable[..., Awaitable[RawWebSocket]]
+
+
+@pytest.fixture
+async def open_doors(home: Path) -> AsyncIterator[Open]:
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def open_them(*, port_required: bool = False, **given: Any) -> Doors:
+            settings = config.Settings(home=home, **{"http": "127.0.0.1:0", "pi": "127.0.0.1:0"} | given)
+            doors = Doors(settings, port_required=port_required)
+            stack.push_async_callback(doors.listeners.close, 0)
+            await doors.listeners.open()
+            return doors
+
+        async with asyncio.timeout(20):
+            yield open_them
+
+
+@pytest.fixture
+async def dial() -> AsyncIterator[Dial]:
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def connect(
+            port: int, path: str = "/", *, host: str = "127.0.0.1", uid: int | None = None, **headers: str
+        ) -> RawWebSocket:
+            sock = _socket_of(uid)
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, (host, port))
+            client = RawWebSocket(*await asyncio.open_connection(sock=sock, limit=32 * MIB))
+            stack.push_async_callback(client.leave)
+            await client.handshake(port, path, headers)
+            return client
+
+        yield connect
+
+
+def _socket_of(uid: int | None) -> socket.socket:
+    if uid is None:
+        return socket.socket()
+    os.seteuid(uid)  # a socket belongs to whoever makes it
+    try:
+        return socket.socket()
+    finally:
+        os.seteuid(0)
+
+
+as_somebody_else = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+
+
+async def greeting(client: RawWebSocket) -> dict[str, Any]:
+    opcode, payload = await client.receive()
+    assert opcode == TEXT, payload
+    return dict(json.loads(payload))
+
+
+@pytest.mark.parametrize("path", ["/", "/ws", "/any/path?x=1"])
+async def test_our_own_processes_need_no_token_whatever_path_they_ask_for(open_doors: Open, dial: Dial, path: str) -> None:
+    doors = await open_doors()
+    client = await dial(doors.port, path)
+    assert client.status == 101
+    assert await greeting(client) == {
+        "type": "server_ready",
+        "as": "owner",
+        "via": "app",
+        "namespace": "",
+        "lifecycle": True,
+    }
+    client.send(TEXT, b"hello")
+    assert await client.receive() == (TEXT, b"hello")
+
+
+async def test_our_own_processes_are_known_over_ipv6_too(open_doors: Open) -> None:
+    doors = await open_doors(pi="[::1]:0")
+    reader, writer = await asyncio.open_connection("::1", doors.port)
+    client = RawWebSocket(reader, writer)
+    await client.handshake(doors.port, "/", {"Host": f"[::1]:{doors.port}"})
+    assert (await greeting(client))["type"] == "server_ready"
+    await client.leave()
+
+
+@as_somebody_else
+async def test_another_user_is_closed_with_1008(open_doors: Open, dial: Dial) -> None:
+    doors = await open_doors()
+    client = await dial(doors.port, uid=NOBODY)
+    code, reason = await client.closed_with()
+    assert code == 1008
+    assert "token" in reason
+    assert doors.house.peers == []
+
+
+@as_somebody_else
+async def test_another_user_with_the_token_is_let_in(open_doors: Open, dial: Dial) -> None:
+    doors = await open_doors()
+    by_query = await dial(doors.port, f"/?token={TOKEN}", uid=NOBODY)
+    by_header = await dial(doors.port, uid=NOBODY, Authorization=f"Bearer {TOKEN}")
+    for client in (by_query, by_header):
+        assert (await greeting(client))["type"] == "server_ready"
+
+
+async def test_a_wrong_token_is_closed_with_1008_even_from_our_own_processes(open_doors: Open, dial: Dial) -> None:
+    doors = await open_doors()
+    client = await dial(doors.port, "/?token=guessed")
+    code, reason = await client.closed_with()
+    assert code == 1008
+    assert TOKEN not in reason
+    assert doors.house.peers == []
+
+
+async def test_pages_of_other_sites_are_refused(open_doors: Open, dial: Dial) -> None:
+    doors = await open_doors()
+    assert (await dial(doors.port, f"/?token={TOKEN}", Origin="https://evil.example")).status == 403
+    assert (await dial(doors.port, Host="evil.example", Origin="http://evil.example")).status == 403
+    assert (await dial(doors.port, Origin="http://localhost:5173")).status == 101
+
+
+async def test_at_all_interfaces_a_name_that_leads_here_needs_the_token(open_doors: Open, dial: Dial) -> None:
+    """A page may have its own name lead to this machine: then the browser is ours and the page is not."""
+    doors = await open_doors(pi="0.0.0.0:0")
+    rebound = await dial(doors.port, Host="evil.example", Origin="http://evil.example")
+    assert (await rebound.closed_with())[0] == 1008
+    with_token = await dial(doors.port, f"/?token={TOKEN}", Host="tower.example")
+    assert (await greeting(with_token))["type"] == "server_ready"
+    assert (await greeting(await dial(doors.port)))["type"] == "server_ready"
+
+
+async def test_from_another_address_than_loopback_the_token_is_needed(open_doors: Open, dial: Dial) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing; tells which address we would send from
+        except OSError:
+            pytest.skip("this machine has no other address")
+        host = probe.getsockname()[0]
+    doors = await open_doors(pi="0.0.0.0:0")
+    without = await dial(doors.port, host=host)
+    assert (await without.closed_with())[0] == 1008
+    assert (await greeting(await dial(doors.port, f"/?token={TOKEN}", host=host)))["type"] == "server_ready"
+
+
+async def test_the_main_port_serves_pi_at_its_path_with_the_token(open_doors: Open, dial: Dial) -> None:
+    doors = await open_doors(pi="off")
+    assert doors.pi.url is None
+    assert (await dial(doors.main_port, "/ws/pi")).status == 401
+    assert (await dial(doors.main_port, "/ws/pi?token=guessed")).status == 401
+    client = await dial(doors.main_port, "/ws/pi", Authorization=f"Bearer {TOKEN}")
+    assert (await greeting(client))["lifecycle"] is True
+
+
+@pytest.mark.parametrize(("query", "wanted"), [("lifecycle=off", False), ("lifecycle=on", True), ("lifecycle=", True)])
+async def test_a_client_can_do_without_lifecycle_events(open_doors: Open, dial: Dial, query: str, wanted: bool) -> None:
+    doors = await open_doors()
+    assert (await greeting(await dial(doors.port, f"/?{query}")))["lifecycle"] is wanted
+    assert (await greeting(await dial(doors.main_port, f"/ws/pi?{query}&token={TOKEN}")))["lifecycle"] is wanted
+
+
+async def test_a_frame_over_ten_mebibytes_is_told_with_its_size_and_the_next_one_is_heard(open_doors: Open, dial: Dial) -> None:
+    doors = await open_doors()
+    complaint = {"type": "response", "success": False, "error": f"Message size {10 * MIB + 1} exceeds limit {10 * MIB}"}
+    for port, path in ((doors.port, "/"), (doors.main_port, f"/ws/pi?token={TOKEN}")):
+        client = await dial(port, path)
+        await greeting(client)
+        client.send(TEXT, b"x" * (10 * MIB + 1))
+        assert json.loads((await client.receive())[1]) == complaint
+        client.send(TEXT, b"y" * 10 * MIB)
+        assert (await client.receive())[1] == b"y" * 10 * MIB
+
+    reader, writer = await asyncio.open_unix_connection(doors.pi.socket, limit=32 * MIB)
+    await reader.readline()
+    writer.write(b"x" * (10 * MIB + 1) + b"\nnext\n")
+    answers = [await reader.readline(), await reader.readline()]
+    assert b"next\n" in answers
+    assert complaint in [json.loads(answer) for answer in answers if answer != b"next\n"]
+    writer.close()
+
+
+async def test_push_keeps_its_own_limit_on_the_same_port(open_doors: Open, dial: Dial) -> None:
+    doors = await open_doors(max_line_bytes=2_048)
+    client = await dial(doors.main_port, f"/ws/push?token={TOKEN}")
+    client.send(TEXT, b"x" * 2_049)
+    assert (await client.closed_with())[0] == 1009
+
+
+async def test_the_owner_s_socket_is_the_owner_s_alone(open_doors: Open) -> None:
+    doors = await open_doors()
+    path = Path(doors.pi.socket or "")
+    assert path.name == "pi.sock"
+    assert path.stat().st_mode & 0o777 == 0o600
+    reader, writer = await asyncio.open_unix_connection(path)
+    assert msgspec.json.decode(await reader.readline())["via"] == "cli"
+    writer.close()
+
+
+async def test_a_default_port_that_is_taken_is_done_without(
+    open_doors: Open, home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        taken = f"127.0.0.1:{holder.getsockname()[1]}"
+        with caplog.at_level(logging.WARNING):
+            doors = await open_doors(pi=taken)
+        assert doors.pi.url is None
+        assert doors.pi.socket is not None
+        assert f"{taken} is in use" in caplog.text
+
+
+@pytest.mark.parametrize("chosen", [{"asked": frozenset({"pi"})}, {"port_required": True}])
+async def test_a_port_that_somebody_asked_for_must_be_free(open_doors: Open, chosen: dict[str, Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        taken = f"127.0.0.1:{holder.getsockname()[1]}"
+        with pytest.raises(errors.AddressInUse, match=rf"{taken}, the port of the pi protocol; hint: .*--pi HOST:PORT"):
+            await open_doors(pi=taken, **chosen)
+
+
+async def test_goodbye_at_the_end_is_1001(open_doors: Open, dial: Dial) -> None:
+    doors = await open_doors()
+    client = await dial(doors.port)
+    await greeting(client)
+    closing = asyncio.create_task(doors.pi.close(5))
+    assert (await client.closed_with())[0] == 1001
+    await client.leave()
+    await closing
+
+
+async def test_what_is_no_websocket_is_answered_in_http(open_doors: Open) -> None:
+    doors = await open_doors()
+    reader, writer = await asyncio.open_connection("127.0.0.1", doors.port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 404 ")
+    writer.close()

@@ -1,0 +1,243 @@
+"""Session files that pi itself wrote: listed, loaded and continued; and our own, which are paths without files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.daemon.pi_stage import Stage, text_of, types_of
+
+from switchtower.testing import model_server_script as script
+from switchtower.testing.pi_client import Frame
+
+USAGE = {
+    "input": 120,
+    "output": 30,
+    "cacheRead": 0,
+    "cacheWrite": 0,
+    "totalTokens": 150,
+    "cost": {"input": 0.001, "output": 0.002, "cacheRead": 0, "cacheWrite": 0, "total": 0.003},
+}
+
+
+def entry(id_: str, parent: str | None, type_: str = "message", **fields: Any) -> Frame:
+    return {"type": type_, "id": id_, "parentId": parent, "timestamp": "2026-02-28T10:00:00.000Z", **fields}
+
+
+def said(role: str, content: Any, **fields: Any) -> dict[str, Any]:
+    if role == "assistant":
+        fields = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude", "usage": USAGE, **fields}
+        fields.setdefault("stopReason", "stop")
+    return {"message": {"role": role, "content": content, "timestamp": 1_772_272_800_000, **fields}}
+
+
+def text(words: str) -> list[Frame]:
+    return [{"type": "text", "text": words}]
+
+
+def session_file(folder: Path, cwd: Path) -> Path:
+    """Version 3: two turns that a compaction stands for, a tool call, a branch that was left, and the one that counts."""
+    call = {"type": "toolCall", "id": "toolu_1", "name": "bash", "arguments": {"command": "ls"}}
+    left = {"type": "toolCall", "id": "toolu_2", "name": "read", "arguments": {"path": "b"}}
+    lines = [
+        {
+            "type": "session",
+            "version": 3,
+            "id": "0196a1b2-0000-7000-8000-0123456789ab",
+            "timestamp": "2026-02-28T10:00:00.000Z",
+            "cwd": str(cwd),
+        },
+        entry("a0", None, "model_change", provider="anthropic", modelId="claude"),
+        entry("a1", "a0", "thinking_level_change", thinkingLevel="high"),
+        entry("b1", "a1", **said("user", "An old question")),
+        entry("b2", "b1", **said("assistant", text("An old answer"))),
+        entry("c1", "b2", **said("user", text("List the files"))),
+        entry(
+            "c2",
+            "c1",
+            **said("assistant", [{"type": "thinking", "thinking": "I look"}, *text("Looking."), call], stopReason="toolUse"),
+        ),
+        entry("c3", "c2", **said("toolResult", text("a\nb"), toolCallId="toolu_1", toolName="bash", isError=False)),
+        entry("c4", "c3", **said("assistant", text("There are two: a and b."))),
+        entry("k1", "c4", "compaction", summary="Old things were said.", firstKeptEntryId="c1", tokensBefore=9_000),
+        # A branch that nobody followed:
+        entry("d1", "k1", **said("user", "Read b")),
+        entry("d2", "d1", **said("assistant", [left], stopReason="toolUse")),
+        # And the one that was, from the compaction on:
+        entry("e0", "k1", "branch_summary", fromId="d2", summary="Somebody wanted to read b."),
+        entry("e1", "e0", **said("user", "What is in a?")),
+        entry("e2", "e1", **said("assistant", text("A is empty."))),
+        entry("e3", "e2", "label", targetId="e2", label="here"),
+        entry("e4", "e3", "session_info", name="The two files"),
+        entry("e5", "e4", "custom", customType="an extension's", data={"anything": [1, 2]}),
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "2026-02-28T10-00-00-000Z_0196a1b2.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"type": "message", "id": "cut o')
+    return path
+
+
+def roles(messages: list[Frame]) -> list[str]:
+    return [message["role"] for message in messages]
+
+
+@pytest.mark.parametrize("where", ["agent", "project"])
+async def test_a_file_of_pi_s_is_loaded_and_continued(stage: Stage, where: str) -> None:
+    server = await stage.model_server(script.say("And b is empty too."))
+    await stage.open()
+    client = await stage.pi()
+    folder = stage.sessions_dir / "--a-project--" if where == "agent" else stage.workspace / ".pi" / "sessions"
+    path = session_file(folder, stage.workspace)
+    content = path.read_bytes()
+    if where == "agent":
+        [stored] = (await client.do("list_stored_sessions"))["sessions"]
+        assert stored["sessionPath"] == stored["sessionFile"] == str(path)
+        assert stored["cwd"] == str(stage.workspace)
+        assert stored["createdAt"] == "2026-02-28T10:00:00.000Z"
+        assert stored["fileExists"] is True
+        loading = stored["sessionPath"]
+    else:
+        loading = str(path)
+    answer = await client.ask("load_session", sessionPath=loading)
+    assert answer["sessionVersion"] == 0
+    session_id, info = answer["data"]["sessionId"], answer["data"]["sessionInfo"]
+    assert info["sessionName"] == "The two files"
+    created = await client.until(lambda frame: frame["type"] == "session_created")
+    assert created["data"]["sessionId"] == session_id
+
+    messages = (await client.do("get_messages", sessionId=session_id))["messages"]
+    assert roles(messages) == ["user", "user", "assistant", "toolResult", "assistant", "user", "user", "assistant"]
+    assert "Old things were said." in text_of(messages[0])
+    assert "An old" not in json.dumps(messages)
+    assert "Read b" not in json.dumps(messages)
+    assert [block["type"] for block in messages[2]["content"]] == ["thinking", "text", "toolCall"]
+    assert messages[2]["content"][2] == {"type": "toolCall", "id": "toolu_1", "name": "bash", "arguments": {"command": "ls"}}
+    assert (messages[3]["toolCallId"], text_of(messages[3])) == ("toolu_1", "a\nb")
+    assert "Somebody wanted to read b." in text_of(messages[5])
+    assert info["messageCount"] == len(messages)
+
+    await client.do("switch_session", sessionId=session_id)
+    await client.do("prompt", sessionId=session_id, message="And in b?")
+    assert types_of(client.events())[-1] == "agent_end"
+    asked = (await server.received()).body["messages"]
+    told = json.dumps(asked)
+    for words in ("Old things were said.", "List the files", "Looking.", "toolu_1", "There are two", "What is in a?", "And in b?"):
+        assert words in told, words
+    assert "An old question" not in told
+    assert (await client.do("get_last_assistant_text", sessionId=session_id))["text"] == "And b is empty too."
+    assert path.read_bytes() == content, "pi's own file is read, never written"
+    # Once more: another session, for the file is not the session.
+    second = await client.do("load_session", sessionPath=loading)
+    assert second["sessionId"] != session_id
+    assert len((await client.do("get_messages", sessionId=second["sessionId"]))["messages"]) == 8
+
+
+async def test_a_chosen_id_is_kept_and_not_given_twice(stage: Stage) -> None:
+    await stage.open()
+    client = await stage.pi()
+    path = str(session_file(stage.sessions_dir, stage.workspace))
+    assert (await client.do("load_session", sessionPath=path, sessionId="mine"))["sessionId"] == "mine"
+    again = await client.ask("load_session", sessionPath=path, sessionId="mine")
+    assert again["error"] == "Session mine already exists"
+
+
+async def test_a_file_whose_folder_is_gone_is_refused_with_a_reason(stage: Stage) -> None:
+    await stage.open()
+    client = await stage.pi()
+    path = session_file(stage.sessions_dir, stage.home / "gone")
+    answer = await client.ask("load_session", sessionPath=str(path))
+    assert answer["success"] is False
+    assert "gone" in answer["error"]
+    assert (await client.do("list_sessions")) == {"sessions": []}
+
+
+async def test_an_unloaded_session_comes_back_by_its_path_with_all_that_was_said(stage: Stage) -> None:
+    await stage.open()
+    client, other = await stage.pi(), await stage.pi()
+    session_id = await stage.session(client)
+    await client.do("prompt", sessionId=session_id, message="say: remember me")
+    await client.do("set_session_name", sessionId=session_id, name="Kept")
+    messages = await client.do("get_messages", sessionId=session_id)
+    path = (await client.do("get_state", sessionId=session_id))["sessionFile"]
+    assert (await client.ask("load_session", sessionPath=path))["error"] == f"Session {session_id} already exists"
+    assert (await client.do("delete_session", sessionId=session_id)) == {"deleted": True}
+    deleted = await other.until(lambda frame: frame["type"] == "session_deleted")
+    assert deleted["data"]["sessionId"] == session_id
+    for command in ("get_state", "switch_session", "delete_session"):
+        assert (await client.ask(command, sessionId=session_id))["error"] == f"Session {session_id} not found"
+    [stored] = (await client.do("list_stored_sessions"))["sessions"]
+    assert (stored["sessionId"], stored["sessionName"], stored["messageCount"]) == (session_id, "Kept", 2)
+
+    back = await other.ask("load_session", sessionPath=stored["sessionPath"])
+    assert (back["sessionVersion"], back["data"]["sessionId"]) == (0, session_id)
+    assert back["data"]["sessionInfo"]["sessionName"] == "Kept"
+    assert await other.do("get_messages", sessionId=session_id) == messages
+    await other.do("prompt", sessionId=session_id, message="say: and now")
+    assert len((await other.do("get_messages", sessionId=session_id))["messages"]) == 4
+    # The first client had followed it; whether it still does, it is told nothing twice.
+    await client.do("switch_session", sessionId=session_id)
+    await other.do("prompt", sessionId=session_id, message="say: once more")
+    await client.do("get_state", sessionId=session_id)
+    texts = [text_of(event["messages"][-1]) for event in client.events() if event["type"] == "agent_end"]
+    assert texts.count("once more") == 1
+
+
+async def test_two_forks_go_their_own_ways(stage: Stage) -> None:
+    await stage.open()
+    client = await stage.pi()
+    session_id = await stage.session(client)
+    for number in range(3):
+        await client.do("prompt", sessionId=session_id, message=f"say: answer {number}")
+    points = (await client.do("get_fork_messages", sessionId=session_id))["messages"]
+    assert [point["text"] for point in points] == [f"say: answer {number}" for number in range(3)]
+    before = await client.do("get_messages", sessionId=session_id)
+    forks = []
+    for point in points[1:]:
+        fork = await client.do("fork", sessionId=session_id, entryId=point["entryId"])
+        assert (fork["text"], fork["cancelled"]) == (point["text"], False)
+        forks.append(fork["sessionId"])
+        await client.do("prompt", sessionId=fork["sessionId"], message=f"say: fork {len(forks)}")
+    for fork, earlier, answer in zip(forks, (2, 4), ("fork 1", "fork 2"), strict=True):
+        messages = (await client.do("get_messages", sessionId=fork))["messages"]
+        assert [text_of(message) for message in messages[:earlier]] == [
+            text_of(message) for message in before["messages"][:earlier]
+        ]
+        assert len(messages) == earlier + 2
+        assert text_of(messages[-1]) == answer
+    assert await client.do("get_messages", sessionId=session_id) == before
+    assert {info["sessionId"] for info in (await client.do("list_sessions"))["sessions"]} == {session_id, *forks}
+    # Forks of forks, of what came with them too.
+    inner = (await client.do("get_fork_messages", sessionId=forks[1]))["messages"]
+    assert [point["text"] for point in inner] == ["say: answer 0", "say: answer 1", "say: fork 2"]
+    deeper = await client.do("fork", sessionId=forks[1], entryId=inner[1]["entryId"])
+    assert len((await client.do("get_messages", sessionId=deeper["sessionId"]))["messages"]) == 2
+
+
+async def test_a_conversation_is_begun_anew_and_the_earlier_one_is_had_back(stage: Stage) -> None:
+    await stage.open()
+    client = await stage.pi()
+    session_id = await stage.session(client)
+    await client.do("prompt", sessionId=session_id, message="say: the first life")
+    assert (await client.do("new_session", sessionId=session_id)) == {"cancelled": False}
+    assert (await client.do("get_messages", sessionId=session_id)) == {"messages": []}
+    await client.do("prompt", sessionId=session_id, message="say: the second life")
+    files = (await client.do("list_session_files", sessionId=session_id))["files"]
+    earlier = [file["path"] for file in files if "~1" in file["name"]]
+    assert len(earlier) == 1
+    assert (await client.do("switch_session_file", sessionId=session_id, sessionPath=earlier[0])) == {"cancelled": False}
+    messages = (await client.do("get_messages", sessionId=session_id))["messages"]
+    assert [text_of(message) for message in messages] == ["say: the first life", "the first life"]
+    imported = str(session_file(stage.sessions_dir, stage.workspace))
+    assert (await client.do("switch_session_file", sessionId=session_id, sessionPath=imported)) == {"cancelled": False}
+    assert len((await client.do("get_messages", sessionId=session_id))["messages"]) == 8
+
+
+async def test_a_project_s_own_files_are_listed_for_those_who_work_there(stage: Stage) -> None:
+    await stage.open()
+    client = await stage.pi()
+    session_id = await stage.session(client)
+    path = str(session_file(stage.workspace / ".pi" / "sessions", stage.workspace))
+    files = (await client.do("list_session_files", sessionId=session_id))["files"]
+    assert path in [file["path"] for file in files]
+    stored = (await client.do("list_stored_sessions"))["sessions"]
+    assert path in [info["sessionPath"] for info in stored]

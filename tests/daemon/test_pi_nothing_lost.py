@@ -1,0 +1,127 @@
+"""Many followers of one fast answer: everyone gets all of it, in order, however slowly it reads, and at a linear price."""
+
+import asyncio
+
+import pytest
+from tests.daemon.pi_stage import Stage, deltas, text_of
+
+from switchtower.testing.pi_client import PiClient
+
+SUBSCRIBERS = 20
+TOKENS = 3_000
+
+IN_ORDER = ["agent_start", "turn_start", "message_start", "message_end", "message_start", "message_end", "turn_end", "agent_end"]
+
+
+def counted(upto: int) -> str:
+    return " ".join(str(number) for number in range(1, upto + 1))
+
+
+async def read_to_the_end(client: PiClient) -> None:
+    await client.next_event("agent_end")
+
+
+def check_the_story(client: PiClient, text: str) -> None:
+    """All that a client must have been told of one answer of this text."""
+    events = client.events()
+    assert [event["type"] for event in events if event["type"] != "message_update"] == IN_ORDER
+    assert deltas(events) == text
+    updates = [event["assistantMessageEvent"] for event in events if event["type"] == "message_update"]
+    texts = [update["type"] for update in updates if update["type"].startswith("text_")]
+    assert texts == ["text_start", *["text_delta"] * (len(texts) - 2), "text_end"]
+    assert [update["content"] for update in updates if update["type"] == "text_end"] == [text]
+    ends = [event["message"] for event in events if event["type"] == "message_end"]
+    assert text_of(ends[-1]) == text
+    assert text_of(events[-1]["messages"][-1]) == text
+    # All updates lie between the start and the end of their message.
+    places = [place for place, event in enumerate(events) if event["type"] == "message_update"]
+    starts = [place for place, event in enumerate(events) if event["type"] in ("message_start", "message_end")]
+    assert starts[-2] < places[0] < places[-1] < starts[-1]
+
+
+async def test_twenty_subscribers_get_every_token_and_the_one_who_does_not_read_gets_them_later(stage: Stage) -> None:
+    await stage.open(output_limit_bytes=65_536)
+    writer = await stage.pi()
+    session_id = await stage.session(writer)
+    quick = [await stage.pi(lifecycle=False) for _ in range(SUBSCRIBERS - 2)]
+    # Over a Unix socket, because the kernel keeps little for it: this one really stands still.
+    slow = await stage.pi(unix=True)
+    for client in [*quick, slow]:
+        await client.do("switch_session", sessionId=session_id)
+    prompt = await writer.begin("prompt", sessionId=session_id, message=f"count {TOKENS}")
+    await asyncio.gather(*(read_to_the_end(client) for client in [writer, *quick]))
+    assert (await writer.response(prompt))["success"] is True
+    assert slow.events() == []
+    await read_to_the_end(slow)
+    for client in [writer, *quick, slow]:
+        check_the_story(client, counted(TOKENS))
+    finished = [frame for frame in writer.lifecycle(prompt) if frame["type"] == "command_finished"]
+    assert len(finished) == 1
+    assert [frame["type"] for frame in slow.lifecycle(prompt)] == ["command_accepted", "command_started", "command_finished"]
+
+
+async def test_everybody_who_reads_alike_is_told_alike(stage: Stage) -> None:
+    await stage.open()
+    writer = await stage.pi()
+    session_id = await stage.session(writer)
+    others = [await stage.pi(lifecycle=False) for _ in range(3)]
+    for client in others:
+        await client.do("switch_session", sessionId=session_id)
+    for request in ("count 200", "think: deep and long\nlist .\nsay: ok", "read nowhere.txt", "say: the end"):
+        await writer.do("prompt", sessionId=session_id, message=request)
+    await asyncio.gather(*(client.do("get_state", sessionId=session_id) for client in others))
+    for client in others:
+        assert client.events() == writer.events()
+    assert [event["type"] for event in writer.events()].count("agent_end") == 4
+
+
+async def test_one_who_joins_in_the_middle_can_complete_the_message(stage: Stage) -> None:
+    await stage.open(demo_delay_ms=1)
+    writer = await stage.pi()
+    session_id = await stage.session(writer)
+    prompt = await writer.begin("prompt", sessionId=session_id, message="count 400")
+    late: list[PiClient] = []
+    for _ in range(4):
+        for _ in range(40):
+            await writer.next_event("message_update")
+        late.append(await stage.pi(lifecycle=False))
+        await late[-1].do("switch_session", sessionId=session_id)
+    assert (await writer.response(prompt))["success"] is True
+    for client in late:
+        await read_to_the_end(client)
+        events = client.events()
+        assert events[0]["type"] == "message_start"
+        assert text_of(events[0]["message"]) + deltas(events) == counted(400)
+        assert text_of(events[-1]["messages"][-1]) == counted(400)
+
+
+@pytest.mark.parametrize("way", ["text", "thinking"])
+async def test_an_answer_four_times_as_long_costs_four_times_as_much(stage: Stage, way: str) -> None:
+    await stage.open()
+    writer = await stage.pi()
+    spent = {}
+    for tokens in (1_000, 4_000):
+        session_id = await stage.session(writer)
+        words = " ".join(["word"] * tokens)
+        request = f"think: {words}\nsay: done" if way == "thinking" else f"say: {words}"
+        before = sum(writer.sizes)
+        await writer.do("prompt", sessionId=session_id, message=request)
+        spent[tokens] = sum(writer.sizes) - before
+        assert deltas(writer.events(session_id), way).endswith(words)
+    assert spent[4_000] < 4.5 * spent[1_000]
+
+
+async def test_a_reply_of_a_real_provider_in_large_pieces_arrives_whole(stage: Stage) -> None:
+    from switchtower.testing import model_server_script as script
+
+    text = "".join(f"{number:07d} é\n" for number in range(40_000))
+    await stage.model_server(script.Reply((script.Thinking("hm", "signed"), script.Text(text, 65_536))))
+    await stage.open()
+    writer, other = await stage.pi(), await stage.pi(unix=True)
+    session_id = await stage.session(writer)
+    await other.do("switch_session", sessionId=session_id)
+    await writer.do("prompt", sessionId=session_id, message="go on")
+    await read_to_the_end(other)
+    for client in (writer, other):
+        assert deltas(client.events()) == text
+        assert text_of(client.events()[-1]["messages"][-1]) == text

@@ -1,0 +1,98 @@
+"""The daemon's own stdin and stdout: the end of the input ends it, but not before what was asked is answered."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.daemon.echo_house import EchoHouse, EchoPeer
+
+from switchtower import config
+from switchtower.core.access import Access
+from switchtower.daemon.stdio import Descriptors, PiStdio
+
+
+class Slow(EchoPeer):
+    """Answers when it is told to."""
+
+    frames: list[bytes]
+
+    def received(self, frames: list[bytes]) -> None:
+        self.frames = frames
+        self.asked = asyncio.Event()
+
+    def owes(self) -> bool:
+        self.asked.set()
+        return bool(self.frames)
+
+    def answer(self) -> None:
+        super().received(self.frames)
+        self.frames = []
+
+
+class SlowHouse(EchoHouse):
+    def accept(self, access: Access, *, namespace: str = "", lifecycle: bool = True, cwd: str | None = None) -> EchoPeer:
+        return Slow(self, {"namespace": namespace, "cwd": cwd})
+
+
+class Ends:
+    def __init__(self, house: EchoHouse, home: Path, shutdown_timeout: float) -> None:
+        near_input, self.input = os.pipe()
+        self.output, near_output = os.pipe()
+        self.ended = asyncio.Event()
+        settings = config.Settings(home=home, shutdown_timeout=shutdown_timeout)
+        self.stdio = PiStdio(Descriptors(near_input, near_output), settings, house, cwd="/here", ended=self.ended.set)
+        self.descriptors = [near_input, near_output, self.output]
+
+
+@pytest.fixture
+async def ends(home: Path, request: pytest.FixtureRequest) -> AsyncIterator[Ends]:
+    house, shutdown_timeout = request.param
+    made = Ends(house(), home, shutdown_timeout)
+    made.stdio.open()
+    async with asyncio.timeout(20):
+        yield made
+    await made.stdio.close()
+    for fd in made.descriptors:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("ends", [(EchoHouse, 3_600)], indirect=True)
+async def test_the_end_of_the_input_is_the_end(ends: Ends) -> None:
+    os.write(ends.input, b"question\n")
+    os.close(ends.input)
+    await ends.ended.wait()
+    await ends.stdio.close()
+    ready, answer = os.read(ends.output, 65_536).splitlines()
+    assert b'"server_ready"' in ready
+    assert answer == b"question"
+
+
+@pytest.mark.parametrize("ends", [(SlowHouse, 3_600)], indirect=True)
+async def test_what_is_owed_is_waited_for(ends: Ends) -> None:
+    os.write(ends.input, b"question\n")
+    os.close(ends.input)
+    ready = await asyncio.to_thread(os.read, ends.output, 65_536)
+    assert b'"cwd": "/here"' in ready
+    peer = ends.stdio._receiver
+    assert isinstance(peer, Slow)
+    for _ in range(3):
+        while not hasattr(peer, "asked"):
+            await asyncio.sleep(0)
+        peer.asked.clear()
+        await peer.asked.wait()
+    assert not ends.ended.is_set()
+    peer.answer()
+    await ends.ended.wait()
+    assert await asyncio.to_thread(os.read, ends.output, 65_536) == b"question\n"
+
+
+@pytest.mark.parametrize("ends", [(SlowHouse, 0.1)], indirect=True)
+async def test_but_not_for_ever(ends: Ends) -> None:
+    os.write(ends.input, b"question\n")
+    os.close(ends.input)
+    await ends.ended.wait()
+    peer = ends.stdio._receiver
+    assert isinstance(peer, Slow)
+    assert peer.owes()

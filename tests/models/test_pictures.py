@@ -1,0 +1,125 @@
+"""Pictures on their way to a provider: what the server really receives."""
+
+import base64
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.models.parts import Provide, user
+
+from switchtower.core import engine, events
+from switchtower.models import pictures, wire
+from switchtower.testing import model_server_script as script
+
+DATA = base64.b64encode(b"\x89PNG and so on").decode()
+PNG, JPEG = events.Image("image/png", DATA), events.Image("image/jpeg", DATA)
+BROKEN = events.Image("image/png", "no base64")
+
+
+def shown(text: str, *images: events.Image) -> engine.Message:
+    return engine.Message(role="user", text=text, images=images)
+
+
+def carried(dialect: str, body: dict[str, Any]) -> list[Any]:
+    """The parts of the last message, as this API spells them."""
+    if dialect == "google":
+        parts: list[Any] = body["contents"][-1]["parts"]
+    else:
+        parts = body["messages"][-1]["content"]
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [
+        (
+            "openai",
+            [
+                {"type": "text", "text": "what is this?"},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"}},
+                {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{DATA}"}},
+            ],
+        ),
+        (
+            "anthropic",
+            [
+                {"type": "text", "text": "what is this?"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": DATA}},
+            ],
+        ),
+        (
+            "google",
+            [
+                {"text": "what is this?"},
+                {"inlineData": {"mime_type": "image/png", "data": DATA}},
+                {"inlineData": {"mime_type": "image/jpeg", "data": DATA}},
+            ],
+        ),
+    ],
+)
+async def test_the_request_carries_them_behind_the_text(provide: Provide, dialect: str, expected: list[Any]) -> None:
+    provider = await provide(script.say("a picture"), dialect=dialect)
+
+    said = await provider.ask(shown("what is this?", PNG, JPEG))
+
+    assert said.text == "a picture"
+    told = [
+        {key: value for key, value in part.items() if key != "cache_control"} for part in carried(dialect, provider.received.body)
+    ]
+    assert told == expected
+
+
+async def test_a_message_of_pictures_alone_says_no_words(provide: Provide) -> None:
+    provider = await provide(script.say("ok"))
+
+    await provider.ask(shown("  ", PNG))
+
+    assert [part["type"] for part in provider.told[-1]["content"]] == ["image_url"]
+
+
+async def test_pictures_stay_in_the_conversation(provide: Provide) -> None:
+    provider = await provide(script.say("ok"))
+
+    await provider.ask(shown("look", PNG), engine.Message(role="assistant", text="seen"), user("and now?"))
+
+    first, *_, last = provider.told
+    assert [part["type"] for part in first["content"]] == ["text", "image_url"]
+    assert last == {"role": "user", "content": "and now?"}
+
+
+async def test_an_old_picture_that_nobody_can_read_is_told_in_words(provide: Provide) -> None:
+    provider = await provide(script.say("ok"))
+
+    await provider.ask(shown("look", BROKEN, PNG))
+
+    told = provider.told[-1]["content"]
+    assert [part.get("text") for part in told] == ["look", wire.UNREADABLE_PICTURE, None]
+
+
+async def test_where_nobody_counts_a_picture_is_estimated(provide: Provide) -> None:
+    provider = await provide(
+        script.Reply((script.Text("ok"),), script.Usage(input=0, output=0)),
+        script.Reply((script.Text("ok"),), script.Usage(input=0, output=0)),
+    )
+
+    with_picture = await provider.ask(shown("look", PNG))
+    without = await provider.ask(user("look"))
+
+    assert with_picture.usage.input_tokens - without.usage.input_tokens == pictures.TOKENS
+
+
+@given(st.binary(min_size=1, max_size=200), st.sampled_from(pictures.MEDIA_TYPES))
+def test_any_bytes_come_through_as_they_are(content: bytes, media_type: str) -> None:
+    image = events.Image(media_type, base64.b64encode(content).decode())
+
+    assert pictures.problem(image) is None
+    assert pictures.content(image) == content
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_whatever_is_sent_is_a_picture_or_has_a_printable_problem(media_type: str, data: str) -> None:
+    problem = pictures.problem(events.Image(media_type, data))
+
+    assert problem is None or problem.isprintable()

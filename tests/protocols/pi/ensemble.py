@@ -1,0 +1,152 @@
+"""A conductor with everything around it in memory: the ports' doubles keep what they were told, in the order they were told.
+
+A handler is whatever a test says it is; `stalled` makes one that waits until the test lets it go.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from switchtower.core import errors, journal
+from switchtower.protocols.pi import messages
+from switchtower.protocols.pi.order import inbound, ports
+from switchtower.protocols.pi.order.conductor import Conductor
+from switchtower.protocols.pi.order.limits import Limits
+
+Handle = Callable[[inbound.Request], ports.Handled | Awaitable[ports.Handled]]
+UNLIMITED = Limits(session_rate=0, client_rate=0)
+
+
+class Client:
+    def __init__(self, ensemble: "Ensemble", key: str, namespace: str) -> None:
+        self.key = key
+        self.namespace = namespace
+        self.responses: list[dict[str, Any]] = []
+        self._ensemble = ensemble
+        self._numbers = itertools.count(1)
+
+    def respond(self, frame: bytes) -> None:
+        response = msgspec.json.decode(frame)
+        self.responses.append(response)
+        self._ensemble.hear("response", response)
+
+    def send(self, type_: str, **fields: Any) -> None:
+        self._ensemble.conductor.receive(msgspec.json.encode({"type": type_, **fields}), self)
+
+    async def ask(self, type_: str, **fields: Any) -> dict[str, Any]:
+        """Sends one command and returns its answer, which must be the next one."""
+        place = len(self.responses)
+        self.send(type_, **fields)
+        await self._ensemble.until(lambda: len(self.responses) > place)
+        return self.responses[place]
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self.versions: dict[str, int] = {}
+        self.settlements: list[ports.Settlement] = []
+        self.receipts: dict[str, journal.Receipt] = {}
+        self.gate: asyncio.Event | None = None
+        self.broken = False
+
+    def version(self, session_id: str) -> int | None:
+        return self.versions.get(session_id)
+
+    async def settle(self, settlement: ports.Settlement) -> int | None:
+        if self.gate is not None:
+            await self.gate.wait()
+        else:
+            await asyncio.sleep(0)
+        if self.broken:
+            raise errors.JournalUnavailable("the disk is full")
+        self.settlements.append(settlement)
+        self.keep(settlement.receipts)
+        if settlement.advances:
+            self.versions[settlement.session_id] += 1
+        return self.versions.get(settlement.session_id)
+
+    def keep(self, receipts: Iterable[journal.Receipt]) -> None:
+        for receipt in receipts:
+            # As a store would: through bytes and back.
+            self.receipts[receipt.key] = msgspec.json.decode(msgspec.json.encode(receipt), type=journal.Receipt)
+
+
+class Ensemble:
+    def __init__(self, limits: Limits = UNLIMITED, ledger: Ledger | None = None, now_ms: int = 1_000_000) -> None:
+        self.heard: list[tuple[str, dict[str, Any]]] = []
+        self.announced: list[bytes] = []
+        self.handles: dict[str, Handle] = {}
+        self.began: list[str | None] = []
+        """The ids of the commands whose handlers were called, in order."""
+        self.ledger = ledger or Ledger()
+        self.ledger.versions.setdefault("s", 0)
+        self.now_ms = now_ms
+        self._changed = asyncio.Event()
+        self._escaped: list[dict[str, Any]] = []
+        """Exceptions that reached the event loop: there must be none."""
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: self._escaped.append(context))
+        handlers = dict.fromkeys(messages.COMMANDS, self._handle)
+        self.conductor = Conductor(handlers, self.ledger, self, limits=limits, now_ms=lambda: self.now_ms)
+
+    def client(self, key: str = "client", namespace: str = "") -> Client:
+        return Client(self, key, namespace)
+
+    def _handle(self, request: inbound.Request, client: ports.Client) -> ports.Handled | Awaitable[ports.Handled]:
+        self.began.append(request.id)
+        handle = self.handles.get(request.id or "") or self.handles.get(request.type)
+        return handle(request) if handle is not None else ports.Handled({"of": request.id})
+
+    def stalled(self, name: str, result: ports.Handled | Exception | None = None) -> asyncio.Future[ports.Handled]:
+        """The handler of this id or type waits until the future has a result."""
+        future: asyncio.Future[ports.Handled] = asyncio.get_running_loop().create_future()
+        self.handles[name] = lambda _: future
+        return future
+
+    def resting(self, name: str) -> asyncio.Future[ports.Handled]:
+        """The handler of this id or type is done at once, but its command goes on until the future has a result."""
+        future: asyncio.Future[ports.Handled] = asyncio.get_running_loop().create_future()
+        self.handles[name] = lambda _: ports.Handled(rest=future)
+        return future
+
+    def refusing(self, name: str, error: str) -> None:
+        def refuse(_: inbound.Request) -> ports.Handled:
+            raise ports.Refused(error)
+
+        self.handles[name] = refuse
+
+    # The bulletin
+
+    def lifecycle(self, frame: bytes) -> None:
+        event = msgspec.json.decode(frame)
+        assert set(event) == {"type", "data"}
+        self.hear(event["type"], event["data"])
+
+    def announce(self, frame: bytes) -> None:
+        self.announced.append(frame)
+        self.hear("announcement", {"frame": frame})
+
+    def hear(self, kind: str, data: dict[str, Any]) -> None:
+        self.heard.append((kind, data))
+        self._changed.set()
+
+    # What tests look at
+
+    async def until(self, met: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not met():
+                self._changed.clear()
+                await self._changed.wait()
+        assert self._escaped == []
+
+    async def finished(self, id_: str) -> dict[str, Any]:
+        await self.until(lambda: "command_finished" in self.phases(id_))
+        return next(data for kind, data in self.heard if kind == "command_finished" and data["commandId"] == id_)
+
+    def phases(self, id_: str) -> list[str]:
+        """What was heard of one command, in order."""
+        return [
+            kind for kind, data in self.heard if data.get("commandId") == id_ or (kind == "response" and data.get("id") == id_)
+        ]

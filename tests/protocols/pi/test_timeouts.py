@@ -1,0 +1,159 @@
+"""A timeout is an outcome like any other: section 11 of the document."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.protocols.pi.ensemble import UNLIMITED, Ensemble
+
+from switchtower.protocols.pi.order import inbound, ports
+from switchtower.protocols.pi.order.limits import Limits
+
+SOON = msgspec.structs.replace(UNLIMITED, read_timeout_s=0.02, command_timeout_s=0.03)
+
+
+def test_reads_are_short_and_creating_has_no_timeout() -> None:
+    limits = Limits()
+    assert limits.timeout_of("get_state") == limits.timeout_of("list_sessions") == 30
+    assert limits.timeout_of("create_session") == 0
+    assert limits.timeout_of("prompt") == limits.timeout_of("switch_session") == 300
+
+
+@pytest.mark.parametrize(("command", "after_ms"), [("get_state", 20), ("abort", 30)])
+@pytest.mark.parametrize("rest", [False, True])
+async def test_a_timeout_is_told_stored_and_replayed_and_the_work_is_aborted(command: str, after_ms: int, rest: bool) -> None:
+    ensemble = Ensemble(SOON)
+    client = ensemble.client()
+    aborted = asyncio.Event()
+
+    async def work() -> ports.Handled:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            aborted.set()
+        return ports.Handled("never")
+
+    ensemble.handles["c"] = lambda _: ports.Handled(rest=work()) if rest else work()
+    answer = await client.ask(command, id="c", sessionId="s")
+    assert answer == {
+        "type": "response",
+        "command": command,
+        "success": False,
+        "id": "c",
+        "error": f"Command '{command}' timed out after {after_ms}ms",
+        "timedOut": True,
+    }
+    async with asyncio.timeout(5):
+        await aborted.wait()
+    assert await client.ask(command, id="c", sessionId="s") == {**answer, "replayed": True}
+    stored = [settlement.receipts[0].outcome["response"] for settlement in ensemble.ledger.settlements]
+    assert [response["timedOut"] for response in stored] == [True] * (command == "abort")
+    assert ensemble.ledger.versions["s"] == 0
+    # and the lane goes on
+    assert (await client.ask("compact", sessionId="s"))["success"]
+
+
+async def test_late_completion_cannot_overwrite_a_timeout() -> None:
+    ensemble = Ensemble(SOON)
+    client = ensemble.client()
+    ended = asyncio.Event()
+
+    async def stubborn() -> ports.Handled:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            ended.set()
+        return ports.Handled("too late")
+
+    ensemble.handles["c"] = lambda _: stubborn()
+    answer = await client.ask("abort", id="c", sessionId="s")
+    async with asyncio.timeout(5):
+        await ended.wait()
+    assert answer["timedOut"] is True
+    assert (await client.ask("abort", id="c", sessionId="s"))["timedOut"] is True
+    assert ensemble.phases("c").count("command_started") == 1
+    assert ensemble.ledger.versions["s"] == 0
+
+
+async def test_waiting_at_the_head_counts_and_leaves_what_it_waited_for_alone() -> None:
+    ensemble = Ensemble(SOON)
+    client = ensemble.client()
+    until: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def busy(_: inbound.Request) -> ports.Handled:
+        raise ports.SessionBusy(until)
+
+    ensemble.handles["c"] = busy
+    answer = await client.ask("compact", id="c", sessionId="s")
+    assert answer["timedOut"] is True
+    assert not until.done()
+    ensemble.handles.clear()
+    assert (await client.ask("compact", sessionId="s"))["success"]
+
+
+async def test_a_wait_that_is_our_own_ends_with_the_timeout() -> None:
+    ensemble = Ensemble(SOON)
+    ended = asyncio.Event()
+
+    async def until() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.set()
+
+    def busy(_: inbound.Request) -> ports.Handled:
+        raise ports.SessionBusy(until())
+
+    ensemble.handles["c"] = busy
+    assert (await ensemble.client().ask("compact", id="c", sessionId="s"))["timedOut"] is True
+    async with asyncio.timeout(5):
+        await ended.wait()
+
+
+async def test_time_in_the_queue_does_not_count() -> None:
+    ensemble = Ensemble(SOON)
+    client = ensemble.client()
+    ensemble.stalled("a")
+    client.send("abort", id="a", sessionId="s")
+    client.send("get_state", id="b", sessionId="s")  # its own timeout is shorter than the wait before it
+    assert (await ensemble.finished("b"))["success"]
+    assert ensemble.phases("a")[-1] == "response"
+
+
+async def test_storing_takes_as_long_as_it_takes() -> None:
+    ensemble = Ensemble(SOON)
+    ensemble.ledger.gate = asyncio.Event()
+    client = ensemble.client()
+    client.send("abort", id="a", sessionId="s")
+    # Two reads elsewhere time out one after the other: by then the command's own time would be over too.
+    for id_ in ("first", "second"):
+        ensemble.stalled(id_)
+        client.send("get_state", id=id_, sessionId="elsewhere")
+        assert not (await ensemble.finished(id_))["success"]
+    ensemble.ledger.gate.set()
+    assert (await ensemble.finished("a"))["success"]
+
+
+async def test_no_timeout_where_none_is_set() -> None:
+    ensemble = Ensemble(msgspec.structs.replace(SOON, command_timeout_s=0))
+    client = ensemble.client()
+    works: list[Any] = [ensemble.stalled("a"), ensemble.stalled("m"), ensemble.stalled("r")]
+    client.send("abort", id="a", sessionId="s")
+    client.send("create_session", id="m")
+    client.send("get_state", id="r", sessionId="t")
+    await ensemble.finished("r")
+    assert ensemble.phases("a") == ensemble.phases("m") == ["command_accepted", "command_started"]
+    for work in works[:2]:
+        work.set_result(ports.Handled())
+    assert (await ensemble.finished("a"))["success"]
+    assert (await ensemble.finished("m"))["success"]
+
+
+async def test_work_that_is_cancelled_by_others_is_a_failure() -> None:
+    ensemble = Ensemble()
+    client = ensemble.client()
+    work = ensemble.resting("p")
+    client.send("prompt", id="p", sessionId="s", message="m")
+    work.cancel()
+    assert (await ensemble.finished("p"))["error"] == "Command was cancelled"

@@ -1,0 +1,265 @@
+"""The conversation as it stands, what a fork takes along, and a session's figures."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.protocols.pi.reels import CAST, OWNER, READ, START_MS, STARTED, SUCCESS, USAGE, entries_of
+from tests.protocols.pi.strategies import ANY_EVENT
+
+from switchtower.core import engine, events, journal
+from switchtower.core.session import Counts, Run, Session, Usage
+from switchtower.protocols.pi.view import shapes, stats, transcript
+
+FINISHED = events.ToolFinished("call_1", "read_file", 1, "contents")
+TWO_RUNS = (
+    STARTED,
+    events.PromptExpanded("hello, and what is in the file", sources=("a.txt",)),
+    events.TextDelta("I look"),
+    events.MessageCompleted("asst_1", "I look", thinking="Hm", calls=(READ,)),
+    USAGE,
+    events.ToolCalled("call_1", "read_file", {"path": "a.txt"}),
+    FINISHED,
+    events.MessageDelivered("msg_1", "and hurry"),
+    events.MessageCompleted("asst_2", "Done"),
+    USAGE,
+    SUCCESS,
+    events.RunStarted(text="thanks", by=OWNER, images=(events.Image("image/png", "aGk="),)),
+    events.MessageCompleted("asst_3", "Welcome"),
+    SUCCESS,
+)
+
+
+def texts(messages: list[shapes.Message]) -> list[str]:
+    return [message["content"][0].get("text", "") for message in json.loads(msgspec.json.encode(messages))]
+
+
+def test_messages_are_what_was_said_with_each_ones_usage() -> None:
+    messages = json.loads(msgspec.json.encode(transcript.messages_of(entries_of(TWO_RUNS), CAST)))
+    assert [message["role"] for message in messages] == [
+        "user",
+        "assistant",
+        "toolResult",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    assert messages[0] == {"role": "user", "content": [{"type": "text", "text": "hello"}], "timestamp": START_MS + 1}
+    assert messages[1] == {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "Hm"},
+            {"type": "text", "text": "I look"},
+            {"type": "toolCall", "id": "call_1", "name": "read_file", "arguments": {"path": "a.txt"}},
+        ],
+        "api": "openai-completions",
+        "provider": "openai",
+        "model": "gpt-6.1-terra-0901",
+        "usage": {
+            "input": 40,
+            "output": 20,
+            "cacheRead": 60,
+            "cacheWrite": 0,
+            "totalTokens": 120,
+            "cost": {"input": 0.0, "output": 0.0, "cacheRead": 0.0, "cacheWrite": 0.0, "total": 0.25},
+        },
+        "stopReason": "toolUse",
+        "timestamp": START_MS + 4,
+    }
+    assert messages[2] == {
+        "role": "toolResult",
+        "toolCallId": "call_1",
+        "toolName": "read_file",
+        "content": [{"type": "text", "text": "contents"}],
+        "isError": False,
+        "timestamp": START_MS + 7,
+    }
+    assert messages[5]["content"][1] == {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+    assert (messages[6]["model"], messages[6]["usage"]["output"]) == (CAST.model, 0)
+
+
+def test_the_usage_of_a_call_that_said_nothing_is_no_messages() -> None:
+    said = events.MessageCompleted("asst_1", "", calls=(READ,))
+    messages = transcript.messages_of(entries_of((STARTED, said, FINISHED, events.CompactionStarted("threshold"), USAGE)))
+    assert [message.usage.output for message in messages if isinstance(message, shapes.Assistant)] == [0]
+    twice = transcript.messages_of(entries_of((STARTED, said, USAGE, msgspec.structs.replace(USAGE, output_tokens=7))))
+    assert [message.usage.output for message in twice if isinstance(message, shapes.Assistant)] == [20]
+
+
+def test_an_expansion_belongs_to_the_users_last_message() -> None:
+    expanded = events.PromptExpanded("hello, and more")
+    conversation = transcript.imported(entries_of((STARTED, events.MessageCompleted("asst_1", "Hi"), expanded)))
+    assert [(message.role, message.text) for message in conversation] == [("user", "hello, and more"), ("assistant", "Hi")]
+
+
+def test_a_cleared_conversation_begins_anew_with_what_is_imported() -> None:
+    imported = events.MessageImported(role="user", text="once", at_ms=5)
+    entries = entries_of((*TWO_RUNS, events.ConversationCleared(OWNER), imported))
+    assert texts(transcript.messages_of(entries)) == ["once"]
+    assert transcript.messages_of(entries)[0].timestamp == 5
+    assert transcript.fork_points(entries) == [shapes.ForkPoint("e16", "once")]
+    assert transcript.last_assistant_text(entries) is None
+
+
+@pytest.mark.parametrize(("kept", "first_kept"), [(0, "e15"), (1, "e13"), (3, "e9"), (4, "e8"), (99, "e1")])
+def test_a_summary_takes_the_place_of_what_it_stands_for(kept: int, first_kept: str) -> None:
+    compacted = events.ContextCompacted("threshold", "So far", kept, tokens_before=900, tokens_after=10)
+    read = transcript.Transcript()
+    for entry in entries_of((*TWO_RUNS, compacted)):
+        read.add(entry)
+    said = ["hello", "", "contents", "and hurry", "Done", "thanks", "Welcome"]
+    left = {0: [], 1: said[-1:], 3: said[-3:], 4: said[-4:], 99: said}[kept]
+    assert texts(read.messages()) == [f"{engine.SUMMARY_HEADING}\n\nSo far", *left]
+    assert read.compaction == shapes.CompactionResult("So far", first_kept, 900)
+    assert [point.text for point in read.points] == ["hello", "and hurry", "thanks"]
+
+
+def test_fork_points_are_the_users_messages_as_they_were_typed() -> None:
+    assert transcript.fork_points(entries_of(TWO_RUNS)) == [
+        shapes.ForkPoint("e1", "hello"),
+        shapes.ForkPoint("e8", "and hurry"),
+        shapes.ForkPoint("e12", "thanks"),
+    ]
+
+
+def test_a_fork_takes_everything_before_its_message_as_the_model_knew_it() -> None:
+    conversation, text = transcript.until(entries_of(TWO_RUNS), "e8")
+    assert text == "and hurry"
+    assert conversation == (
+        events.MessageImported(role="user", text="hello, and what is in the file", at_ms=START_MS + 1),
+        events.MessageImported(role="assistant", text="I look", at_ms=START_MS + 4, thinking="Hm", calls=(READ,)),
+        events.MessageImported(role="tool", text="contents", at_ms=START_MS + 7, call_id="call_1", tool="read_file"),
+    )
+    assert transcript.until(entries_of(TWO_RUNS), "e1") == ((), "hello")
+
+
+@pytest.mark.parametrize("wanted", ["", "e", "e4", "e99", "e-1", "x1", "1", "e1 ", "e²", "e" + "9" * 5_000, "e01x"])
+def test_only_a_users_message_can_be_forked_from(wanted: str) -> None:
+    with pytest.raises(transcript.UnknownEntry, match="Invalid entry ID for forking"):
+        transcript.until(entries_of(TWO_RUNS), wanted)
+
+
+def test_an_imported_conversation_reads_as_the_one_it_came_from() -> None:
+    entries = entries_of(TWO_RUNS)
+    again = entries_of(transcript.imported(entries))
+    assert transcript.imported(again) == transcript.imported(entries)
+    assert texts(transcript.messages_of(again))[1:] == texts(transcript.messages_of(entries))[1:]
+
+
+def test_the_last_assistant_text_is_the_last_that_has_one() -> None:
+    assert transcript.last_assistant_text(entries_of(TWO_RUNS)) == "Welcome"
+    silent = events.MessageCompleted("asst_4", "", calls=(READ,))
+    assert transcript.last_assistant_text(entries_of((*TWO_RUNS, silent))) == "Welcome"
+    assert transcript.last_assistant_text([]) is None
+
+
+def test_a_session_says_who_speaks_until_a_call_of_the_model_does() -> None:
+    started = events.SessionStarted(
+        engine="agent",
+        mode="interactive",
+        provider="anthropic",
+        model="sonnet",
+        sandbox="local",
+        workspace=events.Workspace("/work"),
+        by=OWNER,
+        attach_token_sha256="",
+    )
+    said = events.MessageCompleted("asst_1", "Hi")
+    configured = events.SessionConfigured(OWNER, provider="openai")
+    messages = transcript.messages_of(entries_of((started, said, configured, said)))
+    assert [(message.provider, message.model) for message in messages if isinstance(message, shapes.Assistant)] == [
+        ("anthropic", "sonnet"),
+        ("openai", ""),
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(ANY_EVENT, max_size=40))
+def test_any_journal_has_a_transcript_that_can_be_sent(happened: list[events.AnyEvent]) -> None:
+    entries = entries_of(happened)
+    msgspec.json.encode(transcript.messages_of(entries))
+    for point in transcript.fork_points(entries):
+        assert transcript.until(entries, point.entryId)[1] == point.text
+
+
+def session(**changes: object) -> Session:
+    started = Session(id="sess_1", title="Mine", created_at_ms=1_772_272_800_000)
+    for name, value in changes.items():
+        setattr(started, name, value)
+    return started
+
+
+def test_session_info_has_only_what_is_known() -> None:
+    assert json.loads(msgspec.json.encode(stats.session_info(session(title=""), None))) == {
+        "sessionId": "sess_1",
+        "thinkingLevel": "off",
+        "isStreaming": False,
+        "messageCount": 0,
+        "createdAt": "2026-02-28T10:00:00.000Z",
+    }
+    counts = Counts(user=1, assistant=2, tool_calls=1, tool_results=1)
+    known = stats.session_info(session(counts=counts, thinking="high"), None, "/s/sess_1.jsonl")
+    assert (known.sessionName, known.sessionFile, known.thinkingLevel, known.messageCount) == (
+        "Mine",
+        "/s/sess_1.jsonl",
+        "high",
+        4,
+    )
+
+
+@pytest.mark.parametrize(("purpose", "streams"), [(events.Purpose.WORK, True), (events.Purpose.COMPACT, False)])
+def test_only_work_of_the_agent_counts_as_streaming(purpose: events.Purpose, streams: bool) -> None:
+    run = Run(id="run_1", started_at_ms=1, headless=False, purpose=purpose)
+    assert stats.session_info(session(run=run), None).isStreaming is streams
+
+
+def test_stats_add_up_as_pis_clients_add_them() -> None:
+    usage = Usage(calls=2, input_tokens=1_000, output_tokens=50, cache_read_tokens=700, cache_write_tokens=100, cost=0.5)
+    counts = Counts(user=1, assistant=2, tool_calls=3, tool_results=3)
+    told = stats.session_stats(session(usage=usage, counts=counts), "/s/x.jsonl")
+    assert json.loads(msgspec.json.encode(told)) == {
+        "sessionFile": "/s/x.jsonl",
+        "sessionId": "sess_1",
+        "userMessages": 1,
+        "assistantMessages": 2,
+        "toolCalls": 3,
+        "toolResults": 3,
+        "totalMessages": 6,
+        "tokens": {"input": 200, "output": 50, "cacheRead": 700, "cacheWrite": 100, "total": 1_050},
+        "cost": 0.5,
+    }
+
+
+def test_the_use_of_a_context_is_known_once_its_window_is() -> None:
+    assert stats.context_usage(session()) is None
+    assert stats.context_usage(session(), 2_000) == shapes.ContextUsage(None, 2_000, None)
+    assert stats.context_usage(session(context_tokens=500, context_window=1_000), 2_000) == shapes.ContextUsage(500, 1_000, 50.0)
+
+
+def test_a_stored_session_has_one_path_under_both_names() -> None:
+    card = journal.Card(
+        session_id="sess_1",
+        state=events.SessionState.IDLE,
+        created_at_ms=0,
+        updated_at_ms=0,
+        workspace=events.Workspace("/work"),
+        provider="demo",
+        engine="agent",
+    )
+    assert json.loads(msgspec.json.encode(stats.stored_session_info(card, "/s/sess_1.jsonl", message_count=42))) == {
+        "sessionId": "sess_1",
+        "sessionFile": "/s/sess_1.jsonl",
+        "sessionPath": "/s/sess_1.jsonl",
+        "cwd": "/work",
+        "createdAt": "1970-01-01T00:00:00.000Z",
+        "fileExists": True,
+        "messageCount": 42,
+    }
+
+
+def test_moments_beyond_the_calendar_are_told_as_its_end() -> None:
+    assert stats.iso(10**18) == "9999-12-31T23:59:59.999Z"
+    assert stats.iso(-5) == "1970-01-01T00:00:00.000Z"

@@ -1,0 +1,79 @@
+"""A WebSocket that was let in on terms of its own: messages that are too long are told of, and it goes on."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.transports.conftest import CONTINUATION, TEXT, Counting, page
+
+from switchtower.transports import http, upgrade
+
+LIMIT = 200_000
+OF_THE_PORT = 1_000
+
+
+class Server:
+    def __init__(self) -> None:
+        self.guests: list[Counting] = []
+        self.listener: http.HttpListener
+
+    def accept(self, request: upgrade.Upgrade) -> upgrade.Admission:
+        self.guests.append(Counting())
+        return upgrade.Admission(
+            receiver=self.guests[-1],
+            max_message_bytes=LIMIT,
+            complaint=lambda size, limit: f"{size} over {limit}",
+        )
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = Server()
+    made.listener = await http.serve(page, "127.0.0.1", 0, made.accept, max_message_bytes=OF_THE_PORT, output_limit_bytes=100_000)
+    yield made
+    await made.listener.close(grace=0)
+
+
+async def test_its_own_limit_counts_and_not_the_port_s(server: Server, dial: Any) -> None:
+    client = await dial(server.listener.port)
+    client.send(TEXT, b"x" * LIMIT)
+    assert await server.guests[0].next() == b"x" * LIMIT
+
+
+async def test_a_long_message_is_told_with_its_size_and_the_next_one_is_heard(server: Server, dial: Any) -> None:
+    client = await dial(server.listener.port)
+    client.send(TEXT, b"x" * (LIMIT + 1))
+    client.send(TEXT, b"next")
+    (guest,) = server.guests
+    assert await guest.next() == b"next"
+    await guest.until(lambda: bool(guest.refusals))
+    assert guest.refusals == [f"{LIMIT + 1} over {LIMIT}"]
+    guest.send(b"answer")
+    assert await client.receive() == (TEXT, b"answer")
+
+
+async def test_fragments_of_any_length_are_counted_and_not_kept(server: Server, dial: Any) -> None:
+    client = await dial(server.listener.port)
+    client.send(TEXT, b"x" * LIMIT, fin=False)
+    for _ in range(9):
+        client.send(CONTINUATION, b"x" * LIMIT, fin=False)
+    client.send(CONTINUATION, b"x")
+    client.send(TEXT, b"in ", fin=False)
+    client.send(CONTINUATION, b"pieces")
+    (guest,) = server.guests
+    assert await guest.next() == b"in pieces"
+    assert guest.refusals == [f"{10 * LIMIT + 1} over {LIMIT}"]
+
+
+async def test_a_frame_that_is_much_too_long_closes_with_1009(server: Server, dial: Any) -> None:
+    client = await dial(server.listener.port)
+    client.send(TEXT, b"x" * (2 * LIMIT + 1))
+    assert (await client.closed_with())[0] == 1009
+
+
+async def test_both_ends_of_its_connection_are_known(server: Server, dial: Any) -> None:
+    client = await dial(server.listener.port)
+    origin = server.guests[0].stream.origin
+    assert origin.address == "{}:{}".format(*client.writer.get_extra_info("sockname"))
+    assert origin.reached_at == "{}:{}".format(*client.writer.get_extra_info("peername"))
+    assert server.listener.websocket_url == f"ws://127.0.0.1:{server.listener.port}"

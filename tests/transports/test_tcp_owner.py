@@ -1,0 +1,121 @@
+"""Whose process is at the other end of a connection: told by the kernel, and only for exactly this connection."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from switchtower.transports import sock_diag, tcp_owner
+
+pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the kernel does not tell")
+
+DUAL = "dual"
+
+
+def spelled(end: tuple[str | int, ...]) -> str:
+    return f"{end[0]}:{end[1]}"
+
+
+@contextmanager
+def connection(listen_at: str, connect_to: str, family: socket.AddressFamily) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Our end and the other's."""
+    with ExitStack() as stack:
+        if listen_at == DUAL:
+            listener = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+        else:
+            listener = socket.create_server((listen_at, 0), family=socket.AF_INET6 if ":" in listen_at else socket.AF_INET)
+        stack.enter_context(listener)
+        theirs = stack.enter_context(socket.socket(family))
+        theirs.connect((connect_to, listener.getsockname()[1]))
+        yield stack.enter_context(listener.accept()[0]), theirs
+
+
+@pytest.mark.parametrize(
+    ("listen_at", "connect_to", "family"),
+    [
+        ("127.0.0.1", "127.0.0.1", socket.AF_INET),
+        ("127.0.0.1", "::ffff:127.0.0.1", socket.AF_INET6),
+        ("::1", "::1", socket.AF_INET6),
+        (DUAL, "127.0.0.1", socket.AF_INET),
+        (DUAL, "::ffff:127.0.0.1", socket.AF_INET6),
+    ],
+)
+def test_our_own_connection_is_ours(listen_at: str, connect_to: str, family: socket.AddressFamily) -> None:
+    with connection(listen_at, connect_to, family) as (ours, _):
+        address, reached_at = spelled(ours.getpeername()), spelled(ours.getsockname())
+        assert tcp_owner.is_loopback(address)
+        assert tcp_owner.uid_of(address, reached_at) == os.geteuid()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_somebody_else_s_connection_is_theirs() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        os.seteuid(65_534)  # a socket belongs to whoever makes it
+        try:
+            theirs = socket.socket()
+        finally:
+            os.seteuid(0)
+        with theirs:
+            theirs.connect(listener.getsockname())
+            with listener.accept()[0] as ours:
+                assert tcp_owner.uid_of(spelled(ours.getpeername()), spelled(ours.getsockname())) == 65_534
+
+
+def test_another_connection_of_the_same_port_says_nothing() -> None:
+    with connection("127.0.0.1", "127.0.0.1", socket.AF_INET) as (ours, _):
+        address = spelled(ours.getpeername())
+        assert tcp_owner.uid_of(address, "127.0.0.1:1") is None
+        assert tcp_owner.uid_of("127.0.0.1:1", spelled(ours.getsockname())) is None
+
+
+def test_a_connection_that_is_ending_is_nobody_s() -> None:
+    """The kernel lists it as root's, whoever had it."""
+    with connection("127.0.0.1", "127.0.0.1", socket.AF_INET) as (ours, theirs):
+        ends = spelled(ours.getpeername()), spelled(ours.getsockname())
+        theirs.close()
+        assert ours.recv(1) == b""
+        assert tcp_owner.uid_of(*ends) is None
+        ours.close()
+        assert tcp_owner.uid_of(*ends) is None
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "nonsense", "localhost:80", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", "[::1]:80", "fe80::1%lo:80", ":::::"],
+)
+def test_what_is_no_address_is_nobody_s(address: str) -> None:
+    assert tcp_owner.uid_of(address, "127.0.0.1:80") is None
+    assert tcp_owner.uid_of("127.0.0.1:80", address) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "loopback"),
+    [
+        ("127.0.0.1:1", True),
+        ("127.8.9.10:1", True),
+        ("::1:1", True),
+        ("::ffff:127.0.0.1:1", True),
+        ("192.168.0.1:1", False),
+        ("::ffff:192.168.0.1:1", False),
+        ("0.0.0.0:1", False),
+        ("", False),
+        ("localhost:1", False),
+    ],
+)
+def test_only_this_machine_s_own_addresses_are_loopback(address: str, loopback: bool) -> None:
+    assert tcp_owner.is_loopback(address) is loopback
+
+
+def test_the_quick_way_agrees_with_the_tables_or_does_not_answer() -> None:
+    with connection("127.0.0.1", "127.0.0.1", socket.AF_INET) as (ours, theirs):
+        here = socket.inet_aton("127.0.0.1")
+        their_end, our_end = (here, theirs.getsockname()[1]), (here, ours.getsockname()[1])
+        assert sock_diag.uid_of(their_end, our_end) in (os.geteuid(), None)
+        assert sock_diag.uid_of((here, 1), our_end) is None, "not the listener, which has that port too"
+        assert sock_diag.uid_of(our_end, (here, 1)) is None
+        theirs.close()
+        assert ours.recv(1) == b""
+        assert sock_diag.uid_of(their_end, our_end) is None
