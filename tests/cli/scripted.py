@@ -92,6 +92,9 @@ class ScriptedDaemon:
         """As `happened`, from a test's own thread while commands are attached."""
         self._loop.call_soon_threadsafe(self.happened, type, payload)
 
+    def completes_now(self) -> None:
+        self._loop.call_soon_threadsafe(self.completed)
+
     def status(self, phase: str, detail: str | None = None, *, source: str = "orchestrator") -> None:
         self.happened("status", {"source": source, "phase": phase, **({} if detail is None else {"detail": detail})})
 

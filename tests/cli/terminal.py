@@ -23,9 +23,17 @@ class Terminal:
 
     def until(self, text: str, *, times: int = 1) -> None:
         while self.shown.count(text) < times:
-            piece = os.read(self._screen, 65_536).decode(errors="replace")
-            assert piece, f"`{text}` was never shown: {self.shown}"
-            self.shown += piece
+            self._read(text)
+
+    def until_waiting(self) -> None:
+        """Until the screen ends with what a question asks with."""
+        while not self.shown.endswith(("> ", "? ", "] ")):
+            self._read("a question")
+
+    def _read(self, awaited: str) -> None:
+        piece = os.read(self._screen, 65_536).decode(errors="replace")
+        assert piece, f"`{awaited}` was never shown: {self.shown}"
+        self.shown += piece
 
     def type(self, line: str) -> None:
         self.press(line.encode() + b"\n")

@@ -202,7 +202,9 @@ async def test_links_that_lead_outside_are_not_listed(stage: Stage) -> None:
     await stage.open()
     client = await stage.pi()
     secret = stage.home / "secret.jsonl"
-    secret.write_text('{"type": "session", "version": 3, "id": "stolen", "timestamp": "2026-01-01T00:00:00Z", "cwd": "/private"}\n')
+    secret.write_text(
+        '{"type": "session", "version": 3, "id": "stolen", "timestamp": "2026-01-01T00:00:00Z", "cwd": "/private"}\n'
+    )
     stage.sessions_dir.mkdir(parents=True)
     (stage.sessions_dir / "link.jsonl").symlink_to(secret)
     assert (await client.do("list_stored_sessions"))["sessions"] == []

@@ -121,7 +121,15 @@ async def test_a_file_of_pi_s_is_loaded_and_continued(stage: Stage, where: str) 
     assert types_of(client.events())[-1] == "agent_end"
     asked = (await server.received()).body["messages"]
     told = json.dumps(asked)
-    for words in ("Old things were said.", "List the files", "Looking.", "toolu_1", "There are two", "What is in a?", "And in b?"):
+    for words in (
+        "Old things were said.",
+        "List the files",
+        "Looking.",
+        "toolu_1",
+        "There are two",
+        "What is in a?",
+        "And in b?",
+    ):
         assert words in told, words
     assert "An old question" not in told
     assert (await client.do("get_last_assistant_text", sessionId=session_id))["text"] == "And b is empty too."

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.daemon.pi_stage import Stage, assistant_texts, deltas, types_of
+from tests.daemon.pi_stage import Stage, assistant_texts, deltas, text_of, types_of
 
 from switchtower.testing.push_client import Event, Response
 
@@ -136,6 +136,23 @@ async def test_events_and_reads_tell_the_same_messages(stage: Stage) -> None:
     told = [message for event in pi.events() if event["type"] == "agent_end" for message in event["messages"]]
     assert told == messages
     assert [_common(event["message"]) for event in ends] == [_common(message) for message in messages]
+
+
+async def test_what_an_aborted_answer_had_said_is_kept_by_events_and_reads_alike(stage: Stage) -> None:
+    await stage.open(demo_delay_ms=2)
+    pi = await stage.pi()
+    session_id = await stage.session(pi)
+    prompt = await pi.begin("prompt", sessionId=session_id, message="count 100000")
+    for _ in range(50):
+        await pi.next_event("message_update")
+    await pi.do("abort", sessionId=session_id)
+    await pi.response(prompt)
+    ended = await pi.next_event("agent_end")
+    assert ended["messages"][-1]["stopReason"] == "aborted"
+    assert text_of(ended["messages"][-1]) == deltas(pi.events())
+    messages = (await pi.do("get_messages", sessionId=session_id))["messages"]
+    assert [_common(message) for message in messages] == [_common(message) for message in ended["messages"]]
+    assert (await pi.do("get_state", sessionId=session_id))["messageCount"] == len(messages)
 
 
 async def test_settings_of_one_protocol_are_the_other_s_too(stage: Stage) -> None:

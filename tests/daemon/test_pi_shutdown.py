@@ -19,8 +19,7 @@ from switchtower.testing.wires import WebSocketWire
 
 async def to_the_end(client: PiClient) -> None:
     with pytest.raises(EOFError):
-        while True:
-            await client.receive()
+        await client.until(lambda frame: False)
 
 
 async def exit_code(stage: Stage) -> int:

@@ -1,5 +1,6 @@
 """A prompt that runs holds up nobody: what stops it, adds to it or looks at it is answered before it ends."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -121,6 +122,21 @@ async def test_prompts_without_a_wish_take_turns_and_a_busy_session_holds_up_no_
     assert order == prompts
     ends = [event for event in client.events() if event["type"] == "agent_end"]
     assert [end["messages"][0]["content"][0]["text"] for end in ends] == ["count 60", "count 61", "count 62"]
+
+
+@pytest.mark.parametrize("waits", ["prompt", "delete_session", "compact", "new_session"])
+async def test_what_comes_together_with_a_command_that_has_to_wait_is_not_held_up_by_it(stage: Stage, waits: str) -> None:
+    await stage.open(demo_delay_ms=2)
+    client = await stage.pi()
+    session_id = await stage.session(client)
+    about = {"sessionId": session_id}
+    first = await client.begin("prompt", **about, message=FOR_EVER)
+    await client.next_event("message_update")
+    waiting: Frame = {"type": waits, "id": "waits", **about, **({"message": "say: next"} if waits == "prompt" else {})}
+    await client.say(waiting, {"type": "get_state", "id": "look", **about}, {"type": "abort", "id": "stop", **about})
+    async with asyncio.timeout(5):  # the agent would speak on for an hour
+        for id_ in ("look", "stop", first, "waits"):
+            await client.response(id_)
 
 
 @pytest.mark.parametrize("stop", ["abort_bash", "timeout"])

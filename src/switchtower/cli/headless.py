@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from switchtower import config
-from switchtower.cli import approvals, console, output, prompt, signals, through, workspace
+from switchtower.cli import approvals, console, dialog_watch, output, prompt, signals, through, workspace
+from switchtower.cli.asker import Asker
 from switchtower.cli.console import Exit
 from switchtower.cli.screens import Progress
 from switchtower.cli.view import View
@@ -81,7 +82,11 @@ def _session(job: Job) -> messages.StartSession:
 
 async def _see_through(client: Client, session_id: str, run_id: str, job: Job, interrupted: asyncio.Event) -> int:
     view = View(Progress(answers=job.form is Form.TEXT))
-    asking = prompt.Prompt(client, session_id, run_id)
+    asker = Asker()
+    asking = prompt.Prompt(asker, client, session_id, run_id)
+    session = client.session(session_id, on_lost=through.say_lost)
+    at_terminal = dialog_watch.AtTerminal(asker, client, session_id)
+    watch = dialog_watch.DialogWatch(session, at_terminal if job.prompts else dialog_watch.ByOthers(session_id))
     about = await client.get_session(session_id) if client.offers("session_info") else None
 
     def show(event: Event) -> None:
@@ -89,6 +94,7 @@ async def _see_through(client: Client, session_id: str, run_id: str, job: Job, i
             output.line(event.line)
         view.show(event)
         asking.saw(event)
+        watch.saw(event)
         if about is not None and isinstance(event.payload, messages.SessionStarted):
             _introduce(about, chosen_by_us=job.provider == AUTO)
 
@@ -100,13 +106,12 @@ async def _see_through(client: Client, session_id: str, run_id: str, job: Job, i
             return None
         return "deny"
 
-    session = client.session(session_id, on_lost=through.say_lost)
     try:
         ended = await through.see_through(
             client, session, run_id, show=show, decide=decide, interrupted=interrupted, within=job.timeout
         )
     finally:
-        await asking.close()
+        await asker.close()
     if job.form is Form.JSON:
         output.line(msgspec.json.encode({"sessionId": session_id, **msgspec.to_builtins(ended.complete)}))
     if ended.timed_out:

@@ -30,13 +30,14 @@ COMMANDS = (
     Row("send", "send", "Send a message to a session"),
     Row("approve", "decide", "Let a waiting action happen"),
     Row("deny", "decide", "Refuse a waiting action"),
+    Row("answer", "answer", "Answer what an extension or the agent asks, or list what is asked"),
     Row("cancel", "cancel", "Cancel a session's run"),
     Row("diff", "diff", "Print what a session changed in its folder"),
     Row("undo", "undo", "Take back what a session's last run changed, or make it again"),
     Row("compact", "compact", "Summarise a session's conversation, so that its context is small again"),
     Row("configure", "configure", "Change a session's model, policy or title"),
     Row("models", "models", "List the usable models, and why the others are not"),
-    Row("skills", "skills", "List skills and prompt templates"),
+    Row("skills", "skills", "List skills, prompt templates and the commands of extensions"),
     Row("version", "version", "Print the version"),
 )
 _BY_NAME = {row.name: row for row in COMMANDS}

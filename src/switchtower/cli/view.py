@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Protocol, assert_never
 
-from switchtower.cli import questions
+from switchtower.cli import dialog_lines, questions
 from switchtower.cli.streams import ToolOutput
 from switchtower.cli.usage import Usage
+from switchtower.client import dialogs
 from switchtower.client.frames import Event
 from switchtower.protocols.push import messages
 
@@ -37,6 +38,8 @@ class View:
         self._after_gap = False
         self._output = ToolOutput()
         self._usage: dict[str | None, Usage] = {}
+        self._asked: dict[str, str] = {}
+        """The titles of the dialogs that are open."""
 
     def show(self, event: Event) -> None:
         line = self._screen.line
@@ -51,6 +54,9 @@ class View:
             case messages.SessionSnapshot():
                 self._snapshot(event.payload)
             case messages.Status(_, phase, detail):
+                if (ending := dialogs.ended(event.payload)) is not None:
+                    self._dialog_ended(ending)
+                    return
                 self._status(event.run_id, phase, detail or "")
             case messages.ToolCall(_, tool, arguments):
                 line(f"→ {tool} {brief(arguments)}".rstrip(), "cyan")
@@ -61,6 +67,9 @@ class View:
             case messages.ApprovalReceived(_, decision, by):
                 line(f"{'approved' if decision == 'approve' else 'denied'} by {by}", "yellow")
             case messages.Warn():
+                if (dialog := dialogs.opened(event.payload)) is not None:
+                    self.dialog(dialog)
+                    return
                 self._warning(event.payload)
             case messages.Failure(code, message, _, detail):
                 line(f"! {code}: {message}" + (f" ({_cut(detail)})" if detail else ""), "red")
@@ -77,10 +86,21 @@ class View:
         for text, colour in questions.lines(approval):
             self._screen.line(text, colour)
 
+    def dialog(self, dialog: dialogs.Dialog) -> None:
+        self._asked[dialog.dialog_id] = dialog.title
+        self._screen.end_answer()
+        for text, colour in dialog_lines.lines(dialog):
+            self._screen.line(text, colour)
+
     def show_usage(self, run_id: str) -> None:
         """What the run took, if a model has said so."""
         if (usage := self._usage.pop(run_id, None)) is not None and usage.calls:
             self._screen.line(f"  {usage}", "dim")
+
+    def _dialog_ended(self, ending: dialogs.Ending) -> None:
+        title = self._asked.pop(ending.dialog_id, None)
+        text, colour = dialog_lines.ending(ending.dialog_id if title is None else title, ending.how)
+        self._screen.line(text, colour)
 
     def _status(self, run_id: str | None, phase: str, detail: str) -> None:
         if phase == "Tool output":

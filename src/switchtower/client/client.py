@@ -2,13 +2,13 @@
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 from msgspec import Struct
 
 from switchtower import config
-from switchtower.client import discover, errors, frames
+from switchtower.client import dialogs, discover, errors, frames
 from switchtower.client.connection import REQUEST_TIMEOUT, Connection
 from switchtower.client.patience import PATIENCE, persist
 from switchtower.client.session import Session
@@ -101,6 +101,29 @@ class Client:
         request = messages.SubmitApproval(run_id, approval_id, decision, session_id, comment, scope)
         await self._ask(request, messages.Accepted, session_id)
 
+    async def answer_dialog(
+        self,
+        session_id: str,
+        dialog_id: str,
+        *,
+        value: str | None = None,
+        confirmed: bool | None = None,
+        responses: Mapping[str, object] | None = None,
+        dismissed: bool = False,
+    ) -> None:
+        """Gives exactly one answer. Raises `RequestFailed` when the dialog is not open any more, or wants another answer."""
+        if not self.offers("dialogs"):
+            raise errors.DaemonTooOld("dialogs")
+        given = None if responses is None else dict(responses)
+        request = extensions.AnswerDialog(dialog_id, session_id, value, confirmed, given, dismissed)
+        await self._ask(request, extensions.DialogAnswered, session_id)
+
+    async def open_dialogs(self, session_id: str) -> list[dialogs.Dialog]:
+        """What a session's people are asked at this moment, found by reading its events. An older daemon asks nothing."""
+        if not self.offers("dialogs") or (await self.get_session(session_id)).activeRunId is None:
+            return []
+        return [dialog for _, dialog in (await self.session(session_id).open_dialogs()).values()]
+
     async def cancel(self, session_id: str, *, run_id: str | None = None, reason: str = "user_cancelled") -> None:
         await self._ask(messages.CancelRun(session_id, run_id, reason), messages.Accepted, session_id)
 
@@ -140,7 +163,7 @@ class Client:
         return (await self._ask(extensions.ListModels(), extensions.Models)).models
 
     async def templates(self, root: str) -> list[extensions.Template]:
-        """The skills and prompts of a folder, and the user's own."""
+        """The skills and prompts of a folder, the user's own, and the extensions."""
         return (await self._ask(extensions.ListTemplates(root), extensions.Templates)).templates
 
     def session(

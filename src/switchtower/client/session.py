@@ -5,14 +5,17 @@ daemon meant it.
 """
 
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 from switchtower import config
-from switchtower.client import discover, errors, frames
+from switchtower.client import dialogs, discover, errors, frames
 from switchtower.client.connection import Connection
 from switchtower.client.patience import PATIENCE, persist
 from switchtower.protocols.push import messages
 
 KEEP_EVENTS = 1024
+_LATEST = 500
+"""Events that are read at first to find what is open."""
 
 
 class Session:
@@ -69,6 +72,28 @@ class Session:
                     return event.payload
         finally:
             connection.close()
+
+    async def open_dialogs(self) -> dict[str, tuple[int, dialogs.Dialog]]:
+        """What is asked now, with the seq at which each was. The daemon's summary does not say, so the events are read: the
+        latest first, and ever more of them until they reach back to before the run."""
+        head, most = (await self.attach()).replay.toSeq, _LATEST
+        while True:
+            reader = Session(
+                self._settings,
+                self.session_id,
+                last_seen_seq=max(0, head - most),
+                attach_token=self._attach_token,
+                patience=self._patience,
+            )
+            open_now, runs = dialogs.Open(), set()
+            async with aclosing(reader.events()) as events:
+                while reader.last_seen_seq < head:
+                    event = await anext(events)
+                    open_now.saw(event)
+                    runs.add(event.run_id)
+            if most >= head or len(runs - {None}) > 1:
+                return open_now.dialogs
+            most *= 8
 
     def _is_news(self, event: frames.Event) -> bool:
         if event.session_id != self.session_id:

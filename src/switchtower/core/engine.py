@@ -156,6 +156,13 @@ def call_results(messages: Sequence[Message]) -> set[str]:
     return {message.call_id for message in messages if message.role == "tool" and message.call_id}
 
 
+def shell_message(started: events.ShellStarted, finished: events.ShellFinished) -> Message:
+    """What the model is told of a command that a person ran."""
+    how = "was cancelled" if finished.cancelled else f"ended with exit code {finished.exit_code}"
+    text = f"I ran this command myself:\n\n{started.command}\n\nIt {how}. Its output:\n\n{finished.text}"
+    return Message(role="user", text=text)
+
+
 SUMMARY_HEADING = "What has happened so far, in summary:"
 
 

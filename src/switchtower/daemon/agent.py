@@ -11,6 +11,7 @@ from switchtower import config
 from switchtower.core import engine, events, redact, workshop
 from switchtower.core.session import Session
 from switchtower.models.catalog import Catalog
+from switchtower.transports.stream import Origin
 
 if TYPE_CHECKING:
     from switchtower.daemon.agent_parts import AgentParts
@@ -38,6 +39,10 @@ class Agent:
 
                 self._parts = AgentParts(self._settings, self._redactor, self._catalog)
             return self._parts
+
+    def is_at(self, origin: Origin) -> bool:
+        """Whether a process of a run is at the other end. Before the parts are loaded there is no run."""
+        return self._parts is not None and self._parts.is_at(origin)
 
     def saw(self, session: Session, event: events.AnyEvent) -> None:
         """For the runtime's watchers."""

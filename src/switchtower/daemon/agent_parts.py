@@ -19,9 +19,11 @@ from switchtower.models.catalog import Catalog
 from switchtower.tools import registry
 from switchtower.tools.mcp.process import DAEMON, kill_leftovers
 from switchtower.tools.mcp.servers import Servers
-from switchtower.tools.running import adoption, environment
+from switchtower.tools.running import adoption, environment, membership
 from switchtower.tools.sandboxes import sandbox
 from switchtower.tools.snapshots.checkpoints import Checkpoints
+from switchtower.transports import tcp_owner
+from switchtower.transports.stream import Origin
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +67,15 @@ class AgentParts:
         killed = kill_leftovers(self._daemon_id)
         if killed:
             log.warning("killed %d processes of MCP servers that an earlier daemon had left behind", killed)
+
+    def is_at(self, origin: Origin) -> bool:
+        """Whether a process of a run is at the other end of a connection."""
+        if origin.pid is not None:
+            return membership.is_of_a_run(origin.pid)
+        if not tcp_owner.is_loopback(origin.address):
+            return False
+        inode = tcp_owner.inode_of(origin.address, origin.reached_at)
+        return inode is not None and membership.holds_socket(inode)
 
     def saw(self, session: Session, event: events.AnyEvent) -> None:
         """The servers of a session that nobody needs at hand are not kept running for it."""

@@ -81,7 +81,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         stack.push_async_callback(runtime.stop)
         runtime.watch(agent.saw)
         await runtime.start()
-        doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required)
+        doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required, is_of_a_run=agent.is_at)
         house = LateHouse(runtime, settings, __version__)
         pi = PiDoors(settings, house.get, doorkeeper, port_required=stdio is not None)
         listeners = Listeners(settings, runtime, doorkeeper, pi, __version__)

@@ -73,7 +73,7 @@ class Listeners:
         )
 
     def _accept_socket(self, origin: Origin) -> Receiver:
-        return PushPeer(self._tower, self._doorkeeper.on_socket(), self._version)
+        return PushPeer(self._tower, self._doorkeeper.on_socket(origin), self._version)
 
     def _accept_websocket(self, request: "upgrade.Upgrade") -> "Receiver | upgrade.Admission | upgrade.Refusal":
         from switchtower.transports import upgrade

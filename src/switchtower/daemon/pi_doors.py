@@ -104,7 +104,11 @@ class PiDoors:
         return upgrade.Admission(receiver=receiver, max_message_bytes=self._settings.pi_max_frame_bytes, complaint=oversize)
 
     def _accept_socket(self, origin: Origin) -> Receiver:
-        return self._house().accept(self._doorkeeper.on_socket())
+        access = self._doorkeeper.on_socket(origin)
+        if not access.trusted:
+            # Pi's clients have no attach token to show.
+            return self._house().refuse(POLICY_VIOLATION, "not let in")
+        return self._house().accept(access)
 
     async def close(self, grace: float) -> None:
         if self._unix is not None:

@@ -60,7 +60,7 @@ class _Told:
             case events.ShellFinished():
                 started = self._commands.pop(event.shell_id, None)
                 if started is not None and started.told:
-                    self._shells.append(engine.Message(role="user", text=_shell_text(started, event)))
+                    self._shells.append(engine.shell_message(started, event))
             case events.PromptExpanded():
                 self._replace_last_user_message(event.text)
             case events.MessageCompleted():
@@ -100,11 +100,6 @@ def _imported(event: events.MessageImported) -> engine.Message:
         thinking=event.thinking,
         images=event.images,
     )
-
-
-def _shell_text(started: events.ShellStarted, finished: events.ShellFinished) -> str:
-    how = "was cancelled" if finished.cancelled else f"ended with exit code {finished.exit_code}"
-    return f"I ran this command myself:\n\n{started.command}\n\nIt {how}. Its output:\n\n{finished.text}"
 
 
 _TOLD_TO_ENGINES = frozenset(

@@ -5,6 +5,7 @@ The question is exact and takes microseconds, where the tables in `/proc/net` ar
 
 import socket
 import struct
+from typing import NamedTuple
 
 _SOCK_DIAG = 4  # linux/netlink.h: NETLINK_SOCK_DIAG
 _BY_FAMILY = 20  # linux/sock_diag.h: SOCK_DIAG_BY_FAMILY
@@ -17,12 +18,18 @@ _PORTS = struct.Struct(">HH")
 _NO_INTERFACE_NO_COOKIE = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)
 _ANSWER = struct.Struct("=BBBB")
 _ENDS_BYTES = _PORTS.size + 32
-_UID = struct.Struct("=I")
+_UID_AND_INODE = struct.Struct("=II")
 _UID_AT = _HEAD.size + _ANSWER.size + _ENDS_BYTES + len(_NO_INTERFACE_NO_COOKIE) + 12
 
 
-def uid_of(theirs: tuple[bytes, int], ours: tuple[bytes, int]) -> int | None:
-    """The owner of the established socket between these ends, each a packed address and a port. None when that is not known."""
+class Found(NamedTuple):
+    uid: int
+    inode: int
+    """What `/proc/PID/fd` names the socket by."""
+
+
+def find(theirs: tuple[bytes, int], ours: tuple[bytes, int]) -> Found | None:
+    """The established socket between these ends, each a packed address and a port. None when it is not known."""
     family = socket.AF_INET if len(theirs[0]) == 4 else socket.AF_INET6
     ends = _PORTS.pack(theirs[1], ours[1]) + theirs[0].ljust(16, b"\0") + ours[0].ljust(16, b"\0")
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, _ANY_STATE) + ends + _NO_INTERFACE_NO_COOKIE
@@ -32,11 +39,11 @@ def uid_of(theirs: tuple[bytes, int], ours: tuple[bytes, int]) -> int | None:
             answer = kernel.recv(4_096, socket.MSG_DONTWAIT)
     except (OSError, AttributeError):
         return None
-    if len(answer) < _UID_AT + _UID.size or _HEAD.unpack_from(answer)[1] != _BY_FAMILY:
+    if len(answer) < _UID_AT + _UID_AND_INODE.size or _HEAD.unpack_from(answer)[1] != _BY_FAMILY:
         return None
     answered_family, state, _, _ = _ANSWER.unpack_from(answer, _HEAD.size)
     start = _HEAD.size + _ANSWER.size
     # Where there is no such connection, the kernel may answer with the socket that listens at that port.
     if (answered_family, state) != (family, _ESTABLISHED) or answer[start : start + _ENDS_BYTES] != ends:
         return None
-    return int(_UID.unpack_from(answer, _UID_AT)[0])
+    return Found(*_UID_AND_INODE.unpack_from(answer, _UID_AT))

@@ -26,6 +26,9 @@ class Origin(Struct, frozen=True):
     token: str | None = None
     """The token that a WebSocket came with, if any."""
 
+    pid: int | None = None
+    """The process at the other end, where the transport tells."""
+
     def __repr__(self) -> str:
         """Without the token: an origin may be logged, a secret may not."""
         return f"Origin(transport={self.transport!r}, address={self.address!r})"

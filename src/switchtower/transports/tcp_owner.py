@@ -24,11 +24,11 @@ def uid_of(address: str, reached_at: str) -> int | None:
     """The owner of the socket at `address`, which is connected with ours at `reached_at`. None when it cannot be known."""
     try:
         needles = _rows_of(address, reached_at)
-        uid = sock_diag.uid_of(_packed(address), _packed(reached_at))
+        found = sock_diag.find(_packed(address), _packed(reached_at))
     except (ValueError, struct.error):
         return None
-    if uid is not None:
-        return uid
+    if found is not None:
+        return found.uid
     for _ in range(_TRIES):
         for table in _TABLES:
             try:
@@ -41,6 +41,15 @@ def uid_of(address: str, reached_at: str) -> int | None:
                     # The needle begins with the colon behind the row's number, so that the columns count as in the whole row.
                     return int(rows[start : rows.find(b"\n", start)].split()[_UID_COLUMN])
     return None
+
+
+def inode_of(address: str, reached_at: str) -> int | None:
+    """What the socket at `address` is called among its process's files. None when it cannot be known."""
+    try:
+        found = sock_diag.find(_packed(address), _packed(reached_at))
+    except (ValueError, struct.error):
+        return None
+    return None if found is None else found.inode
 
 
 def is_loopback(address: str) -> bool:

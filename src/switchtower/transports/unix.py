@@ -149,7 +149,7 @@ class UnixConnection(asyncio.Protocol):
             transport.abort()
             return
         transport.set_write_buffer_limits(high=self._listener.output_limit_bytes)
-        self.origin = Origin(transport="unix", address="" if pid is None else f"pid {pid}")
+        self.origin = Origin(transport="unix", address="" if pid is None else f"pid {pid}", pid=pid)
         self._listener.connections.add(self)
         self._open = self.writable = True
         try:

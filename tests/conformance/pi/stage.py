@@ -2,6 +2,7 @@
 every frame it is sent."""
 
 import asyncio
+import contextlib
 import itertools
 import os
 import sys
@@ -53,10 +54,14 @@ class StdioWire(SocketWire):
         return wire
 
     async def kill(self) -> None:
-        self.process.kill()
+        if self.process.returncode is None:
+            self.process.kill()
         while await self.reader.read(65_536):
             pass
         await self.process.wait()
+        self.writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
 
 
 class CheckedClient(PiClient):

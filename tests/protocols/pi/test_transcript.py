@@ -263,3 +263,34 @@ def test_a_stored_session_has_one_path_under_both_names() -> None:
 def test_moments_beyond_the_calendar_are_told_as_its_end() -> None:
     assert stats.iso(10**18) == "9999-12-31T23:59:59.999Z"
     assert stats.iso(-5) == "1970-01-01T00:00:00.000Z"
+
+
+def test_a_fork_takes_along_what_people_ran_themselves_and_told_the_model() -> None:
+    ran = (
+        events.ShellStarted("sh_1", "make test", OWNER),
+        events.ShellFinished("sh_1", 2, "1 failed"),
+        events.ShellStarted("sh_2", "cat notes", OWNER, told=False),
+        events.ShellFinished("sh_2", 0, "private"),
+    )
+    entries = entries_of((STARTED, events.MessageCompleted("asst_1", "Done"), SUCCESS, *ran, STARTED))
+
+    taken = [message.text for message in transcript.imported(entries)]
+
+    assert len(taken) == 4
+    assert "make test" in taken[2]
+    assert "1 failed" in taken[2]
+    assert not any("private" in text for text in taken)
+    assert len(transcript.messages_of(entries)) == 3
+
+
+def test_a_new_conversation_forgets_what_people_ran_before() -> None:
+    entries = entries_of(
+        (
+            events.ShellStarted("sh_1", "make test", OWNER),
+            events.ShellFinished("sh_1", 0, "ok"),
+            events.ConversationCleared(OWNER),
+            STARTED,
+        )
+    )
+
+    assert len(transcript.imported(entries)) == 1

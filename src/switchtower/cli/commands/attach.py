@@ -10,8 +10,12 @@ from switchtower.cli import arguments, console, output
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from switchtower.cli.asker import Asker
+    from switchtower.client.client import Client
     from switchtower.client.frames import Event
     from switchtower.client.session import Session
+
+    Show = Callable[[Event], None]
 
 
 @click.command()
@@ -24,7 +28,8 @@ if TYPE_CHECKING:
 def attach(session: str, from_seq: int, as_json: bool, as_jsonl: bool, follow: bool, token: str | None) -> int:
     """Watch a session from any point of its history. Ctrl-C detaches; the session goes on.
 
-    SESSION is an id, a unique beginning or end of one, or `last`.
+    SESSION is an id, a unique beginning or end of one, or `last`. At a terminal, the dialogs that are open or come up can be
+    answered here; elsewhere they are left to `tower answer`, and approvals always to `tower approve`.
 
     \b
     Example:
@@ -38,12 +43,20 @@ def attach(session: str, from_seq: int, as_json: bool, as_jsonl: bool, follow: b
 
 async def _attach(meant: str, from_seq: int, follow: bool, token: str | None, form: str) -> int:
     from switchtower.cli import lookup, signals, through
+    from switchtower.cli.asker import Asker
 
     lines: list[bytes] = []
     with signals.interruption() as interrupted:
         async with lookup.opened(meant, token) as (client, session_id):
             session = client.session(session_id, last_seen_seq=from_seq, on_lost=through.say_lost)
-            watching = asyncio.create_task(_watch(session, follow, _shower(form, lines)))
+            asker = Asker()
+            if form != "text":
+                show = _keeper(form, lines)
+            elif not follow:
+                show = _shower()
+            else:
+                show = await _asking_shower(client, session, asker)
+            watching = asyncio.create_task(_watch(session, follow, show))
             asked = asyncio.create_task(interrupted.wait())
             try:
                 await asyncio.wait({watching, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -54,23 +67,50 @@ async def _attach(meant: str, from_seq: int, follow: bool, token: str | None, fo
             finally:
                 watching.cancel()
                 asked.cancel()
+                await asker.close()
     if form == "json":
         output.line(b"[" + b",".join(lines) + b"]")
     return console.Exit.OK
 
 
-def _shower(form: str, lines: list[bytes]) -> "Callable[[Event], None]":
+def _keeper(form: str, lines: list[bytes]) -> "Show":
+    return (lambda event: lines.append(event.line)) if form == "json" else (lambda event: output.line(event.line))
+
+
+def _shower() -> "Show":
     from switchtower.cli.screens import Transcript
     from switchtower.cli.view import View
 
-    if form == "json":
-        return lambda event: lines.append(event.line)
-    if form == "jsonl":
-        return lambda event: output.line(event.line)
     return View(Transcript()).show
 
 
-async def _watch(session: "Session", follow: bool, show: "Callable[[Event], None]") -> None:
+async def _asking_shower(client: "Client", session: "Session", asker: "Asker") -> "Show":
+    """Also has open dialogs answered, or says how they are."""
+    from switchtower.cli import dialog_watch, keyboard
+    from switchtower.cli.screens import Transcript
+    from switchtower.cli.view import View
+
+    view = View(Transcript())
+    at_terminal = dialog_watch.AtTerminal(asker, client, session.session_id)
+    watch = dialog_watch.DialogWatch(
+        session, at_terminal if keyboard.is_possible() else dialog_watch.ByOthers(session.session_id)
+    )
+    if session.last_seen_seq and client.offers("dialogs"):
+        # Who comes back may have been asked before.
+        for seq, dialog in (await session.open_dialogs()).values():
+            if seq <= session.last_seen_seq:
+                view.dialog(dialog)
+                watch.found(seq, dialog)
+
+    def show(event: "Event") -> None:
+        console.end_piece()  # a question that waits for its answer keeps its own line
+        view.show(event)
+        watch.saw(event)
+
+    return show
+
+
+async def _watch(session: "Session", follow: bool, show: "Show") -> None:
     from contextlib import aclosing
 
     until_seq = None if follow else (await session.attach()).replay.toSeq

@@ -90,7 +90,7 @@ def run(
     """Start a run in a new session and wait for its outcome.
 
     TEXT is what to do; `-` reads it from stdin. The answer goes to stdout, progress to stderr. Without --headless, approvals
-    are asked at the terminal. Ctrl-C cancels the run; a second one leaves at once.
+    and dialogs are asked at the terminal. Ctrl-C cancels the run; a second one leaves at once.
 
     A wildcard in a rule's GLOB stays inside one folder (`**` goes deeper) or inside one simple command: it never stands for
     what would chain, redirect or expand in a shell.
@@ -113,7 +113,7 @@ def run(
     text = arguments.message(text)
 
     from switchtower.cli import headless as headless_run
-    from switchtower.cli import prompt
+    from switchtower.cli import keyboard
     from switchtower.protocols.push import messages
 
     settings = config.load()
@@ -133,6 +133,6 @@ def run(
         rules=rules,
         timeout=timeout,
         form=headless_run.Form.JSON if as_json else headless_run.Form.JSONL if as_jsonl else headless_run.Form.TEXT,
-        prompts=not headless and prompt.is_possible(),
+        prompts=not headless and keyboard.is_possible(),
     )
     return asyncio.run(headless_run.execute(settings, job))

@@ -22,7 +22,8 @@ def send(session: str, text: str, steer: bool, follow_up: bool, wait: bool, toke
     """Send a message to a session, which starts a run, and print the run's id.
 
     SESSION is an id, a unique beginning or end of one, or `last`; TEXT may be `-` for stdin. With --wait the answer is printed
-    instead; approvals are left to `tower approve`. Ctrl-C then stops waiting, and the run goes on.
+    instead; dialogs are asked at the terminal, or left to `tower answer` where there is none, and approvals to `tower approve`.
+    Ctrl-C then stops waiting, and the run goes on.
 
     With --steer or --follow-up the message joins a run that is under way, and its own id is printed. If none is, it starts one.
 
@@ -61,10 +62,12 @@ async def _queue(client: "Client", session_id: str, text: str, delivery: "Delive
 
 
 async def _send_and_wait(client: "Client", session_id: str, text: str) -> int:
-    from switchtower.cli import through
+    from switchtower.cli import dialog_watch, keyboard, through
+    from switchtower.cli.asker import Asker
     from switchtower.cli.follow import Follower
     from switchtower.cli.screens import Progress
     from switchtower.cli.view import View
+    from switchtower.client.frames import Event
     from switchtower.protocols.push import messages
 
     def leave_to_others(approval: messages.ApprovalRequired) -> None:
@@ -73,8 +76,19 @@ async def _send_and_wait(client: "Client", session_id: str, text: str) -> int:
     head = (await client.session(session_id).attach()).replay.toSeq
     run_id = await _start_run(client, session_id, text)
     session = client.session(session_id, last_seen_seq=head, on_lost=through.say_lost)
-    follower = Follower(client, session, run_id, show=View(Progress()).show, decide=leave_to_others)
-    return (await follower.until_complete()).headless.exitCodeHint
+    view, asker = View(Progress()), Asker()
+    at_terminal = dialog_watch.AtTerminal(asker, client, session_id)
+    watch = dialog_watch.DialogWatch(session, at_terminal if keyboard.is_possible() else dialog_watch.ByOthers(session_id))
+
+    def show(event: Event) -> None:
+        view.show(event)
+        watch.saw(event)
+
+    try:
+        follower = Follower(client, session, run_id, show=show, decide=leave_to_others)
+        return (await follower.until_complete()).headless.exitCodeHint
+    finally:
+        await asker.close()
 
 
 async def _start_run(client: "Client", session_id: str, text: str) -> str:

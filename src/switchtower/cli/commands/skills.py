@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 @arguments.folder("The folder to look in; the current one by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print one array.")
 def skills(folder: Path, as_json: bool) -> int:
-    """List the skills and prompt templates of a folder, and the user's own.
+    """List the skills and prompt templates of a folder, the user's own, and the commands of extensions.
 
-    They are Markdown files in `.tower/skills` and `.tower/prompts`. A message that begins with `/NAME` uses one.
+    Skills and prompts are Markdown files in `.tower/skills` and `.tower/prompts`; extensions are installed plugins, which may
+    ask before they begin. A message that begins with `/NAME` uses one.
 
     \b
     Example:
       tower skills
-      tower run "/review src/main.py"
+      tower run "/review uncommitted"
+      tower run "/brief make the tests faster"
     """
     import msgspec
 
@@ -32,7 +34,7 @@ def skills(folder: Path, as_json: bool) -> int:
         output.line(msgspec.json.encode(listed))
         return console.Exit.OK
     if not listed:
-        console.say("no skills and no prompts here; hint: put one in `.tower/prompts/NAME.md`")
+        console.say("no skills, prompts or extensions here; hint: put one in `.tower/prompts/NAME.md`")
         return console.Exit.OK
     for row in table.rows([(f"/{offer.name}", offer.kind, offer.origin, offer.description) for offer in listed]):
         output.line(console.printable(row))

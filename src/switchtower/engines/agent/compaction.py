@@ -36,6 +36,8 @@ class Compactor(Struct):
     desk: engine.Desk
     turns_since: int = _TURNS_BETWEEN
     in_vain: bool = False
+    failure: str = ""
+    """Why it was not made smaller the last time."""
 
     def due(self, context_tokens: int) -> bool:
         window = self.model.context_window
@@ -60,8 +62,7 @@ class Compactor(Struct):
             await self._failed(trouble.message)
             return None
         except engine.StepStopped:
-            self.in_vain = True
-            await self.desk.emit(events.CompactionFailed("cancelled", aborted=True))
+            await self._failed("cancelled", aborted=True)
             return None
         except asyncio.CancelledError:
             await self.desk.emit(events.CompactionFailed("cancelled", aborted=True))
@@ -82,9 +83,10 @@ class Compactor(Struct):
         )
         return shorter, turn.usage
 
-    async def _failed(self, reason: str) -> None:
+    async def _failed(self, reason: str, *, aborted: bool = False) -> None:
         self.in_vain = True
-        await self.desk.emit(events.CompactionFailed(reason))
+        self.failure = reason
+        await self.desk.emit(events.CompactionFailed(reason, aborted=aborted))
 
     def _request(self, messages: Sequence[engine.Message], instructions: str) -> port.Request:
         window = self.model.context_window or _DEFAULT_WINDOW

@@ -86,7 +86,7 @@ class AgentEngine:
         compactor = Compactor(model, self._kit, desk)
         shorter = await compactor.compact(messages, "requested", task.context_tokens, task.instructions)
         if shorter is None:
-            return engine.Result(events.Outcome.FAILED, "The context was not compacted")
+            return engine.Result(events.Outcome.FAILED, f"The context was not compacted: {compactor.failure}")
         return engine.Result(events.Outcome.SUCCESS, f"The context was compacted to {len(shorter[0])} messages")
 
 

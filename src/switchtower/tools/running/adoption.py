@@ -86,6 +86,11 @@ def run_has_ended(run_id: str) -> None:
         reap()
 
 
+def runs_under_way() -> frozenset[str]:
+    """Those that may have processes now."""
+    return frozenset(_runs)
+
+
 def reap() -> None:
     """Collects the adopted that have died, and nobody's exit code."""
     if not _is_subreaper:

@@ -35,6 +35,8 @@ class Line(Struct, frozen=True):
     """What people are shown: the words that were typed, before files and templates were brought in."""
     cast: Cast = NOBODY
     usage: shapes.Usage = shapes.Usage()
+    aside: bool = False
+    """Told to the model with the next message, and shown to people where it happened: a command of their own."""
 
     def message(self) -> shapes.Message:
         said = self.said
@@ -81,17 +83,19 @@ class Transcript:
         self._cast = cast
         self._unpriced = False
         """The last message waits for its usage."""
+        self._shells: dict[str, events.ShellStarted] = {}
+        self._asides: list[Line] = []
 
     def add(self, entry: journal.Entry) -> None:
         if entry.kind in _TOLD:
             self._add(entry.seq, entry.ts_ms, codec.decode(entry.kind, entry.data))
 
     def messages(self) -> list[shapes.Message]:
-        return [line.message() for line in self.lines]
+        return [line.message() for line in self.lines if not line.aside]
 
     def imported(self) -> tuple[events.MessageImported, ...]:
         """The same conversation, for another session to begin with."""
-        return tuple(line.imported() for line in self.lines)
+        return tuple(line.imported() for line in [*self.lines, *self._asides])
 
     @property
     def last_assistant_text(self) -> str | None:
@@ -102,7 +106,17 @@ class Transcript:
         match event:
             case events.SessionStarted() | events.SessionConfigured():
                 self._cast = _recast(self._cast, event.provider, event.model)
+            case events.ShellStarted():
+                self._shells[event.shell_id] = event
+            case events.ShellFinished():
+                started = self._shells.pop(event.shell_id, None)
+                if started is not None and started.told:
+                    said = engine.shell_message(started, event)
+                    self._asides.append(Line(seq, ts_ms, said, said.text, aside=True))
             case events.RunStarted(purpose=events.Purpose.WORK) | events.MessageDelivered():
+                if isinstance(event, events.RunStarted):
+                    self.lines += self._asides
+                    self._asides = []
                 self._add_user(seq, ts_ms, engine.Message(role="user", text=event.text, images=event.images))
             case events.PromptExpanded():
                 self._expand(event.text)
@@ -122,7 +136,7 @@ class Transcript:
             case events.MessageImported():
                 self._add_imported(seq, event)
             case events.ConversationCleared():
-                self.lines, self.points, self.compaction = [], [], None
+                self.lines, self.points, self.compaction, self._asides = [], [], None, []
             case events.ContextCompacted():
                 self._compact(seq, ts_ms, event)
             case _:
@@ -270,6 +284,8 @@ _TOLD = frozenset(
         events.SessionStarted,
         events.SessionConfigured,
         events.RunStarted,
+        events.ShellStarted,
+        events.ShellFinished,
         events.MessageDelivered,
         events.PromptExpanded,
         events.MessageCompleted,

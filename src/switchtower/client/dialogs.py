@@ -1,0 +1,82 @@
+"""Dialogs as push tells of them: a `DIALOG_OPENED` warning with JSON in its detail, and a status when one is over.
+
+Does no I/O. What is not in that form is no dialog, and stays the warning or status that it is.
+"""
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.client.frames import Event, EventPayload
+from switchtower.protocols.push import messages
+
+ANSWERED = "answered"
+_CLOSED = "Dialog closed: "
+
+
+class Question(Struct, frozen=True):
+    """One of an interview. A newer daemon may know types that we do not."""
+
+    id: str
+    type: str
+    question: str
+    options: tuple[str, ...] = ()
+    required: bool = False
+
+
+class Dialog(Struct, frozen=True, rename="camel"):
+    """What somebody is asked. `method` is `select`, `confirm`, `input`, `editor` or `interview`."""
+
+    dialog_id: messages.DialogId
+    method: str
+    title: str = ""
+    message: str = ""
+    options: tuple[str, ...] = ()
+    placeholder: str | None = None
+    prefill: str | None = None
+    questions: tuple[Question, ...] = ()
+    expires_at: int = 0
+    """In milliseconds, as the daemon's clock has it."""
+
+
+class Ending(Struct, frozen=True):
+    """`how` is `answered`, or why nobody will."""
+
+    dialog_id: str
+    how: str
+
+
+_decoder = msgspec.json.Decoder(Dialog)
+
+
+def opened(payload: EventPayload | None) -> Dialog | None:
+    if not isinstance(payload, messages.Warn) or payload.code != "DIALOG_OPENED" or not payload.detail:
+        return None
+    try:
+        return msgspec.structs.replace(_decoder.decode(payload.detail), title=payload.message)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def ended(payload: EventPayload | None) -> Ending | None:
+    if not isinstance(payload, messages.Status) or not payload.detail:
+        return None
+    if payload.phase == "Dialog answered":
+        return Ending(payload.detail, ANSWERED)
+    if payload.phase.startswith(_CLOSED):
+        return Ending(payload.detail, payload.phase.removeprefix(_CLOSED))
+    return None
+
+
+class Open:
+    """The dialogs that are open after the events so far, each with the seq at which it was opened."""
+
+    def __init__(self) -> None:
+        self.dialogs: dict[str, tuple[int, Dialog]] = {}
+
+    def saw(self, event: Event) -> None:
+        if (dialog := opened(event.payload)) is not None:
+            self.dialogs[dialog.dialog_id] = (event.seq, dialog)
+        elif (ending := ended(event.payload)) is not None:
+            self.dialogs.pop(ending.dialog_id, None)
+        elif isinstance(event.payload, messages.RunComplete):
+            self.dialogs.clear()

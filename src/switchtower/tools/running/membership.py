@@ -1,0 +1,43 @@
+"""Whether somebody is part of a run that is under way: a process by its number, or whoever holds a socket. By the marks that
+a run's processes carry, so that none can hide behind another name."""
+
+import os
+from collections.abc import Iterable
+
+from switchtower.tools.running import adoption, marks, proc
+
+SHELL_PREFIX = "sh_"
+"""Begins the ids of people's own commands: what they start speaks for them."""
+
+
+def is_of_a_run(pid: int) -> bool:
+    limits = proc.limits_of(pid)
+    return limits is not None and any(sign.is_on(pid, limits) for sign in _signs())
+
+
+def holds_socket(inode: int) -> bool:
+    """Whether a run's process has this socket among its files."""
+    signs = list(_signs())
+    if not signs:
+        return False
+    name = f"socket:[{inode}]"
+    for pid in proc.all_pids():
+        limits = proc.limits_of(pid)
+        if limits is not None and any(sign.is_on(pid, limits) for sign in signs) and name in _files_of(pid):
+            return True
+    return False
+
+
+def _signs() -> Iterable[marks.Sign]:
+    return (marks.Mark(run_id).sign() for run_id in adoption.runs_under_way() if not run_id.startswith(SHELL_PREFIX))
+
+
+def _files_of(pid: int) -> set[str]:
+    folder = f"/proc/{pid}/fd"
+    files = set()
+    try:
+        for number in os.listdir(folder):  # noqa: PTH208 - of a process that may end at any moment
+            files.add(os.readlink(f"{folder}/{number}"))  # noqa: PTH115
+    except OSError:
+        pass  # what it has let go of meanwhile it does not hold
+    return files

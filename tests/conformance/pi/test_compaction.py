@@ -1,0 +1,133 @@
+"""Compaction and retries: asked for or automatic, told as events, and stopped when somebody wants them to."""
+
+import pytest
+from tests.conformance.pi.conftest import Join
+from tests.conformance.pi.stage import CheckedClient
+from tests.conformance.pi.theatre import Theatre
+
+from switchtower.testing import model_server_script as script
+
+LONG = script.say("a long story " * 300)
+SUMMARY = script.say("the story in short")
+
+
+@pytest.mark.requirement("pi:compaction:compact")
+async def test_a_conversation_is_compacted_on_request(theatre: Theatre, join: Join) -> None:
+    pi = await join(theatre.daemon)
+    session_id = await theatre.session(pi, LONG, LONG, SUMMARY)
+    await pi.do("prompt", sessionId=session_id, message="tell")
+    await pi.do("prompt", sessionId=session_id, message="more")
+    result = await pi.do("compact", sessionId=session_id, customInstructions="keep the names")
+    assert result["summary"] == "the story in short"
+    assert result["tokensBefore"] > 0
+    assert (await pi.next_event("compaction_end"))["result"]["summary"] == "the story in short"
+    assert theatre.server is not None
+    assert any("keep the names" in str(request.body) for request in theatre.server.requests)
+
+
+@pytest.mark.requirement("pi:compaction:compact")
+async def test_compacting_nothing_fails(pi: CheckedClient) -> None:
+    assert await pi.refused("compact", sessionId=await pi.session())
+
+
+@pytest.mark.requirement("pi:compaction:abort")
+async def test_a_compaction_can_be_aborted(theatre: Theatre, join: Join) -> None:
+    pi = await join(theatre.daemon)
+    session_id = await theatre.session(pi, LONG, LONG, script.Reply((script.Hold(),)))
+    await pi.do("prompt", sessionId=session_id, message="tell")
+    await pi.do("prompt", sessionId=session_id, message="more")
+    compact = await pi.begin("compact", sessionId=session_id)
+    await pi.next_event("compaction_start")
+    assert (await pi.ask("abort_compaction", sessionId=session_id))["success"]
+    assert (await pi.response(compact))["success"] is False
+    assert (await pi.next_event("compaction_end"))["aborted"] is True
+    assert len((await pi.do("get_messages", sessionId=session_id))["messages"]) == 4
+
+
+@pytest.mark.requirement("pi:compaction:auto", "pi:event:auto_compaction")
+async def test_a_context_that_overflows_is_compacted_and_the_prompt_succeeds(theatre: Theatre, join: Join) -> None:
+    pi = await join(theatre.daemon)
+    session_id = await theatre.session(pi, LONG, LONG, script.overflow(), SUMMARY, script.say("after all"))
+    await pi.do("prompt", sessionId=session_id, message="tell")
+    await pi.do("prompt", sessionId=session_id, message="more")
+    assert (await pi.ask("prompt", sessionId=session_id, message="and now?"))["success"]
+    assert (await pi.next_event("auto_compaction_start"))["reason"] == "overflow"
+    end = await pi.next_event("auto_compaction_end")
+    assert (end["result"]["summary"], end["aborted"], end["willRetry"]) == ("the story in short", False, True)
+    assert await pi.do("get_last_assistant_text", sessionId=session_id) == {"text": "after all"}
+
+
+@pytest.mark.requirement("pi:compaction:auto")
+async def test_a_context_that_grows_too_full_is_compacted_unless_that_is_switched_off(theatre: Theatre, join: Join) -> None:
+    pi = await join(theatre.daemon)
+    full = script.say("a long story " * 300, usage=script.Usage(input=1_900, output=50))
+    for enabled in (True, False):
+        session_id = await theatre.session(pi, full, full, SUMMARY, script.say("short"))
+        await pi.do("set_auto_compaction", sessionId=session_id, enabled=enabled)
+        for message in ("tell", "more", "and more"):
+            await pi.do("prompt", sessionId=session_id, message=message)
+        await pi.quiet()
+        told = [event["reason"] for event in pi.events(session_id) if event["type"] == "auto_compaction_start"]
+        assert told[:1] == (["threshold"] if enabled else [])
+
+
+@pytest.mark.requirement("pi:retry:events", "pi:event:auto_retry")
+async def test_a_passing_trouble_is_retried_and_told(theatre: Theatre, join: Join) -> None:
+    pi = await join(theatre.daemon)
+    session_id = await theatre.session(pi, script.Refusal(503, "not now", headers={"retry-after": "0"}), script.say("here I am"))
+    assert (await pi.ask("prompt", sessionId=session_id, message="hello"))["success"]
+    start = await pi.next_event("auto_retry_start")
+    assert start["attempt"] == 1
+    assert start["maxAttempts"] >= 1
+    assert "not now" in start["errorMessage"]
+    end = await pi.next_event("auto_retry_end")
+    assert (end["success"], end["attempt"]) == (True, 1)
+    assert await pi.do("get_last_assistant_text", sessionId=session_id) == {"text": "here I am"}
+
+
+@pytest.mark.requirement("pi:retry:abort")
+async def test_a_countdown_can_be_aborted(theatre: Theatre, join: Join) -> None:
+    pi = await join(theatre.daemon)
+    session_id = await theatre.session(pi, script.Refusal(503, "much later", headers={"retry-after": "100"}))
+    prompt = await pi.begin("prompt", sessionId=session_id, message="hello")
+    assert (await pi.next_event("auto_retry_start"))["delayMs"] >= 100_000
+    assert (await pi.ask("abort_retry", sessionId=session_id))["success"]
+    end = await pi.next_event("auto_retry_end")
+    assert (end["success"], end["attempt"]) == (False, 1)
+    assert end["finalError"]
+    assert (await pi.response(prompt))["success"] is False
+
+
+@pytest.mark.requirement("pi:retry:switch")
+async def test_without_auto_retry_the_first_trouble_counts(theatre: Theatre, join: Join) -> None:
+    pi = await join(theatre.daemon)
+    session_id = await theatre.session(pi, script.Refusal(503, "not now", headers={"retry-after": "0"}), script.say("here"))
+    await pi.do("set_auto_retry", sessionId=session_id, enabled=False)
+    assert "not now" in await pi.refused("prompt", sessionId=session_id, message="hello")
+    await pi.next_event("agent_end")
+    assert not [event for event in pi.events(session_id) if event["type"].startswith("auto_retry")]
+
+
+@pytest.mark.requirement("pi:retry:abort", "pi:compaction:abort")
+async def test_stopping_what_does_not_happen_succeeds(pi: CheckedClient) -> None:
+    session_id = await pi.session()
+    for command in ("abort_retry", "abort_compaction", "abort_bash"):
+        assert (await pi.ask(command, sessionId=session_id))["success"]
+
+
+@pytest.mark.requirement("pi:breaker:model", "pi:error:circuit-breaker", "pi:server:health")
+async def test_a_provider_that_keeps_failing_is_left_alone(own_theatre: Theatre, join: Join) -> None:
+    pi = await join(own_theatre.daemon)
+    session_id = await own_theatre.session(pi, script.Refusal(503, "broken"))
+    await pi.do("set_auto_retry", sessionId=session_id, enabled=False)
+    for _ in range(6):
+        assert "broken" in await pi.refused("prompt", sessionId=session_id, message="hello")
+    assert (await pi.refused("prompt", sessionId=session_id, message="hello")).startswith("Circuit breaker open")
+    health = await pi.do("health_check")
+    assert (health["healthy"], health["hasOpenCircuit"], health["hasOpenBashCircuit"]) == (False, True, False)
+    assert health["issues"]
+    [breaker] = [one for one in (await pi.do("get_metrics"))["circuitBreakers"] if one["state"] == "open"]
+    assert (breaker["totalFailures"], breaker["failureCount"], breaker["totalSuccesses"]) == (6, 6, 0)
+    assert breaker["lastFailureTime"]
+    await pi.do("set_model", sessionId=session_id, provider="demo", modelId="demo")
+    assert (await pi.ask("prompt", sessionId=session_id, message="say: another provider"))["success"]

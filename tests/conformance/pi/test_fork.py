@@ -1,0 +1,123 @@
+"""Conversations begun anew, exchanged and forked; and the page that one is exported to."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tests.conformance.pi.conftest import Join
+from tests.conformance.pi.stage import CheckedClient, PiDaemon
+
+
+async def talk(pi: CheckedClient, session_id: str, *words: str) -> None:
+    for word in words:
+        await pi.do("prompt", sessionId=session_id, message=f"say: {word}")
+
+
+async def user_texts(pi: CheckedClient, session_id: str) -> list[str]:
+    messages = (await pi.do("get_messages", sessionId=session_id))["messages"]
+    return [message["content"][0]["text"] for message in messages if message["role"] == "user"]
+
+
+@pytest.mark.requirement("pi:fork:preview", "pi:fork:fork", "pi:event:session_created")
+async def test_a_fork_has_what_came_before_the_message_and_gives_its_text(pi: CheckedClient) -> None:
+    session_id = await pi.session()
+    await talk(pi, session_id, "one", "two", "three")
+    points = (await pi.do("get_fork_messages", sessionId=session_id))["messages"]
+    assert [point["text"] for point in points] == ["say: one", "say: two", "say: three"]
+    fork = await pi.do("fork", sessionId=session_id, entryId=points[1]["entryId"])
+    assert (fork["text"], fork["cancelled"]) == ("say: two", False)
+    assert fork["sessionId"] != session_id
+    assert await user_texts(pi, fork["sessionId"]) == ["say: one"]
+    assert await user_texts(pi, session_id) == ["say: one", "say: two", "say: three"]
+    created = [frame["data"]["sessionId"] for frame in pi.frames if frame["type"] == "session_created"]
+    assert created == [session_id, fork["sessionId"]]
+    await talk(pi, fork["sessionId"], "other")
+    assert await user_texts(pi, fork["sessionId"]) == ["say: one", "say: other"]
+
+
+@pytest.mark.requirement("pi:fork:unknown-entry")
+async def test_a_message_that_is_not_there_cannot_be_forked_from(pi: CheckedClient) -> None:
+    session_id = await pi.session()
+    await talk(pi, session_id, "one")
+    for entry_id in ("nothing", "e0", "e999999", "e-1", "x" * 256):
+        assert "Internal" not in await pi.refused("fork", sessionId=session_id, entryId=entry_id)
+
+
+@pytest.mark.requirement("pi:files:new-session")
+async def test_a_new_beginning_keeps_the_session_and_its_old_conversation(pi: CheckedClient, workspace: Path) -> None:
+    session_id = await pi.session(workspace)
+    await talk(pi, session_id, "old")
+    assert await pi.do("new_session", sessionId=session_id) == {"cancelled": False}
+    assert (await pi.do("get_state", sessionId=session_id))["messageCount"] == 0
+    assert await user_texts(pi, session_id) == []
+    await talk(pi, session_id, "new")
+    files = [file["path"] for file in (await pi.do("list_session_files", sessionId=session_id))["files"]]
+    old = next(path for path in files if path != (files[0]))
+    assert await pi.do("switch_session_file", sessionId=session_id, sessionPath=old) == {"cancelled": False}
+    assert await user_texts(pi, session_id) == ["say: old"]
+
+
+@pytest.mark.requirement("pi:files:switch")
+async def test_a_session_can_be_switched_to_another_sessions_conversation(pi: CheckedClient, workspace: Path) -> None:
+    one, other = await pi.session(workspace), await pi.session(workspace)
+    await talk(pi, one, "one")
+    path = (await pi.do("get_state", sessionId=one))["sessionFile"]
+    assert await pi.do("switch_session_file", sessionId=other, sessionPath=path) == {"cancelled": False}
+    assert await user_texts(pi, other) == ["say: one"]
+    await talk(pi, other, "two")
+    assert await user_texts(pi, one) == ["say: one"]
+    missing = path.replace(one, "nobody")
+    assert await pi.refused("switch_session_file", sessionId=other, sessionPath=missing) == "Session nobody not found"
+
+
+class Page(HTMLParser):
+    """What of a page would be fetched or run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+        self.reached: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.reached += [value or "" for name, value in attrs if name in ("src", "href") and not (value or "").startswith("#")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.requirement("pi:export:page")
+async def test_a_session_is_exported_as_one_page_that_needs_nothing_else(pi: CheckedClient, workspace: Path) -> None:
+    session_id = await pi.session(workspace)
+    await pi.do("set_session_name", sessionId=session_id, name="<b>bold</b>")
+    await talk(pi, session_id, "<script>alert(1)</script> & more")
+    exported = await pi.do("export_html", sessionId=session_id, outputPath="out/page.html")
+    assert exported["path"] == str(workspace / "out" / "page.html")
+    page = Page()
+    page.feed(Path(exported["path"]).read_text())
+    assert "<script>alert(1)</script> & more" in page.text
+    assert "<b>bold</b>" in page.text
+    assert page.reached == []
+    assert "script" not in page.tags
+
+
+@pytest.mark.requirement("pi:export:page")
+async def test_without_a_path_the_page_lies_in_the_servers_own_folder(pi: CheckedClient, pid: PiDaemon) -> None:
+    session_id = await pi.session()
+    path = Path((await pi.do("export_html", sessionId=session_id))["path"])
+    assert path.is_relative_to(pid.home)
+    assert path.read_text().startswith("<!doctype html>") or path.read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.requirement("pi:export:paths")
+async def test_no_page_is_written_outside_the_sessions_folder(
+    pi: CheckedClient, pid: PiDaemon, join: Join, workspace: Path
+) -> None:
+    session_id = await pi.session(workspace)
+    (workspace / "link").symlink_to("/tmp")
+    for path in ("/tmp/escaped.html", "../escaped.html", "link/escaped.html", "page.txt", ".bashrc"):
+        assert (await pi.refused("export_html", sessionId=session_id, outputPath=path)).startswith(
+            "Validation failed: outputPath"
+        )
+    assert not Path("/tmp/escaped.html").exists()
