@@ -58,7 +58,7 @@ class Server:
 
 def daemon(home: Path, module: list[str], variables: Mapping[str, str] | None = None) -> Server:
     """A Switchtower daemon in this home, ready when it has announced itself."""
-    environment = {"TOWER_HOME": str(home), "TOWER_HTTP": "127.0.0.1:0", **(variables or {})}
+    environment = {"TOWER_HOME": str(home), "TOWER_HTTP": "127.0.0.1:0", "TOWER_PI": "127.0.0.1:0", **(variables or {})}
     return start(module, home / "run" / "pushd.sock", home / "run" / "endpoints.json", environment, home)
 
 

@@ -46,6 +46,7 @@ class Tower:
             **{name: value for name, value in os.environ.items() if not name.startswith(OURS) and not name.endswith(MODELS)},
             "TOWER_HOME": str(self.home),
             "TOWER_HTTP": "127.0.0.1:0",
+            "TOWER_PI": "off",
             "TOWER_DEMO_DELAY_MS": "0",
         }
 

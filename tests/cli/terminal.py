@@ -1,18 +1,19 @@
-"""The person's side of a pseudo-terminal that is stdin, stdout and stderr of one command."""
+"""The person's side of a pseudo-terminal that is stdin, stdout and stderr of one command. `stdout` may be something else."""
 
 import os
 import pty
+import signal
 import subprocess
 from typing import Any
 
 
 class Terminal:
-    def __init__(self, tower: Any, *arguments: str, **environment: str) -> None:
+    def __init__(self, tower: Any, *arguments: str, stdout: Any = None, **environment: str) -> None:
         self._screen, side = pty.openpty()
         self.process = subprocess.Popen(
             tower.command(*arguments),
             stdin=side,
-            stdout=side,
+            stdout=side if stdout is None else stdout,
             stderr=side,
             cwd=tower.folder,
             env={**tower.environment, "TERM": "xterm", **environment},
@@ -40,6 +41,10 @@ class Terminal:
 
     def press(self, keys: bytes) -> None:
         os.write(self._screen, keys)
+
+    def interrupt(self) -> None:
+        """As Ctrl-C would; this terminal controls nobody."""
+        self.process.send_signal(signal.SIGINT)
 
     def end(self) -> int:
         try:

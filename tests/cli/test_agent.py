@@ -422,7 +422,7 @@ def test_a_long_conversation_is_compacted_and_goes_on(shared: Any) -> None:
     assert shared("send", session_id, "say: on it goes", "--wait").stdout == b"on it goes\n"
 
 
-def test_skills_and_prompts_are_listed_and_used_as_slash_commands(shared: Any) -> None:
+def test_skills_prompts_and_extensions_are_listed_and_used_as_slash_commands(shared: Any) -> None:
     prompts = shared.folder / ".tower/prompts"
     prompts.mkdir(parents=True)
     (prompts / "echo.md").write_text("---\ndescription: Says it\n---\nsay: $ARGUMENTS\n")
@@ -430,7 +430,9 @@ def test_skills_and_prompts_are_listed_and_used_as_slash_commands(shared: Any) -
     listed = shared("skills", "--json").json
 
     assert [(offer["name"], offer["kind"], offer["description"], offer["origin"]) for offer in listed] == [
-        ("echo", "prompt", "Says it", "workspace")
+        ("echo", "prompt", "Says it", "workspace"),
+        ("brief", "extension", "Answer a few questions and have them made into a task", "plugin"),
+        ("review", "extension", "Review uncommitted changes, the last commit or the branch", "plugin"),
     ]
     assert shared("run", "--headless", "/echo hi there").stdout == b"hi there\n"
 

@@ -1,6 +1,5 @@
 """Dialogs at a real terminal: how each is asked, which answers mean what, and what becomes of one that is over."""
 
-import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -124,15 +123,15 @@ def script(folder: Path, text: str) -> str:
 def test_an_editor_of_the_person_gets_the_prefill_in_a_private_file(
     tower: Any, asking: ScriptedDaemon, tmp_path: Path, variable: str
 ) -> None:
-    edit = script(
-        tmp_path, f'echo "$2" > {tmp_path}/name; stat -c %a "$2" "$(dirname "$2")" > {tmp_path}/modes; echo more >> "$2"'
-    )
+    notes = tmp_path / "notes"
+    edit = script(tmp_path, f'echo "$2" > {notes}; stat -c %a "$(dirname "$2")" >> {notes}; echo more >> "$2"')
     terminal = run(tower, asking, dialog("editor", prefill="as it was\n"), **{variable: f"{edit} --wait"})
 
     assert terminal.end() == 0, terminal.shown
     assert given(asking) == {"value": "as it was\nmore"}
-    assert (tmp_path / "modes").read_text().split()[1] == "700"
-    assert not Path((tmp_path / "name").read_text().strip()).parent.exists()
+    file, mode = notes.read_text().splitlines()
+    assert mode == "700"
+    assert not Path(file).parent.exists()
 
 
 def test_a_text_that_was_emptied_in_the_editor_dismisses(tower: Any, asking: ScriptedDaemon, tmp_path: Path) -> None:
@@ -172,7 +171,7 @@ def test_an_editor_is_ended_when_the_question_is_over_and_what_was_written_is_ke
     assert processes_with("sleep 987654") == []
     kept = Path(terminal.shown.split("what you wrote is in ")[1].split("\r\n")[0])
     assert kept.read_text() == "draft\n"
-    assert stat.S_IMODE(os.stat(kept.parent).st_mode) == 0o700
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
     kept.unlink()
     kept.parent.rmdir()
 
@@ -279,6 +278,21 @@ def test_an_approval_and_a_dialog_at_once_are_asked_one_after_the_other(tower: A
     terminal.end()
     assert given(asking) == {"value": "y"}
     assert asking.asked("submit_approval")[0]["decision"] == "deny"
+
+
+def test_attach_asks_nothing_while_it_reads_a_long_history(tower: Any, asking: ScriptedDaemon) -> None:
+    asking.happened("warning", dialog("select", "Long ago?", options=COLOURS))
+    for number in range(5_000):
+        asking.status("Working", str(number))
+    asking.happened("status", answered())
+    asking.status("Present")
+    terminal = Terminal(tower, "attach", SESSION, NO_COLOR="1")
+    terminal.until("· Present")
+    terminal.interrupt()
+
+    assert terminal.end() == 0
+    assert "answered: Long ago?" in terminal.shown
+    assert "choose? " not in terminal.shown
 
 
 def test_an_answer_that_the_daemon_refuses_is_told(tower: Any, asking: ScriptedDaemon) -> None:
@@ -389,7 +403,7 @@ def test_attach_asks_what_is_open_and_nothing_of_what_was(shared: Any) -> None:
     answered_before.until("choose? ")
     answered_before.type("2")
     answered_before.until("= success", times=2)
-    answered_before.press(b"\x03")
+    answered_before.interrupt()
     assert answered_before.end() == 0
 
     shared("send", session_id, "ask: Now? | yes | no")
@@ -398,9 +412,23 @@ def test_attach_asks_what_is_open_and_nothing_of_what_was(shared: Any) -> None:
     assert terminal.shown.index("answered: Before?") < terminal.shown.index("? Now?") < terminal.shown.index("choose? ")
     terminal.type("yes")
     terminal.until("answered: Now?")
-    terminal.press(b"\x03")
+    terminal.interrupt()
 
     assert terminal.end() == 0
+
+
+def test_attach_into_a_file_shows_the_question_where_it_is_answered(shared: Any, tmp_path: Path) -> None:
+    session_id = interactive(shared)
+    shared("send", session_id, "ask: Which? | tabs | spaces")
+    with (tmp_path / "transcript").open("wb") as transcript:
+        terminal = Terminal(shared, "attach", session_id, stdout=transcript, NO_COLOR="1")
+        terminal.until("choose? ")
+        assert "? Which?\r\n  1  tabs\r\n  2  spaces\r\n" in terminal.shown
+        assert shared("answer", session_id, "tabs").code == 0
+        terminal.interrupt()
+        terminal.end()
+
+    assert "? Which?\n  1  tabs\n" in (tmp_path / "transcript").read_text()
 
 
 def test_who_comes_back_to_an_open_question_is_asked_it(shared: Any) -> None:
@@ -408,7 +436,7 @@ def test_who_comes_back_to_an_open_question_is_asked_it(shared: Any) -> None:
     shared("send", session_id, "ask: Still? | yes | no")
     first = Terminal(shared, "attach", session_id, NO_COLOR="1")
     first.until("choose? ")
-    first.press(b"\x03")
+    first.interrupt()
     assert first.end() == 0
     seq = first.shown.split("--from ")[1].split("`")[0]
 
@@ -417,6 +445,6 @@ def test_who_comes_back_to_an_open_question_is_asked_it(shared: Any) -> None:
     again.until("choose? ")
     again.type("no")
     again.until("answered: Still?")
-    again.press(b"\x03")
+    again.interrupt()
 
     assert again.end() == 0

@@ -81,7 +81,7 @@ def test_no_skills_is_said_with_where_to_put_one(tower: Any, scripted: ScriptedD
     ended = tower("skills")
 
     assert (ended.code, ended.stdout) == (0, b"")
-    assert "hint: put one in `.tower/prompts/NAME.md`" in ended.stderr
+    assert ended.stderr == "no skills, prompts or extensions here; hint: put one in `.tower/prompts/NAME.md`\n"
 
 
 USAGE = extensions.Usage(3, 12_000, 450, 9_000, 0, 0.0123, 0)

@@ -20,7 +20,7 @@ class Daemon:
 
     def __init__(self, **settings: object) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="tw-", dir="/tmp"))
-        self.settings = {"http": "127.0.0.1:0", "demo_delay_ms": 0, **settings}
+        self.settings = {"http": "127.0.0.1:0", "pi": "off", "demo_delay_ms": 0, **settings}
         self._process: subprocess.Popen[bytes] | None = None
         self._endpoints: dict[str, Any] = {}
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.daemon.pi_stage import Stage
 
-from switchtower.testing.pi_client import PiClient
+from switchtower.testing.pi_client import Frame, PiClient
 from switchtower.testing.wires import WebSocketWire
 
 IDLE = 500
@@ -87,3 +87,29 @@ async def test_connections_that_come_and_go_leave_nothing_behind(stage: Stage) -
     stores = (await worker.do("get_metrics"))["stores"]
     assert stores["replay"]["inFlightCount"] <= 1
     assert [event["type"] for event in worker.events()].count("agent_end") == 10
+
+
+async def test_of_many_who_want_the_same_at_once_one_gets_it_and_all_are_told(stage: Stage) -> None:
+    await stage.open()
+    clients = [await stage.pi(lifecycle=False) for _ in range(10)]
+    session_id = await stage.session(clients[0])
+
+    async def all_ask(type_: str, **fields: object) -> list[Frame]:
+        return list(await asyncio.gather(*(client.ask(type_, **fields) for client in clients)))
+
+    answers = await all_ask("set_session_name", sessionId=session_id, name="mine", ifSessionVersion=0)
+    assert sorted(answer.get("error", "") for answer in answers) == ["", *["Session version mismatch: expected 0, got 1"] * 9]
+    answers = await all_ask("set_session_name", sessionId=session_id, name="ours")
+    assert sorted(answer["sessionVersion"] for answer in answers) == list(range(2, 12))
+    answers = await all_ask("bash", id="the same", sessionId=session_id, command="echo once >> written")
+    assert [answer.get("replayed") for answer in answers].count(True) == 9
+    assert len({answer["data"]["output"] for answer in answers}) == 1
+    assert (stage.workspace / "written").read_text() == "once\n"
+    answers = await all_ask("create_session", id="one session", cwd=str(stage.workspace))
+    assert len({answer["data"]["sessionId"] for answer in answers}) == 1
+    answers = await all_ask("create_session", sessionId="chosen", cwd=str(stage.workspace))
+    assert sorted(answer.get("error", "") for answer in answers) == ["", *["Session chosen already exists"] * 9]
+    answers = await all_ask("delete_session", sessionId="chosen")
+    assert sorted(answer.get("error", "") for answer in answers) == ["", *["Session chosen not found"] * 9]
+    answers = await all_ask("prompt", sessionId=session_id, message="say: mine")
+    assert sorted(answer["sessionVersion"] for answer in answers) == list(range(13, 23))

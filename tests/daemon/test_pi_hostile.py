@@ -1,6 +1,7 @@
 """Clients that mean harm, or do it: rubbish, floods, forged names and paths, ears that are shut. The daemon stays up, answers
 the others, and stays small."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -225,15 +226,17 @@ async def test_a_pipe_among_the_files_holds_up_nobody(stage: Stage, command: str
 FORGED_IDS = ["..", "/", "../x", "a/b", "a b", "s\0", "", "é", "sess_" + "0" * 26, "x" * 257, "-rf", "%s%n", ".", "a\nb"]
 
 
-@pytest.mark.parametrize("command", ["get_state", "switch_session", "delete_session", "prompt", "bash"])
-async def test_forged_session_ids_are_nobody_s(stage: Stage, command: str) -> None:
+async def test_forged_session_ids_are_nobody_s(stage: Stage) -> None:
     await stage.open()
     client = await stage.pi()
-    fields = {"prompt": {"message": "say: x"}, "bash": {"command": "touch forged"}}.get(command, {})
-    for session_id in FORGED_IDS:
-        answer = await client.ask(command, sessionId=session_id, **fields)
-        assert answer["success"] is False
-        assert answer["error"] == f"Session {session_id} not found" or answer["error"].startswith("Validation failed: sessionId")
+    commands: list[Frame] = [{"type": type_} for type_ in ("get_state", "switch_session", "delete_session")]
+    commands += [{"type": "prompt", "message": "say: x"}, {"type": "bash", "command": "touch forged"}]
+    for command in commands:
+        for session_id in FORGED_IDS:
+            answer = await answer_to(client, {**command, "id": client.new_id(), "sessionId": session_id})
+            assert answer["success"] is False
+            not_found = answer["error"] == f"Session {session_id} not found"
+            assert not_found or answer["error"].startswith("Validation failed: sessionId")
     assert (await client.do("list_sessions")) == {"sessions": []}
     await is_well(stage)
 
@@ -280,6 +283,21 @@ async def test_one_who_never_reads_costs_little_and_holds_up_nobody(stage: Stage
     assert grown < 150, grown
     deaf.wire.abort()
     await is_well(stage)
+
+
+async def test_one_who_does_not_hear_what_all_are_told_is_cut_off_once_and_for_all(stage: Stage) -> None:
+    await stage.open()
+    client = await stage.pi(lifecycle=False)
+    await stage.pi(unix=True)  # is told of every command, and reads nothing
+    for number in range(20):
+        await _send_keys(client, 10_000, f"round-{number}")
+        if "does not read" in stage.daemon.log():
+            break
+    await _send_keys(client, 10_000, "after")
+    assert stage.daemon.log().count("does not read") == 1
+    async with asyncio.timeout(20):
+        while (await client.do("get_metrics"))["connectionCount"] > 1:
+            pass
 
 
 async def test_many_who_never_read_are_cut_off_or_fed_later_but_never_kept_whole(stage: Stage) -> None:

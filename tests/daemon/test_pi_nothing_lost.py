@@ -60,6 +60,22 @@ async def test_twenty_subscribers_get_every_token_and_the_one_who_does_not_read_
     assert [frame["type"] for frame in slow.lifecycle(prompt)] == ["command_accepted", "command_started", "command_finished"]
 
 
+async def test_one_who_is_slower_than_the_retention_still_hears_how_everything_ended(stage: Stage) -> None:
+    await stage.open(output_limit_bytes=65_536, retention_entries=200)
+    writer, slow = await stage.pi(), await stage.pi(unix=True, patience=5)
+    session_id = await stage.session(writer)
+    await slow.do("switch_session", sessionId=session_id)
+    for upto in (4_000, 2_000):
+        await writer.do("prompt", sessionId=session_id, message=f"count {upto}")
+    for upto in (4_000, 2_000):
+        # The pieces may be gone; the whole is not.
+        ended = await slow.next_event("agent_end")
+        assert text_of(ended["messages"][-1]) == counted(upto)
+    kinds = [event["type"] for event in slow.events() if event["type"] != "message_update"]
+    for begun, done in (("message_start", "message_end"), ("turn_start", "turn_end"), ("agent_start", "agent_end")):
+        assert kinds.count(begun) == kinds.count(done)
+
+
 async def test_everybody_who_reads_alike_is_told_alike(stage: Stage) -> None:
     await stage.open()
     writer = await stage.pi()
@@ -75,17 +91,16 @@ async def test_everybody_who_reads_alike_is_told_alike(stage: Stage) -> None:
     assert [event["type"] for event in writer.events()].count("agent_end") == 4
 
 
-async def test_one_who_joins_in_the_middle_can_complete_the_message(stage: Stage) -> None:
+async def test_those_who_join_in_the_middle_can_complete_the_message(stage: Stage) -> None:
     await stage.open(demo_delay_ms=1)
     writer = await stage.pi()
     session_id = await stage.session(writer)
+    late = [await stage.pi(lifecycle=False) for _ in range(12)]
     prompt = await writer.begin("prompt", sessionId=session_id, message="count 400")
-    late: list[PiClient] = []
-    for _ in range(4):
-        for _ in range(40):
+    for client in late:
+        for _ in range(20):
             await writer.next_event("message_update")
-        late.append(await stage.pi(lifecycle=False))
-        await late[-1].do("switch_session", sessionId=session_id)
+        await client.do("switch_session", sessionId=session_id)
     assert (await writer.response(prompt))["success"] is True
     for client in late:
         await read_to_the_end(client)

@@ -147,6 +147,7 @@ async def test_what_was_finished_is_answered_again_after_a_restart_and_sessions_
     listed = (await before.do("list_sessions"))["sessions"]
     versions = {info["sessionId"]: await version(before, info["sessionId"]) for info in listed}
 
+    before.wire.abort()
     if end == "SIGTERM":
         assert await stage.daemon.stop() == 0
         await stage.open(policy="yolo")

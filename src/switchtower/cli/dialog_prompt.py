@@ -15,15 +15,16 @@ DISMISS = "Enter alone or Ctrl-D dismisses"
 class DialogQuestion:
     """Implements `asker.Question`."""
 
-    def __init__(self, client: Client, session_id: str, dialog: Dialog) -> None:
+    def __init__(self, client: Client, session_id: str, dialog: Dialog, *, is_shown: bool) -> None:
         self.id: str = dialog.dialog_id
         self._client = client
         self._session_id = session_id
         self._dialog = dialog
+        self._is_shown = is_shown
         self._reply: Reply | None = None
 
     async def put(self, *, again: bool) -> None:
-        if again:
+        if again or not self._is_shown:
             for text, colour in dialog_lines.lines(self._dialog):
                 console.say(text, colour)
         keyboard.forget_typed()

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from switchtower.cli import console, dialog_lines, dialog_prompt
 from switchtower.cli.asker import Asker
+from switchtower.cli.questions import spelled
 from switchtower.client import dialogs
 from switchtower.client.client import Client
 from switchtower.client.frames import Event
@@ -20,13 +21,16 @@ class Asks(Protocol):
 
 
 class AtTerminal:
-    def __init__(self, asker: Asker, client: Client, session_id: str) -> None:
+    """`is_shown`: the view shows dialogs to the same person."""
+
+    def __init__(self, asker: Asker, client: Client, session_id: str, *, is_shown: bool = True) -> None:
         self._asker = asker
         self._client = client
         self._session_id = session_id
+        self._is_shown = is_shown
 
     def ask(self, dialog: dialogs.Dialog) -> None:
-        self._asker.ask(dialog_prompt.DialogQuestion(self._client, self._session_id, dialog))
+        self._asker.ask(dialog_prompt.DialogQuestion(self._client, self._session_id, dialog, is_shown=self._is_shown))
 
     def take_off(self, dialog_id: str) -> None:
         self._asker.take_off(dialog_id)
@@ -42,7 +46,8 @@ class ByOthers:
         for line in dialog_lines.form(dialog):
             console.say(line, "yellow")
         how = dialog_lines.how_to_answer(dialog, self._session_id)
-        console.say(f"waiting for an answer, {dialog_prompt.time_left(dialog)}; hint: {how}", "yellow")
+        left = dialog_prompt.time_left(dialog)
+        console.say(f"waiting for an answer to “{spelled(dialog.title)}”, {left}; hint: {how}", "yellow")
 
     def take_off(self, dialog_id: str) -> None:
         pass  # the view tells how it ended

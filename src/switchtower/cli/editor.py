@@ -14,6 +14,8 @@ from pathlib import Path
 
 from switchtower.cli import console
 
+_MOST_BYTES = 4 * 1024 * 1024
+"""More than any answer may have, and no more than we want to hold."""
 _PATIENCE = 2.0
 """Seconds that an editor may take to leave when it is told to."""
 
@@ -42,17 +44,22 @@ async def edited(words: list[str], text: str) -> str:
             await _run([*words, str(file)])
         except asyncio.CancelledError:
             with suppress(OSError):
-                kept = file.read_bytes() != text.encode(errors="replace")
+                kept = _read(file) not in (b"", text.encode(errors="replace"))
             if kept:
                 console.say(f"the question is over; what you wrote is in {file}", "yellow")
             raise
         try:
-            return file.read_bytes().decode(errors="replace")
+            return _read(file).decode(errors="replace")
         except OSError as problem:
             raise CannotEdit(f"cannot read what `{words[0]}` wrote: {problem.strerror}") from None
     finally:
         if not kept:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(file: Path) -> bytes:
+    with file.open("rb") as content:
+        return content.read(_MOST_BYTES)
 
 
 async def _run(words: list[str]) -> None:

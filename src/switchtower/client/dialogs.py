@@ -34,7 +34,7 @@ class Dialog(Struct, frozen=True, rename="camel"):
     placeholder: str | None = None
     prefill: str | None = None
     questions: tuple[Question, ...] = ()
-    expires_at: int = 0
+    expires_at: messages.Cursor = 0
     """In milliseconds, as the daemon's clock has it."""
 
 

@@ -5,7 +5,6 @@ daemon meant it.
 """
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 
 from switchtower import config
 from switchtower.client import dialogs, discover, errors, frames
@@ -86,11 +85,15 @@ class Session:
                 patience=self._patience,
             )
             open_now, runs = dialogs.Open(), set()
-            async with aclosing(reader.events()) as events:
+            connection = await reader._attach()
+            try:
                 while reader.last_seen_seq < head:
-                    event = await anext(events)
-                    open_now.saw(event)
-                    runs.add(event.run_id)
+                    event = await connection.next_event()
+                    if reader._is_news(event):
+                        open_now.saw(event)
+                        runs.add(event.run_id)
+            finally:
+                connection.close()
             if most >= head or len(runs - {None}) > 1:
                 return open_now.dialogs
             most *= 8

@@ -376,6 +376,8 @@ class MessageCompleted(Event, frozen=True):
     calls: tuple[ToolRequest, ...] = ()
     carry: dict[str, Any] | None = None
     """What the provider wants handed back with this message, such as a signature; nobody else can read it."""
+    cut_short: bool = False
+    """The run was stopped in the middle of it; it is as long as it got."""
 
 
 class ToolCalled(Event, frozen=True):

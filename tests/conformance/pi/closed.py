@@ -68,7 +68,7 @@ class Assistant(Closed, frozen=True, kw_only=True, tag_field="role", tag="assist
     content: list[TextPart | ThinkingPart | ToolCallPart]
     api: Text
     provider: Text
-    model: str
+    model: Text
     usage: Usage
     stopReason: Literal["stop", "length", "toolUse", "error", "aborted"]
     errorMessage: Text | UnsetType = UNSET
@@ -81,7 +81,7 @@ class Growing(Closed, frozen=True, kw_only=True, tag_field="role", tag="assistan
     content: list[TextPart | ThinkingPart | ToolCallPart]
     api: Text
     provider: Text
-    model: str
+    model: Text
     usage: Usage
     stopReason: Literal["stop", "length", "toolUse", "error", "aborted"]
     timestamp: Count

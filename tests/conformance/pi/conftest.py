@@ -25,7 +25,8 @@ def start_pi() -> Iterator[StartPi]:
             if key not in started:
                 daemon = PiDaemon(**settings)
                 stack.callback(daemon.discard)
-                started[key] = daemon.start()
+                daemon.start()
+                started[key] = daemon
             return started[key]
 
         yield start
@@ -39,7 +40,8 @@ def own_pi() -> Iterator[StartPi]:
         def start(**settings: Any) -> PiDaemon:
             daemon = PiDaemon(**settings)
             stack.callback(daemon.discard)
-            return daemon.start()
+            daemon.start()
+            return daemon
 
         yield start
 

@@ -4,7 +4,6 @@ every frame it is sent."""
 import asyncio
 import contextlib
 import itertools
-import os
 import sys
 from typing import Any
 from uuid import uuid4
@@ -48,7 +47,8 @@ class StdioWire(SocketWire):
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         wire = cls(process.stdout, process.stdin)
         wire.process = process
         return wire
@@ -136,14 +136,6 @@ async def leave(client: PiClient) -> None:
         await client.wire.kill()
     else:
         client.wire.abort()
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def types(frames: list[dict[str, Any]]) -> list[str]:

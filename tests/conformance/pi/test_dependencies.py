@@ -105,3 +105,14 @@ async def test_waiting_for_a_dependency_has_an_end(start_pi: StartPi, join: Join
     pi.frames.clear()
     again = await pi.ask("set_session_name", id=waiting, sessionId=other, name="n", dependsOn=[prompt])
     assert again == {**response, "replayed": True}
+
+
+@pytest.mark.requirement("pi:depends:waits", "pi:lane:control-passes")
+async def test_a_command_may_wait_for_a_run_of_its_own_session_and_an_abort_passes_it(pi: CheckedClient) -> None:
+    session_id = await pi.session()
+    prompt = await pi.running(session_id, QUESTION)
+    after = await pi.begin("set_session_name", sessionId=session_id, name="after", dependsOn=[prompt])
+    await pi.told(after, "command_started")
+    assert "response" not in pi.phases(after)
+    assert (await pi.ask("abort", sessionId=session_id))["success"]
+    assert (await pi.response(after))["success"]

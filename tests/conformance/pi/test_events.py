@@ -1,6 +1,9 @@
 """The events of a session: which there are, in which order, and that a subscriber misses none of them."""
 
+import asyncio
 import itertools
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -116,14 +119,16 @@ async def test_a_tool_that_fails_says_so(pi: CheckedClient, workspace: Path) -> 
 @pytest.mark.requirement("pi:event:tool")
 async def test_the_output_of_a_running_tool_is_told_as_it_comes(pi: CheckedClient, workspace: Path) -> None:
     session_id = await pi.session(workspace)
-    prompt = await pi.running(session_id, "run: for i in 1 2 3; do echo line $i; sleep 0.05; done")
+    os.mkfifo(workspace / "gate")
+    prompt = await pi.running(session_id, "run: echo line 1; cat gate; echo line 2")
     request = await pi.next_event("extension_ui_request")
     yes = {"method": "confirm", "confirmed": True}
     await pi.do("extension_ui_response", sessionId=session_id, requestId=request["requestId"], response=yes)
-    await pi.response(prompt)
-    updates = [event for event in pi.events(session_id) if event["type"] == "tool_execution_update"]
-    assert updates
-    assert "line 1" in updates[0]["partialResult"]["content"][0]["text"]
+    update = await pi.next_event("tool_execution_update")
+    assert "line 1" in update["partialResult"]["content"][0]["text"]
+    await asyncio.to_thread((workspace / "gate").write_text, "open")
+    assert (await pi.response(prompt))["success"]
+    assert "line 2" in (await pi.next_event("tool_execution_end"))["result"]["content"][0]["text"]
 
 
 @pytest.mark.requirement("pi:event:message-update-cost")
@@ -167,7 +172,7 @@ async def test_messages_are_the_same_after_a_restart(own_pi: StartPi, join: Join
     session_id = await pi.session(workspace)
     await pi.do("prompt", sessionId=session_id, message="read README.md")
     before = await pi.do("get_messages", sessionId=session_id)
-    daemon.stop()
+    daemon.stop(signal.SIGKILL)
     daemon.start()
     pi = await join(daemon)
     assert await pi.do("get_messages", sessionId=session_id) == before

@@ -1,5 +1,6 @@
 """Questions to people: approvals and dialogs as `extension_ui_request`, answered once, by whoever comes first."""
 
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,7 @@ async def test_a_question_survives_a_restart(own_pi: StartPi, join: Join, worksp
     session_id = await pi.session(workspace)
     await pi.running(session_id, WRITE)
     request = await pi.next_event("extension_ui_request")
-    daemon.stop()
+    daemon.stop(signal.SIGKILL)
     daemon.start()
     pi = await join(daemon)
     await pi.do("switch_session", sessionId=session_id)

@@ -116,7 +116,7 @@ async def test_no_page_is_written_outside_the_sessions_folder(
 ) -> None:
     session_id = await pi.session(workspace)
     (workspace / "link").symlink_to("/tmp")
-    for path in ("/tmp/escaped.html", "../escaped.html", "link/escaped.html", "page.txt", ".bashrc"):
+    for path in ("/tmp/escaped.html", "../escaped.html", "link/escaped.html", "page.txt", ".bashrc", "a\0b.html"):
         assert (await pi.refused("export_html", sessionId=session_id, outputPath=path)).startswith(
             "Validation failed: outputPath"
         )

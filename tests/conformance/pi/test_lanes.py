@@ -1,5 +1,6 @@
 """Lanes: one order within a session, none between sessions, and nobody who waits for a run that only takes its time."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ async def test_commands_of_a_session_run_in_the_order_they_came(pi: CheckedClien
     started = [frame["data"]["commandId"] for frame in pi.frames if frame["type"] == "command_started"]
     assert [id_ for id_ in started if id_ in ids] == ids
     told = [(frame["type"], frame["data"]["commandId"]) for frame in pi.frames if frame["type"].startswith("command_")]
-    for earlier, later in zip(ids, ids[1:], strict=False):
+    for earlier, later in itertools.pairwise(ids):
         assert told.index(("command_finished", earlier)) < told.index(("command_started", later))
     assert (await pi.do("get_state", sessionId=session_id))["sessionName"] == "name 29"
 

@@ -1,11 +1,12 @@
 """How much one client may have: sessions, connections, commands a minute. Refused with the words that clients look for."""
 
+from pathlib import Path
+
 import pytest
 from tests.conformance.pi.conftest import Join, StartPi
 from tests.conformance.pi.stage import CheckedClient, connect
 
-from switchtower.protocols.pi.order.limits import Limits
-from switchtower.protocols.pi.settings import PiSettings
+from switchtower import config
 
 
 @pytest.mark.requirement("pi:limit:sessions", "pi:error:session-limit")
@@ -71,11 +72,12 @@ async def test_a_replay_is_answered_even_beyond_the_rate(start_pi: StartPi, join
 
 
 @pytest.mark.requirement("pi:limit:defaults")
-async def test_the_defaults_are_those_that_clients_know(pi: CheckedClient) -> None:
-    settings, limits = PiSettings(), Limits()
-    assert (settings.max_sessions, settings.max_connections, settings.max_frame_bytes) == (100, 1_000, 10 * 1024 * 1024)
-    assert (settings.session_rate, settings.client_rate) == (100, 1_000)
-    assert (limits.outcomes, limits.in_flight, limits.idempotency_ttl_s) == (2_000, 10_000, 600.0)
+async def test_the_defaults_are_those_that_clients_know(pi: CheckedClient, tmp_path: Path) -> None:
+    settings = config.Settings(home=tmp_path)
+    assert (settings.pi_max_sessions, settings.pi_max_connections) == (100, 1_000)
+    assert settings.pi_max_frame_bytes == 10 * 1024 * 1024
+    assert (settings.pi_session_rate, settings.pi_client_rate) == (100, 1_000)
+    assert settings.pi_idempotency_minutes == 10
     replay = (await pi.do("get_metrics"))["stores"]["replay"]
     assert (replay["maxOutcomes"], replay["maxInFlight"]) == (2_000, 10_000)
 

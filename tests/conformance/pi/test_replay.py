@@ -111,7 +111,7 @@ async def test_a_replay_without_id_does_not_tell_the_first_ones(pi: CheckedClien
     await pi.say({**command, "id": "first-" + key})
     first = await pi.response("first-" + key)
     await pi.say(command)
-    again = await pi.until(lambda frame: frame["type"] == "response" and frame.get("replayed"))
+    again = await pi.until(lambda frame: frame["type"] == "response" and "replayed" in frame)
     assert "id" not in again
     assert again["data"] == first["data"]
     await pi.say({**command, "id": "second-" + key})
@@ -174,3 +174,12 @@ async def test_a_client_that_comes_back_finds_its_outcomes(pid: PiDaemon, join: 
     await back.do("abort", sessionId=session_id)
     outcome = await back.response(prompt)
     assert (outcome["success"], outcome["replayed"]) == (True, True)
+
+
+@pytest.mark.requirement("pi:replay:namespaces")
+async def test_processes_that_count_from_one_do_not_meet(pid: PiDaemon, join: Join) -> None:
+    one, other = await join(pid, door="stdio"), await join(pid, door="stdio")
+    first = await one.ask("create_session", id="1")
+    second = await other.ask("create_session", id="1")
+    assert "replayed" not in second
+    assert first["data"]["sessionId"] != second["data"]["sessionId"]

@@ -28,8 +28,20 @@ async def test_a_session_without_an_id_gets_one(pi: CheckedClient) -> None:
 async def test_an_id_that_is_taken_is_refused(pi: CheckedClient) -> None:
     session_id = await pi.session()
     assert await pi.refused("create_session", sessionId=session_id) == f"Session {session_id} already exists"
+
+
+@pytest.mark.requirement("pi:session:create")
+async def test_the_id_of_an_unloaded_session_begins_a_new_conversation(pi: CheckedClient, workspace: Path) -> None:
+    session_id = await pi.session(cwd=workspace)
+    await pi.do("prompt", sessionId=session_id, message="say: old")
     await pi.do("delete_session", sessionId=session_id)
-    assert await pi.refused("create_session", sessionId=session_id) == f"Session {session_id} already exists"
+
+    assert await pi.refused("create_session", sessionId=session_id, cwd="/") == f"Session {session_id} already exists"
+    again = await pi.ask("create_session", sessionId=session_id, cwd=str(workspace))
+
+    assert again["sessionVersion"] == 0
+    assert again["data"]["sessionInfo"]["messageCount"] == 0
+    assert (await pi.do("get_messages", sessionId=session_id))["messages"] == []
 
 
 @pytest.mark.requirement("pi:session:create")

@@ -24,7 +24,8 @@ class PiServer:
     """One `pi-server` process, and a client on its stdin and stdout."""
 
     def __init__(self, process: asyncio.subprocess.Process, home: Path) -> None:
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         self.process, self.home = process, home
         wire = StdioWire(process.stdout, process.stdin)
         wire.process = process

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.conformance.pi.conftest import Join, StartPi
 
-from switchtower.protocols.pi.order.limits import Limits
+from switchtower import config
 
 QUESTION = "ask: ready? | yes | no"
 
@@ -44,17 +44,7 @@ async def test_bash_that_takes_too_long_is_ended_with_its_processes(start_pi: St
     assert response["error"] == "Command 'bash' timed out after 400ms"
     assert (await pi.next_event("bash_end"))["cancelled"] is True
     assert not (workspace / "survived").exists()
-
-
-@pytest.mark.requirement("pi:timeout:outcome")
-async def test_a_command_that_waits_for_its_turn_times_out_too(start_pi: StartPi, join: Join) -> None:
-    pi = await join(start_pi(pi_command_timeout=0.4))
-    session_id = await pi.session()
-    await pi.running(session_id, QUESTION)
-    waiting = await pi.begin("new_session", sessionId=session_id)
-    outcome = await pi.response(waiting)
-    assert outcome.get("timedOut") or outcome["success"]
-    assert pi.phases(waiting).count("command_finished") == 1
+    assert await pi.version(session_id) == 0
 
 
 @pytest.mark.requirement("pi:timeout:dependents")
@@ -67,8 +57,13 @@ async def test_a_timeout_is_a_failure_to_those_that_depend_on_it(start_pi: Start
 
 
 @pytest.mark.requirement("pi:timeout:defaults")
-def test_reads_have_half_a_minute_creating_has_no_limit_and_the_rest_five_minutes() -> None:
-    limits = Limits()
-    assert {limits.timeout_of(name) for name in ("get_state", "list_sessions", "get_metrics")} == {30.0}
-    assert limits.timeout_of("create_session") == 0.0
-    assert {limits.timeout_of(name) for name in ("prompt", "bash", "compact", "load_session", "abort")} == {300.0}
+async def test_creating_a_session_has_no_limit_of_time(start_pi: StartPi, join: Join) -> None:
+    pi = await join(start_pi(pi_command_timeout=0.001))
+    session_id = (await pi.do("create_session"))["sessionId"]
+    assert (await pi.ask("prompt", sessionId=session_id, message=QUESTION))["timedOut"] is True
+
+
+@pytest.mark.requirement("pi:timeout:defaults")
+def test_reads_have_half_a_minute_and_the_rest_five_minutes(tmp_path: Path) -> None:
+    settings = config.Settings(home=tmp_path)
+    assert (settings.pi_read_timeout, settings.pi_command_timeout) == (30, 300)

@@ -29,6 +29,11 @@ def texts(messages: list[dict[str, object]], role: str) -> list[str]:
     return said
 
 
+def _told_by_users(pi: CheckedClient, session_id: str) -> list[dict[str, object]]:
+    ends = [event["message"] for event in pi.events(session_id) if event["type"] == "message_end"]
+    return [message for message in ends if message["role"] == "user"]
+
+
 @pytest.mark.requirement("pi:prompt:answered-at-end")
 async def test_a_prompt_is_answered_when_the_run_has_ended(pi: CheckedClient) -> None:
     session_id = await pi.session()
@@ -62,6 +67,7 @@ async def test_what_is_said_to_a_running_agent_reaches_it(pi: CheckedClient) -> 
     answer = {"method": "select", "value": "yes"}
     await pi.do("extension_ui_response", sessionId=session_id, requestId=question["requestId"], response=answer)
     assert (await pi.response(prompt))["success"]
+    await pi.until(lambda _: len(_told_by_users(pi, session_id)) == 5)
     said = texts((await pi.do("get_messages", sessionId=session_id))["messages"], "user")
     assert said[0] == QUESTION
     assert sorted(said[1:]) == ["say: last", "say: later still", "say: steered", "say: steered again"]

@@ -65,6 +65,7 @@ IDENTITY = (
     Requirement("pi:replay:in-flight", FIELD, "a duplicate of a command under way awaits it"),
     Requirement("pi:replay:restart", OURS, "outcomes survive a restart, and a kill"),
     Requirement("pi:replay:between-connections", OURS, "a client that comes back finds its outcomes"),
+    Requirement("pi:replay:namespaces", OURS, "ids of a `tower stdio` process are its own; those of WebSockets are shared"),
     Requirement("pi:idempotency:same-key", "8.2 idempotencyKey", "the same key and meaning get the first outcome"),
     Requirement("pi:idempotency:conflict", "8.2 idempotencyKey", "the same key with another meaning is a conflict"),
     Requirement("pi:idempotency:scope", "8.2 idempotencyKey", "a key belongs to its session, or to the server"),
@@ -226,6 +227,7 @@ SERVER = (
 )
 
 ERRORS = (
+    Requirement("pi:error:no-internal", "12. Error model", "whatever a client sends gets one answer, in words it can act on"),
     Requirement("pi:error:shape", "22. Error responses", "`type`, `command`, `success: false` and `error`"),
     Requirement("pi:error:validation", FIELD, "`Validation failed: <field>: …`"),
     Requirement("pi:error:unknown-command", FIELD, "`Unknown command type 'x'`"),

@@ -67,7 +67,7 @@ def test_messages_are_what_was_said_with_each_ones_usage() -> None:
             "cost": {"input": 0.0, "output": 0.0, "cacheRead": 0.0, "cacheWrite": 0.0, "total": 0.25},
         },
         "stopReason": "toolUse",
-        "timestamp": START_MS + 4,
+        "timestamp": START_MS + 3,
     }
     assert messages[2] == {
         "role": "toolResult",
@@ -130,7 +130,7 @@ def test_a_fork_takes_everything_before_its_message_as_the_model_knew_it() -> No
     assert text == "and hurry"
     assert conversation == (
         events.MessageImported(role="user", text="hello, and what is in the file", at_ms=START_MS + 1),
-        events.MessageImported(role="assistant", text="I look", at_ms=START_MS + 4, thinking="Hm", calls=(READ,)),
+        events.MessageImported(role="assistant", text="I look", at_ms=START_MS + 3, thinking="Hm", calls=(READ,)),
         events.MessageImported(role="tool", text="contents", at_ms=START_MS + 7, call_id="call_1", tool="read_file"),
     )
     assert transcript.until(entries_of(TWO_RUNS), "e1") == ((), "hello")

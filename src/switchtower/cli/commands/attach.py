@@ -91,7 +91,7 @@ async def _asking_shower(client: "Client", session: "Session", asker: "Asker") -
     from switchtower.cli.view import View
 
     view = View(Transcript())
-    at_terminal = dialog_watch.AtTerminal(asker, client, session.session_id)
+    at_terminal = dialog_watch.AtTerminal(asker, client, session.session_id, is_shown=output.is_terminal())
     watch = dialog_watch.DialogWatch(
         session, at_terminal if keyboard.is_possible() else dialog_watch.ByOthers(session.session_id)
     )

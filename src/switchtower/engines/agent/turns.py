@@ -1,5 +1,6 @@
 """One turn of the model: its parts become events as they arrive, and one whole message at the end. Runs no tools."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import assert_never
@@ -26,27 +27,34 @@ async def take(model: port.Model, request: port.Request, desk: engine.Desk, *, q
     calls: list[events.ToolRequest] = []
     counted = port.Usage(0, 0)
     carry: dict[str, object] | None = None
-    async with aclosing(_guarded(model, request)) as parts:
-        async for part in parts:
-            match part:
-                case port.TextDelta():
-                    text.append(part.text)
-                    if not quiet:
-                        await desk.emit(events.TextDelta(part.text))
-                case port.ThinkingDelta():
-                    thinking.append(part.text)
-                    if not quiet:
-                        await desk.emit(events.ThinkingDelta(part.text))
-                case port.ToolCall():
-                    calls.append(
-                        events.ToolRequest(call_id=desk.mint("call"), tool=part.tool, args=part.args, problem=part.problem)
-                    )
-                case port.Usage():
-                    counted = part
-                case port.Carry():
-                    carry = part.data
-                case _:
-                    assert_never(part)
+    try:
+        async with aclosing(_guarded(model, request)) as parts:
+            async for part in parts:
+                match part:
+                    case port.TextDelta():
+                        text.append(part.text)
+                        if not quiet:
+                            await desk.emit(events.TextDelta(part.text))
+                    case port.ThinkingDelta():
+                        thinking.append(part.text)
+                        if not quiet:
+                            await desk.emit(events.ThinkingDelta(part.text))
+                    case port.ToolCall():
+                        calls.append(
+                            events.ToolRequest(call_id=desk.mint("call"), tool=part.tool, args=part.args, problem=part.problem)
+                        )
+                    case port.Usage():
+                        counted = part
+                    case port.Carry():
+                        carry = part.data
+                    case _:
+                        assert_never(part)
+    except asyncio.CancelledError:
+        if text and not quiet:
+            # What people have read stays a part of the conversation. What it was about to call for does not.
+            said = events.MessageCompleted(desk.mint("asst"), "".join(text), "".join(thinking), cut_short=True)
+            await desk.emit(said)
+        raise
     if not (text or calls or _has_spoken(request.conversation)):
         raise port.ModelTrouble("the model answered with nothing", transient=True)
     usage = _reported(model, counted)

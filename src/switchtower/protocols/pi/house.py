@@ -15,7 +15,7 @@ from switchtower.protocols.pi.bulletin import Bulletin
 from switchtower.protocols.pi.handlers.hall import Hall
 from switchtower.protocols.pi.handlers.sessions import SessionHandlers
 from switchtower.protocols.pi.handlers.table import handlers
-from switchtower.protocols.pi.handlers.work import WorkHandlers, bash_result, run_result
+from switchtower.protocols.pi.handlers.work import OURSELVES, WorkHandlers, bash_result, run_result
 from switchtower.protocols.pi.models import Models
 from switchtower.protocols.pi.order import ports, receipts
 from switchtower.protocols.pi.order.conductor import Conductor
@@ -142,7 +142,7 @@ class House:
         return ports.Handled(data=facts["data"]) if "data" in facts else ports.Handled()
 
     async def _resolve_run(self, command: str, session_id: str, run_id: str) -> ports.Handled:
-        end = self._roster.run_end(session_id, run_id)
+        end = self._roster.run_end(run_id)
         session = await self._session(session_id)
         if session.run is not None and session.run.id == run_id:
             if command == "compact":
@@ -197,7 +197,7 @@ class _TowerLedger:
     async def settle(self, settlement: ports.Settlement) -> int | None:
         command = commands.RecordOutcome(
             session_id=settlement.session_id,
-            actor=events.Actor(name="switchtower", via="pi", counts=True),
+            actor=OURSELVES,
             name=settlement.command,
             advances=settlement.advances,
             receipts=settlement.receipts,

@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 
+from msgspec import UNSET, UnsetType
+
 from switchtower.core import workshop
 from switchtower.protocols.pi.view import shapes
+from switchtower.protocols.pi.view.streaming import Cast
+from switchtower.protocols.pi.view.transcript import NOBODY
 
 _APIS = {"anthropic": "anthropic-messages", "google": "google-generative-ai", "demo": "demo"}
 _DEFAULT_API = "openai-completions"
@@ -43,6 +47,11 @@ class Models:
             contextWindow=offer.context_window or _DEFAULT_WINDOW,
             maxTokens=_MOST_OUTPUT,
         )
+
+
+def cast_of(model: shapes.Model | UnsetType) -> Cast:
+    """Who speaks in a session with this model."""
+    return NOBODY if model is UNSET else Cast(provider=model.provider, model=model.id, api=model.api)
 
 
 def api_of(kind: str) -> str:

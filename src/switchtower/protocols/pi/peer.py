@@ -6,6 +6,7 @@ wait in the journal.
 
 import asyncio
 import logging
+from collections import deque
 
 import msgspec
 from msgspec import Struct
@@ -78,8 +79,9 @@ class PiPeer:
         """What came before the house was open."""
         self._heard = False
         self._unanswered = 0
-        self._waiting: list[Packet] = []
+        self._waiting: deque[Packet] = deque()
         self._waiting_bytes = 0
+        self._cut_off = False
         self._following: dict[str, Following] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -138,7 +140,7 @@ class PiPeer:
 
     def writable_again(self) -> None:
         while self._waiting and self._stream is not None and self._stream.writable:
-            packet = self._waiting.pop(0)
+            packet = self._waiting.popleft()
             self._waiting_bytes -= _size(packet)
             self._stream.send(packet)
         if self._waiting or self._stream is None or not self._stream.writable:
@@ -170,7 +172,7 @@ class PiPeer:
     def send(self, packet: Packet) -> None:
         """Now if it can be, otherwise as soon as it can; in order."""
         stream = self._stream
-        if stream is None:
+        if stream is None or self._cut_off:
             return
         if stream.writable and not self._waiting:
             stream.send(packet)
@@ -179,13 +181,15 @@ class PiPeer:
         self._waiting_bytes += _size(packet)
         if self._waiting_bytes > MOST_WAITING_BYTES:
             log.warning("a pi client does not read: it is cut off")
+            self._cut_off = True
+            self._waiting.clear()
             stream.close(TRY_AGAIN_LATER, "too slow")
 
     # Following sessions
 
     @property
     def ready(self) -> bool:
-        return self._stream is not None and self._stream.writable and not self._waiting
+        return self._stream is not None and self._stream.writable and not self._waiting and not self._cut_off
 
     def deliver(self, batch: tower.Batch) -> None:
         following = self._following.get(batch.session_id)
@@ -196,15 +200,21 @@ class PiPeer:
             self._stream.send(packet)
 
     def fell_behind(self, session_id: str) -> None:
-        """Too slow for the retention: it goes on from where the session is now."""
-        self._following.pop(session_id, None)
-        task = asyncio.get_running_loop().create_task(self._follow_again(session_id))
+        """Too slow for the retention: pieces of text are gone, and with them nothing that is not told again in whole."""
+        behind = self._following[session_id]
+        task = asyncio.get_running_loop().create_task(self._follow_again(session_id, behind))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _follow_again(self, session_id: str) -> None:
+    async def _follow_again(self, session_id: str, behind: Following) -> None:
         try:
-            await self.follow(session_id)
+            assert behind.subscription is not None, "it was followed"
+            after = behind.subscription.cursor
+            behind.subscription, _ = await self._reels.join(session_id, self)
+            async for entries in self._reels.pages(session_id, after, behind.subscription.cursor):
+                told, behind.state = self._reels.told_again(behind.state, session_id, entries)
+                self.send(Packet(told))
+            self._start(behind.subscription)
         except core_errors.CoreError:
             # It cannot be told now. Cut off, it comes back, which no silence would make it do.
             if self._stream is not None:
@@ -215,16 +225,19 @@ class PiPeer:
             return
         following = self._following[session_id] = Following(Reel.empty())
         try:
-            head, following.state = await self._reels.at(session_id)
+            following.subscription, following.state = await self._reels.join(session_id, self)
         except BaseException:
             self._following.pop(session_id, None)
             raise
-        if self._stream is None:
-            return
         if told := reel.joining(following.state, now_ms=self._reels.tower.now_ms()):
             self.send(Packet(told))
-        following.subscription = self._reels.tower.subscribe(session_id, head, self)
-        following.subscription.start()
+        self._start(following.subscription)
+
+    def _start(self, subscription: tower.Subscription) -> None:
+        if self._stream is None:
+            subscription.close()  # gone meanwhile
+        else:
+            subscription.start()
 
 
 class Turned:

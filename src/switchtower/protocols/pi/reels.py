@@ -1,13 +1,19 @@
 """Where each session's followers are in its story. Clients that have seen the same share one state, and so the frames."""
 
-from switchtower.core import tower
-from switchtower.protocols.pi.models import api_of
+import asyncio
+from collections.abc import AsyncIterator
+
+from switchtower.core import errors, journal, tower
+from switchtower.protocols.pi.models import cast_of
 from switchtower.protocols.pi.roster import Roster
 from switchtower.protocols.pi.view import reel
 from switchtower.protocols.pi.view.reel import Cast, Reel
+from switchtower.protocols.pi.view.transcript import NOBODY
 from switchtower.transports.packet import Packet
 
 PAGE = 500
+FROM_THE_HEAD = 2**62
+"""A cursor that no session has reached: who asks from there is given what comes next."""
 MOST_KEPT = 1_000
 
 
@@ -33,26 +39,43 @@ class Reels:
             del self._latest[next(iter(self._latest))]
         return packet, after
 
-    async def at(self, session_id: str) -> tuple[int, Reel]:
-        """The session's head, and the state of a client that has seen everything up to it."""
-        session = await self.tower.session(session_id)
-        head = session.seq
-        if session.run is None:
-            return head, Reel.empty()
+    async def join(self, session_id: str, outlet: tower.Outlet) -> tuple[tower.Subscription, Reel]:
+        """A subscription from the session's head on, not started yet, and the state of a client that has seen all before."""
+        joined: asyncio.Future[tuple[tower.Subscription, int | None]] = asyncio.get_running_loop().create_future()
+
+        def attached(attachment: tower.Attachment | errors.CoreError) -> None:
+            if isinstance(attachment, errors.CoreError):
+                joined.set_exception(attachment)
+                return
+            # Now, in the session's own order: a moment later it may hold what is not committed yet.
+            run = attachment.session.run
+            joined.set_result((attachment.subscription, run.started_at_seq if run else None))
+
+        self.tower.attach(session_id, FROM_THE_HEAD, outlet, admit=lambda _: None, done=attached)
+        subscription, run_began_at = await joined
+        if run_began_at is None:
+            return subscription, Reel.empty()
+        head = subscription.cursor
         latest = self._latest.get(session_id)
         if latest is not None and latest[0] == head:
-            return latest
+            return subscription, latest[1]
         # Nobody has followed it here: the run so far is told again, to nobody.
-        state, after = Reel.empty(), session.run.started_at_seq - 1
-        cast = self._cast(session_id)
-        while after < head and (entries := await self.tower.entries(session_id, after, PAGE)):
-            entries = [entry for entry in entries if entry.seq <= head]
+        state, cast = Reel.empty(), self._cast(session_id)
+        async for entries in self.pages(session_id, run_began_at - 1, head):
             _, state = reel.translate(state, session_id, entries, cast)
+        return subscription, state
+
+    async def pages(self, session_id: str, after: int, head: int) -> AsyncIterator[list[journal.Entry]]:
+        """What the journal still has between these two."""
+        while after < head and (entries := await self.tower.entries(session_id, after, PAGE)):
+            if kept := [entry for entry in entries if entry.seq <= head]:
+                yield kept
             after = entries[-1].seq
-        return head, state
+
+    def told_again(self, state: Reel, session_id: str, entries: list[journal.Entry]) -> tuple[list[bytes], Reel]:
+        """Frames for one client alone."""
+        return reel.translate(state, session_id, entries, self._cast(session_id))
 
     def _cast(self, session_id: str) -> Cast:
         standing = self._roster.get(session_id)
-        if standing is None:
-            return Cast(provider="", model="")
-        return Cast(provider=standing.provider, model=standing.model or "", api=api_of(standing.provider))
+        return NOBODY if standing is None else cast_of(standing.info.model)

@@ -36,6 +36,13 @@ class Standing(Struct, frozen=True):
     """Approvals and dialogs that wait for an answer."""
 
 
+class Ended(Struct, frozen=True):
+    """How a run ended, and the follow-up that began with that."""
+
+    last: LastRun
+    following: str | None
+
+
 class Roster:
     def __init__(self, tower_: tower.Tower, models: Models, *, max_sessions: int, path_of: Callable[[str], str]) -> None:
         self._tower = tower_
@@ -43,7 +50,7 @@ class Roster:
         self._max_sessions = max_sessions
         self._path_of = path_of
         self._standings: dict[str, Standing] = {}
-        self._closing: dict[str, list[asyncio.Future[LastRun]]] = {}
+        self._closing: dict[str, list[asyncio.Future[Ended]]] = {}
         self._idle: dict[str, list[asyncio.Future[None]]] = {}
         self._shell_ends: dict[str, list[asyncio.Future[events.ShellFinished]]] = {}
         self._reserved = 0
@@ -106,7 +113,7 @@ class Roster:
 
     # What becomes of them
 
-    def run_end(self, session_id: str, run_id: str) -> "asyncio.Future[LastRun]":
+    def run_end(self, run_id: str) -> "asyncio.Future[Ended]":
         """To be asked before the run can have ended."""
         return _waiting(self._closing, run_id)
 
@@ -125,7 +132,9 @@ class Roster:
         match event:
             case events.RunCompleted():
                 if session.last_run is not None:
-                    _resolve(self._closing, session.last_run.id, session.last_run)
+                    # A follow-up begins in the commit that ended the run before it: then that one has not had the last word.
+                    following = session.run.id if session.run is not None else None
+                    _resolve(self._closing, session.last_run.id, Ended(session.last_run, following))
             case events.ShellFinished():
                 _resolve(self._shell_ends, event.shell_id, event)
             case events.ContextCompacted(reason="requested"):

@@ -9,13 +9,12 @@ from switchtower.core import commands, events, journal
 from switchtower.core import tower as tower_port
 from switchtower.protocols.pi import asking
 from switchtower.protocols.pi.bash_breaker import BashBreaker
-from switchtower.protocols.pi.models import Models
+from switchtower.protocols.pi.models import Models, cast_of
 from switchtower.protocols.pi.order import inbound, ports
 from switchtower.protocols.pi.order.conductor import Conductor
 from switchtower.protocols.pi.roster import Roster, Standing
 from switchtower.protocols.pi.settings import PiSettings
 from switchtower.protocols.pi.stored.files import SessionFiles
-from switchtower.protocols.pi.view.streaming import Cast
 from switchtower.protocols.pi.view.transcript import Transcript
 
 PAGE = 1_000
@@ -65,7 +64,7 @@ class Hall(Struct):
     async def transcript(self, session_id: str, *, until_clearing: int | None = None) -> Transcript:
         """The conversation as it stands, read a page at a time; or as it was before the session's n-th new beginning."""
         session = await self.tower.session(session_id)
-        transcript = Transcript(Cast(session.provider, session.model or ""))
+        transcript = Transcript(cast_of(self.models.of(session.provider, session.model)))
         clearings = 0
         async for entry in self.entries(session_id):
             if entry.kind == events.ConversationCleared.kind:

@@ -45,12 +45,17 @@ class LookHandlers:
 
     async def get_commands(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
         offers = await self._hall.tower.workshop.templates(standing.root)
-        return ports.Handled(data={"commands": [_command(offer) for offer in offers]})
+        return ports.Handled(data={"commands": [_command(offer, standing.root) for offer in offers]})
 
     async def get_skills(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
         offers = await self._hall.tower.workshop.templates(standing.root)
         skills = [
-            {"name": offer.name, "description": offer.description, "filePath": offer.path, "source": offer.origin}
+            {
+                "name": offer.name,
+                "description": offer.description,
+                "filePath": os.path.join(standing.root, offer.path),  # noqa: PTH118 - an absolute one stays as it is
+                "source": offer.origin,
+            }
             for offer in offers
             if offer.kind == "skill"
         ]
@@ -76,18 +81,19 @@ class LookHandlers:
         exports = Path(self._hall.settings.exports_dir)
         if asked is None:
             return exports / f"{standing.info.sessionId}.html"
-        root = Path(os.path.realpath(standing.root))
-        target = Path(os.path.realpath(root / asked))
         if not asked.endswith(".html") or "\0" in asked:
             raise ports.Refused("Validation failed: outputPath: must end with .html")
+        root = Path(os.path.realpath(standing.root))
+        target = Path(os.path.realpath(root / asked))
         if not any(target.is_relative_to(folder) for folder in (root, exports)):
             raise ports.Refused("Validation failed: outputPath: must be in the session's folder")
         return target
 
 
-def _command(offer: TemplateOffer) -> dict[str, str]:
+def _command(offer: TemplateOffer, root: str) -> dict[str, str]:
     told = {"name": offer.name, "description": offer.description, "source": offer.kind}
-    return {**told, "path": offer.path} if offer.path else told
+    # An extension has no file that a client could open.
+    return told if offer.kind == "extension" else {**told, "path": os.path.join(root, offer.path)}  # noqa: PTH118
 
 
 def _write(target: Path, text: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 from msgspec.structs import replace
 
-from switchtower.core import commands, errors, events
+from switchtower.core import commands, errors, events, journal
 from switchtower.protocols.pi import messages, strings
 from switchtower.protocols.pi.announcing import session_created, session_deleted
 from switchtower.protocols.pi.handlers.hall import Hall, Visitor
@@ -44,19 +44,32 @@ class SessionHandlers:
     ) -> ports.Handled:
         """A new session, and the announcement of it. `data` is what the answer has to tell in place of its info."""
         hall, session_id = self._hall, command.session_id
+        receipts = hall.begun(request, visitor, session_id=session_id, data=data)
         hall.roster.reserve()
         try:
             prepared = hall.tower.workshop.prepared(command)
-            receipts = hall.begun(request, visitor, session_id=session_id, data=data)
             await hall.ask(replace(prepared, receipts=receipts, id_is_fresh=fresh))
-        except errors.InvalidCommand as refusal:
-            if await self._exists(session_id):
-                raise ports.Refused(strings.session_exists(session_id)) from None
-            raise refusal from None
+        except errors.InvalidCommand:
+            if not await self._exists(session_id):
+                raise
+            await self._begin_again(command, receipts)
         finally:
             hall.roster.release()
         await hall.roster.summon(session_id, visitor.actor)
         return self.begun_session(session_id, data)
+
+    async def _begin_again(self, command: commands.StartSession, receipts: tuple[journal.Receipt, ...]) -> None:
+        """One that was unloaded, begun anew under its old id: what it had said is put aside, as by `new_session`."""
+        session_id, hall = command.session_id, self._hall
+        session = await hall.tower.session(session_id)
+        if session.loaded is not False or session.workspace.root != command.workspace.root:
+            raise ports.Refused(strings.session_exists(session_id))
+        await hall.ask(commands.LoadSession(session_id=session_id, actor=command.actor))
+        await hall.ask(
+            commands.ReplaceConversation(
+                session_id=session_id, actor=command.actor, conversation=command.conversation, receipts=receipts
+            )
+        )
 
     def begun_session(self, session_id: str, data: dict[str, object] | None) -> ports.Handled:
         info = self._hall.standing(session_id).info
@@ -96,7 +109,7 @@ class SessionHandlers:
         files = self._hall.files
         cards = await self._hall.tower.cards(MOST_STORED)
         listed = [stats.stored_session_info(card, files.path_of(card.session_id), message_count=card.messages) for card in cards]
-        for stored in await asyncio.to_thread(files.stored):
+        for stored in await asyncio.to_thread(files.stored, [card.workspace.root for card in cards]):
             listed.append(
                 shapes.StoredSessionInfo(
                     sessionId=stored.session_id,
@@ -207,8 +220,8 @@ class SessionHandlers:
     async def fork(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
         assert isinstance(request.body, messages.Fork)
         hall, parent = self._hall, standing.info.sessionId
-        fork = transcript.Fork(request.body.entryId)
         try:
+            fork = transcript.Fork(request.body.entryId)
             async for entry in hall.entries(parent):
                 if fork.add(entry):
                     break
@@ -239,7 +252,7 @@ class SessionHandlers:
         ]
         found += [
             (stored.path, stored.modified_at_ms)
-            for stored in await asyncio.to_thread(files.stored)
+            for stored in await asyncio.to_thread(files.stored, [standing.root])
             if stored.cwd == standing.root
         ]
         listed = [

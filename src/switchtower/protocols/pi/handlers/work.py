@@ -15,8 +15,9 @@ from switchtower.protocols.pi import messages, strings
 from switchtower.protocols.pi.handlers.hall import Hall, Visitor
 from switchtower.protocols.pi.handlers.shapes_of import images
 from switchtower.protocols.pi.order import inbound, ports
-from switchtower.protocols.pi.roster import Standing
+from switchtower.protocols.pi.roster import Ended, Standing
 
+OURSELVES = events.Actor(name="switchtower", via="pi", counts=True)
 ABORT_PATIENCE = 10.0
 """How long an abort waits for its run to have ended before it answers all the same."""
 
@@ -42,7 +43,7 @@ class WorkHandlers:
         self._wait_if_busy(session_id)
         self._check_breaker(standing.provider)
         run_id = self._hall.tower.mint("run")
-        end = self._hall.roster.run_end(session_id, run_id)
+        end = self._hall.roster.run_end(run_id)
         command = commands.SendMessage(
             session_id=session_id,
             actor=visitor.actor,
@@ -88,7 +89,7 @@ class WorkHandlers:
 
     async def _abort(self, visitor: Visitor, standing: Standing, run_id: str) -> ports.Handled:
         session_id = standing.info.sessionId
-        end = self._hall.roster.run_end(session_id, run_id)
+        end = self._hall.roster.run_end(run_id)
         try:
             await self._hall.ask(commands.CancelRun(session_id=session_id, actor=visitor.actor, run_id=run_id, reason="abort"))
         except errors.NoActiveRun:
@@ -103,7 +104,7 @@ class WorkHandlers:
         session_id = standing.info.sessionId
         self._wait_if_busy(session_id)
         run_id = self._hall.tower.mint("run")
-        end = self._hall.roster.run_end(session_id, run_id)
+        end = self._hall.roster.run_end(run_id)
         command = commands.CompactContext(
             session_id=session_id,
             actor=visitor.actor,
@@ -114,7 +115,7 @@ class WorkHandlers:
         await self._start(command, session_id, end)
         return ports.Handled(rest=self.compaction_to_its_end(session_id, run_id, end))
 
-    async def compaction_to_its_end(self, session_id: str, run_id: str, end: "asyncio.Future[LastRun]") -> ports.Handled:
+    async def compaction_to_its_end(self, session_id: str, run_id: str, end: "asyncio.Future[Ended]") -> ports.Handled:
         handled = await self.run_to_its_end(session_id, run_id, end, cancelled="Compaction cancelled")
         transcript = await self._hall.transcript(session_id)
         return ports.Handled(data=transcript.compaction) if transcript.compaction else handled
@@ -167,7 +168,8 @@ class WorkHandlers:
             # The command's time is over: what it covers ends with it.
             if not self._hall.closing:
                 self._hall.bash_breaker.timed_out(session_id)
-                self._hall.tower.submit(commands.CancelShell(session_id=session_id, shell_id=shell_id), lambda _: None)
+                cancel = commands.CancelShell(session_id=session_id, actor=OURSELVES, shell_id=shell_id)
+                self._hall.tower.submit(cancel, lambda _: None)
             raise
         self._hall.bash_breaker.succeeded(session_id)
         return ports.Handled(data=bash_result(finished))
@@ -185,7 +187,7 @@ class WorkHandlers:
             raise ports.SessionBusy(self._hall.roster.idle(session_id))
 
     async def _start(
-        self, command: commands.SendMessage | commands.CompactContext, session_id: str, end: "asyncio.Future[LastRun]"
+        self, command: commands.SendMessage | commands.CompactContext, session_id: str, end: "asyncio.Future[Ended]"
     ) -> None:
         try:
             await self._hall.ask(command)
@@ -199,17 +201,20 @@ class WorkHandlers:
             raise
 
     async def run_to_its_end(
-        self, session_id: str, run_id: str, end: "asyncio.Future[LastRun]", *, cancelled: str | None = None
+        self, session_id: str, run_id: str, end: "asyncio.Future[Ended]", *, cancelled: str | None = None
     ) -> ports.Handled:
         try:
-            last = await end
+            ended = await end
+            while ended.following is not None:
+                run_id = ended.following
+                ended = await self._hall.roster.run_end(run_id)
         except asyncio.CancelledError:
             # The command's time is over: what it covers ends with it.
             if not self._hall.closing:
-                cancel = commands.CancelRun(session_id=session_id, run_id=run_id, reason="the command timed out")
+                cancel = commands.CancelRun(session_id=session_id, actor=OURSELVES, run_id=run_id, reason="the command timed out")
                 self._hall.tower.submit(cancel, lambda _: None)
             raise
-        return run_result(last, cancelled=cancelled)
+        return run_result(ended.last, cancelled=cancelled)
 
     def _check_breaker(self, provider: str) -> None:
         if any(breaker.provider == provider and breaker.state == "open" for breaker in self._hall.tower.workshop.breakers()):
@@ -229,7 +234,7 @@ def bash_result(finished: events.ShellFinished) -> dict[str, object]:
     return {"exitCode": finished.exit_code, "output": finished.text, "cancelled": finished.cancelled}
 
 
-async def _patiently(end: "asyncio.Future[LastRun]") -> ports.Handled:
+async def _patiently(end: "asyncio.Future[Ended]") -> ports.Handled:
     await asyncio.wait([end], timeout=ABORT_PATIENCE)
     end.cancel()
     return ports.Handled()

@@ -176,7 +176,9 @@ class Runner:
     def _wait(self, job: Job) -> None:
         assert job.lane is not None, "only a command that holds its turn can wait"
         self._start_clock(job)
-        job.lane.wait(job)
+        lane = job.lane
+        lane.wait(job)
+        self._advance(lane)  # whoever may pass goes on
 
     def _wake(self, job: Job) -> None:
         if job.stage is Stage.WAITING and job.lane is not None:

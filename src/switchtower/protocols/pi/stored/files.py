@@ -3,7 +3,11 @@ where pi keeps its own, and name a session, not a file. Files that pi itself wro
 
 import os
 import re
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from msgspec import Struct
 
@@ -13,6 +17,7 @@ from switchtower.protocols.pi.stored import jsonl
 OURS = "switchtower"
 """The folder of ours, under pi's."""
 MOST_FILES = 200
+_MOST_LOOKED_AT = 20_000
 _LARGEST_FILE = 256 * 1024 * 1024
 _LONGEST_HEADER = 64 * 1024
 
@@ -70,12 +75,10 @@ class SessionFiles:
     def read(self, place: Place) -> jsonl.Imported:
         """A file of pi's. Blocks. Links are followed before the path is judged again."""
         real = Path(os.path.realpath(place.path))
-        if not self._is_allowed(real) and not self._is_allowed_really(real):
+        if not self._is_allowed_really(real):
             raise ports.Refused("sessionPath must be under an allowed session directory")
         try:
-            with real.open("rb") as file:
-                if not real.is_file():
-                    raise ports.Refused(f"Session file not found: {place.path}")
+            with _opened(real) as file:
                 if os.fstat(file.fileno()).st_size > _LARGEST_FILE:
                     raise ports.Refused(f"Session file is too large: {place.path}")
                 return jsonl.read(file)
@@ -86,21 +89,18 @@ class SessionFiles:
 
     def _is_allowed_really(self, real: Path) -> bool:
         """The directory itself may be a link, as a home often is."""
-        return real.is_relative_to(Path(os.path.realpath(self._root)))
+        return self._is_allowed(real) or real.is_relative_to(Path(os.path.realpath(self._root)))
 
-    def stored(self) -> list[StoredFile]:
-        """The newest files of pi's own, by their headers. Blocks."""
+    def stored(self, projects: Iterable[str] = ()) -> list[StoredFile]:
+        """The newest files of pi's own and of these projects', by their headers. Blocks."""
         found: list[tuple[float, Path]] = []
-        for folder, folders, names in os.walk(self._root):
-            if Path(folder) == self._root and OURS in folders:
-                folders.remove(OURS)
-            for name in names:
-                if name.endswith(".jsonl"):
-                    path = Path(folder) / name
-                    try:
-                        found.append((path.stat().st_mtime, path))
-                    except OSError:
-                        continue
+        for root in (self._root, *(Path(project) / ".pi" / "sessions" for project in sorted(set(projects)))):
+            for folder, folders, names in os.walk(root):
+                if Path(folder) == self._root and OURS in folders:
+                    folders.remove(OURS)
+                found += self._dated(Path(folder), names)
+                if len(found) > _MOST_LOOKED_AT:
+                    break
         found.sort(reverse=True)
         files = []
         for modified_at, path in found[:MOST_FILES]:
@@ -108,10 +108,27 @@ class SessionFiles:
                 files.append(stored)
         return files
 
+    def _dated(self, folder: Path, names: list[str]) -> Iterator[tuple[float, Path]]:
+        for name in names:
+            path = folder / name
+            # A link that leads elsewhere is somebody else's file.
+            if name.endswith(".jsonl") and self._is_allowed_really(Path(os.path.realpath(path))):
+                with suppress(OSError):
+                    yield path.stat().st_mtime, path
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A regular file and nothing that could keep us waiting. Raises `OSError`."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(f"{path} is no regular file")
+    return os.fdopen(file, "rb")
+
 
 def _header(path: Path, modified_at: float) -> StoredFile | None:
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             header = jsonl.header(file.readline(_LONGEST_HEADER))
     except (OSError, jsonl.NotASession):
         return None

@@ -111,6 +111,8 @@ class Cutter:
                     turns.next_turn()
             case events.TextDelta() | events.ThinkingDelta():
                 self.add_piece(streaming.FIELDS[event.kind], ts_ms, _encode(event))
+            case events.MessageCompleted(cut_short=True):
+                pass  # the end of its run ends it
             case events.MessageCompleted():
                 self._touch()
                 turns.complete_message(event, ts_ms)

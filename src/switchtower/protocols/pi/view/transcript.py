@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from switchtower.core import codec, engine, events, journal
 from switchtower.protocols.pi.view import shapes, stats
-from switchtower.protocols.pi.view.streaming import Cast
+from switchtower.protocols.pi.view.streaming import FIELDS, Cast
 
 NOBODY = Cast(provider="", model="")
 """Spoke in sessions of which no call of a model is known."""
@@ -35,6 +35,7 @@ class Line(Struct, frozen=True):
     """What people are shown: the words that were typed, before files and templates were brought in."""
     cast: Cast = NOBODY
     usage: shapes.Usage = shapes.Usage()
+    cut_short: bool = False
     aside: bool = False
     """Told to the model with the next message, and shown to people where it happened: a command of their own."""
 
@@ -50,7 +51,7 @@ class Line(Struct, frozen=True):
                     provider=self.cast.provider,
                     model=self.cast.model,
                     usage=self.usage,
-                    stopReason="toolUse" if said.calls else "stop",
+                    stopReason="aborted" if self.cut_short else "toolUse" if said.calls else "stop",
                     timestamp=self.at_ms,
                 )
             case _:
@@ -83,11 +84,15 @@ class Transcript:
         self._cast = cast
         self._unpriced = False
         """The last message waits for its usage."""
+        self._began_at_ms: int | None = None
         self._shells: dict[str, events.ShellStarted] = {}
         self._asides: list[Line] = []
 
     def add(self, entry: journal.Entry) -> None:
-        if entry.kind in _TOLD:
+        if entry.kind in FIELDS:
+            # Of the pieces only the first matters: when the message began.
+            self._began_at_ms = self._began_at_ms or entry.ts_ms
+        elif entry.kind in _TOLD:
             self._add(entry.seq, entry.ts_ms, codec.decode(entry.kind, entry.data))
 
     def messages(self) -> list[shapes.Message]:
@@ -124,8 +129,11 @@ class Transcript:
                 said = engine.Message(
                     role="assistant", text=event.text, thinking=event.thinking, calls=event.calls, carry=event.carry
                 )
-                self._add_line(Line(seq, ts_ms, said, event.text, self._cast))
-                self._unpriced = True
+                began_at_ms, self._began_at_ms = self._began_at_ms or ts_ms, None
+                self._add_line(Line(seq, began_at_ms, said, event.text, self._cast, cut_short=event.cut_short))
+                self._unpriced = not event.cut_short
+            case events.RetryScheduled() | events.RunCompleted():
+                self._began_at_ms = None  # what had begun does not count
             case events.UsageReported():
                 self._price(event)
             case events.ToolFinished():
@@ -268,7 +276,10 @@ def _assistant_content(said: engine.Message) -> tuple[shapes.Text | shapes.Think
 
 
 def _recast(cast: Cast, provider: str | None, model: str | None) -> Cast:
-    return Cast(provider or cast.provider, model or ("" if provider else cast.model), cast.api)
+    """Whoever speaks from now on. A provider that is named without a model uses its usual one: ours if it is the same."""
+    if provider is None or provider == cast.provider:
+        return Cast(cast.provider, model or cast.model, cast.api)
+    return Cast(provider, model or provider, cast.api)
 
 
 def _seq_of(wanted: str) -> int:
@@ -290,6 +301,8 @@ _TOLD = frozenset(
         events.PromptExpanded,
         events.MessageCompleted,
         events.UsageReported,
+        events.RetryScheduled,
+        events.RunCompleted,
         events.ToolFinished,
         events.MessageImported,
         events.ConversationCleared,

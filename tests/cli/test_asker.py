@@ -1,0 +1,79 @@
+"""One question at a time: their order, and what becomes of those that are over."""
+
+import asyncio
+
+from switchtower.cli.asker import Asker
+
+
+class Asked:
+    """A question whose answer the test gives."""
+
+    def __init__(self, id: str, happened: list[str]) -> None:
+        self.id = id
+        self.answer = asyncio.Event()
+        self.is_put = asyncio.Event()
+        self.is_sending = asyncio.Event()
+        self.may_send = asyncio.Event()
+        self.may_send.set()
+        self._happened = happened
+
+    async def put(self, *, again: bool) -> None:
+        self._happened.append(f"put {self.id}{' again' if again else ''}")
+        self.is_put.set()
+        await self.answer.wait()
+
+    async def send(self) -> None:
+        self.is_sending.set()
+        await self.may_send.wait()
+        self._happened.append(f"sent {self.id}")
+
+
+async def test_the_second_question_waits_for_the_first_and_is_shown_again() -> None:
+    happened: list[str] = []
+    asker, first, second = Asker(), Asked("1", happened), Asked("2", happened)
+    for question in (first, second, first):
+        asker.ask(question)
+    async with asyncio.timeout(5):
+        await first.is_put.wait()
+        first.answer.set()
+        await second.is_put.wait()
+        second.answer.set()
+        third = Asked("3", happened)
+        asker.ask(third)
+        await third.is_put.wait()
+        await asker.close()
+
+    assert happened == ["put 1", "sent 1", "put 2 again", "sent 2", "put 3 again"]
+
+
+async def test_what_is_taken_off_is_not_sent_and_makes_room_for_the_next() -> None:
+    happened: list[str] = []
+    asker, first, second, third = Asker(), *(Asked(id, happened) for id in "123")
+    for question in (first, second, third):
+        asker.ask(question)
+    async with asyncio.timeout(5):
+        await first.is_put.wait()
+        asker.take_off("2")
+        asker.take_off("1")
+        await third.is_put.wait()
+        await asker.close()
+        asker.take_off("3")
+
+    assert happened == ["put 1", "put 3 again"]
+
+
+async def test_an_answer_that_was_given_is_sent_although_its_question_is_over() -> None:
+    happened: list[str] = []
+    asker, first = Asker(), Asked("1", happened)
+    first.may_send.clear()
+    asker.ask(first)
+    async with asyncio.timeout(5):
+        await first.is_put.wait()
+        first.answer.set()
+        await first.is_sending.wait()
+        asker.take_off("1")
+        asker.take_off_all()
+        first.may_send.set()
+        await asker.close()
+
+    assert happened == ["put 1", "sent 1"]
