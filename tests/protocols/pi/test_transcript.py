@@ -172,7 +172,7 @@ def test_a_session_says_who_speaks_until_a_call_of_the_model_does() -> None:
     messages = transcript.messages_of(entries_of((started, said, configured, said)))
     assert [(message.provider, message.model) for message in messages if isinstance(message, shapes.Assistant)] == [
         ("anthropic", "sonnet"),
-        ("openai", ""),
+        ("openai", "openai"),
     ]
 
 
