@@ -75,6 +75,56 @@ def test_skills_are_asked_for_by_the_folder_s_whole_name(tower: Any, scripted: S
     ]
 
 
+PRESETS = [
+    {
+        "name": "review",
+        "origin": "workspace",
+        "path": ".tower/presets/review.toml",
+        "description": "Looks it over",
+        "provider": "anthropic",
+        "model": "claude",
+        "policy": "read-only",
+        "thinking": None,
+        "servers": ["github"],
+        "usable": True,
+        "reason": "",
+    },
+    {
+        "name": "user:review",
+        "origin": "user",
+        "path": "/home/review.toml",
+        "description": "",
+        "provider": None,
+        "model": None,
+        "policy": None,
+        "thinking": None,
+        "servers": [],
+        "usable": False,
+        "reason": "`/home/review.toml` cannot be used: \x1b[31mno",
+    },
+]
+
+
+def test_presets_are_listed_with_why_one_cannot_be_used(tower: Any, scripted: ScriptedDaemon) -> None:
+    scripted.answers["list_presets"] = {"presets": PRESETS}
+
+    assert tower("presets").stdout.decode().splitlines() == [
+        "review       workspace  anthropic claude  read-only  Looks it over",
+        r"user:review  user       -                 -          not usable: `/home/review.toml` cannot be used: \x1b[31mno",
+    ]
+    assert tower("presets", "--json").json == PRESETS
+    assert scripted.asked("list_presets") == [{"rootPath": os.path.realpath(tower.folder)}] * 2
+
+
+def test_no_presets_is_said_with_where_to_put_one(tower: Any, scripted: ScriptedDaemon) -> None:
+    scripted.answers["list_presets"] = {"presets": []}
+
+    ended = tower("presets")
+
+    assert (ended.code, ended.stdout) == (0, b"")
+    assert "`.tower/presets/NAME.toml`" in ended.stderr
+
+
 def test_no_skills_is_said_with_where_to_put_one(tower: Any, scripted: ScriptedDaemon) -> None:
     scripted.answers["list_templates"] = {"templates": []}
 
@@ -116,6 +166,7 @@ def info(**changes: Any) -> extensions.SessionInfo:
         "lastSeq": 120,
         "createdAt": 1_000_000,
         "updatedAt": 7_000_000,
+        "preset": "review",
         **changes,
     }
     return extensions.SessionInfo(**fields)
@@ -126,6 +177,7 @@ def test_a_session_is_shown_with_all_that_is_known_about_it() -> None:
         ("session", SESSION),
         ("title", "Tidy up"),
         ("state", "running, run_9"),
+        ("preset", "review"),
         ("model", "anthropic claude"),
         ("thinking", "high"),
         ("policy", "auto"),
@@ -167,6 +219,7 @@ def test_what_a_new_session_does_not_have_is_left_out() -> None:
         contextTokens=0,
         contextWindow=None,
         undoable=0,
+        preset=None,
     )
 
     shown = dict(portrait.of(new, now=7_000.0))

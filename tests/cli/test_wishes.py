@@ -24,7 +24,7 @@ def test_without_flags_everything_is_left_to_the_daemon(tower: Any, scripted: Sc
 
 
 def test_each_flag_is_a_field_of_the_request(tower: Any, scripted: ScriptedDaemon) -> None:
-    flags = "--provider ollama --model qwen --policy auto --sandbox bubblewrap --worktree --thinking high"
+    flags = "--provider ollama --model qwen --policy auto --sandbox bubblewrap --worktree --thinking high --preset review"
     limits = "--max-turns 3 --max-tokens 4000 --max-cost 0.5 --max-minutes 2"
 
     assert asked(tower, scripted, *flags.split(), *limits.split()) == {
@@ -33,6 +33,7 @@ def test_each_flag_is_a_field_of_the_request(tower: Any, scripted: ScriptedDaemo
         "policy": "auto",
         "sandboxProvider": "bubblewrap",
         "worktree": True,
+        "preset": "review",
         "thinking": "high",
         "limits": {"maxTurns": 3, "maxTokens": 4000, "maxCost": 0.5, "maxMinutes": 2.0},
     }
@@ -50,6 +51,10 @@ def test_each_flag_is_a_field_of_the_request(tower: Any, scripted: ScriptedDaemo
         (["--provider", "demo"], {"TOWER_PROVIDER": "openai", "TOWER_MODEL": "gpt"}, {"provider": "demo"}),
         (["--model", "o"], {"TOWER_PROVIDER": "openai", "TOWER_MODEL": "gpt"}, {"provider": "openai", "model": "o"}),
         ([], {"TOWER_MODEL": "gpt"}, {}),
+        (["--preset", "p"], {"TOWER_PROVIDER": "openai", "TOWER_MODEL": "gpt"}, {"preset": "p"}),
+        (["--preset", "p", "--model", "o"], {"TOWER_PROVIDER": "openai", "TOWER_MODEL": "g"}, {"preset": "p", "model": "o"}),
+        (["--preset", "p"], {"TOWER_POLICY": "auto"}, {"preset": "p"}),
+        (["--preset", "p"], {"TOWER_POLICY": "read-only"}, {"preset": "p", "policy": "read-only"}),
     ],
 )
 def test_a_setting_counts_where_there_is_no_flag(

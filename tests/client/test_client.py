@@ -50,6 +50,19 @@ INFO = {
     "createdAt": 1,
     "updatedAt": 2,
 }
+PRESET = {
+    "name": "review",
+    "origin": "user",
+    "path": "/home/review.toml",
+    "description": "Looks it over",
+    "provider": None,
+    "model": None,
+    "policy": "read-only",
+    "thinking": None,
+    "servers": ["github"],
+    "usable": True,
+    "reason": "",
+}
 LISTING = {
     "name": "demo",
     "provider": "demo",
@@ -122,6 +135,13 @@ CASES = [
         {"rootPath": "/w"},
         {"templates": [TEMPLATE]},
         [extensions.Template(**TEMPLATE)],  # type: ignore[arg-type]
+    ),
+    Case(
+        "list_presets",
+        lambda client: client.presets("/w"),
+        {"rootPath": "/w"},
+        {"presets": [PRESET]},
+        [extensions.Preset(**PRESET)],  # type: ignore[arg-type]
     ),
     Case(
         "submit_approval",

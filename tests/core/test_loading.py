@@ -160,3 +160,21 @@ def test_what_a_session_does_by_itself_can_be_turned_off_and_on() -> None:
 
     table.do(commands.ConfigureSession(session_id=SESSION_ID, actor=OWNER, auto_retry=True))
     assert (table.session.auto_compact, table.session.auto_retry) == (False, True)
+
+
+def test_a_message_that_a_run_was_already_sent_is_ignored() -> None:
+    table = Table()
+    first = table.do(commands.SendMessage(session_id=SESSION_ID, actor=OWNER, text="hi", client_message_id="m1"))
+    seq = table.session.seq
+
+    again = table.do(commands.SendMessage(session_id=SESSION_ID, actor=OWNER, text="hi", client_message_id="m1"))
+    assert again == {"duplicate": True}
+    assert table.session.seq == seq
+
+    run_id = str(first["run_id"])
+    table.do(commands.FinishRun(session_id=SESSION_ID, run_id=run_id, outcome=events.Outcome.SUCCESS, summary="done"))
+    assert table.do(commands.SendMessage(session_id=SESSION_ID, actor=OWNER, text="hi", client_message_id="m1")) == again
+
+    table.do(commands.SendMessage(session_id=SESSION_ID, actor=OWNER, text="hi", client_message_id="m2"))
+    with pytest.raises(errors.RunInProgress):
+        table.do(commands.SendMessage(session_id=SESSION_ID, actor=OWNER, text="hi", client_message_id="m1"))

@@ -80,8 +80,9 @@ def every_event(words: str) -> list[events.AnyEvent]:
     """One event of each kind with these words wherever a person, a model or a program may put its own."""
     call = events.ToolRequest("call_1", "shell", {"command": words, "more": [words]}, words)
     workspace = events.Workspace("/work", remote_url=words)
+    preset = events.Preset("review", "user", "/home/review.toml", words, {"it": {"env": {"PASSWORD": "${PASSWORD}"}}})
     return [
-        events.SessionStarted("agent", "chat", "demo", "none", workspace, ACTOR, "00ff", metadata={"note": words}),
+        events.SessionStarted("agent", "chat", "demo", "none", workspace, ACTOR, "00ff", metadata={"note": words}, preset=preset),
         events.SessionResumed(ACTOR, events.SessionState.IDLE, "demo", "none", None, words, approval(words)),
         events.SessionConfigured(ACTOR, title=words),
         events.MessageQueued("msg_1", words, events.Delivery.STEER, ACTOR),
@@ -203,6 +204,7 @@ NOT_FREE_TEXT = {
     events.RunCancelRequested: {"by"},
     events.RunCompleted: {"outcome"},
     events.Workspace: {"root", "branch", "default_branch", "origin"},
+    events.Preset: {"name", "origin", "file", "servers"},
     events.Criterion: {"id"},
     events.CriterionResult: {"id"},
     events.ToolError: {"type"},

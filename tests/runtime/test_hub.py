@@ -192,3 +192,37 @@ async def test_a_cursor_beyond_the_head_is_a_gap_too(make_house: MakeHouse) -> N
     attachment = await house.attachment(Outlet(), after_seq=1_000)
     assert attachment.gap
     assert attachment.subscription.cursor == 1
+
+
+class PacedOutlet(Outlet):
+    """Tells when it fell behind the live stream, and when it had caught up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paces: list[str] = []
+        self.behind = self._behind  # type: ignore[assignment]
+
+    def _behind(self, session_id: str) -> None:
+        self.paces.append("behind")
+
+    def caught_up(self, session_id: str) -> None:
+        self.paces.append("caught up")
+        self.changed()
+
+
+async def test_who_wants_to_know_is_told_when_it_falls_behind_and_when_it_has_caught_up(make_house: MakeHouse) -> None:
+    house = await make_house()
+    follower = await house.with_session()
+    paced = PacedOutlet()
+    subscription = (await house.attachment(paced, after_seq=1)).subscription
+    subscription.start()
+
+    paced.ready = False
+    await house.send("one")
+    await follower.next_of(events.RunCompleted)
+    assert paced.paces == ["behind"]
+
+    paced.ready = True
+    subscription.wake()
+    await paced.until(lambda: paced.paces == ["behind", "caught up"])
+    assert paced.seqs == follower.seqs[1:]

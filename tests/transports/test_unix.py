@@ -72,7 +72,7 @@ async def test_lines_of_one_write_arrive_in_one_read_and_answers_come_back(start
     assert inbox.reads == 1
     inbox.send(b"one", b"two")
     assert await reader.readline() + await reader.readline() == b"one\ntwo\n"
-    assert server.origins == [Origin(transport="unix", address=f"pid {os.getpid()}")]
+    assert server.origins == [Origin(transport="unix", address=f"pid {os.getpid()}", pid=os.getpid())]
     writer.close()
 
 

@@ -46,6 +46,7 @@ class Job(NamedTuple):
     timeout: float | None = None
     form: Form = Form.TEXT
     prompts: bool = False
+    preset: str | None = None
 
 
 class Interrupted(Exception):
@@ -77,6 +78,7 @@ def _session(job: Job) -> messages.StartSession:
         thinking=job.thinking,
         limits=job.limits,
         worktree=job.worktree,
+        preset=job.preset,
     )
 
 
@@ -123,7 +125,8 @@ async def _see_through(client: Client, session_id: str, run_id: str, job: Job, i
 def _introduce(about: extensions.SessionInfo, *, chosen_by_us: bool) -> None:
     """Who answers, and what it may do."""
     model = f"{about.provider} {about.model}" if about.model else about.provider
-    console.say(f"model {model}, policy {about.policy}, sandbox {about.sandbox}", "dim")
+    preset = f"preset {about.preset}, " if about.preset else ""
+    console.say(f"{preset}model {model}, policy {about.policy}, sandbox {about.sandbox}", "dim")
     if about.worktreeOf is not None:
         console.say(f"worktree {about.rootPath} (branch {about.branch})", "dim")
     if chosen_by_us and about.provider == DEMO:

@@ -38,6 +38,7 @@ COMMANDS = (
     Row("configure", "configure", "Change a session's model, policy or title"),
     Row("models", "models", "List the usable models, and why the others are not"),
     Row("skills", "skills", "List skills, prompt templates and the commands of extensions"),
+    Row("presets", "presets", "List the presets that a session can begin with, and why some cannot be used"),
     Row("version", "version", "Print the version"),
 )
 _BY_NAME = {row.name: row for row in COMMANDS}

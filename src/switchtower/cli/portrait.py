@@ -18,6 +18,8 @@ def _pairs(about: extensions.SessionInfo, now: float) -> Iterator[tuple[str, str
     if about.title:
         yield "title", about.title
     yield "state", about.state + (f", {about.activeRunId}" if about.activeRunId else "")
+    if about.preset:
+        yield "preset", about.preset
     yield "model", f"{about.provider} {about.model}" if about.model else about.provider
     if about.thinking:
         yield "thinking", about.thinking

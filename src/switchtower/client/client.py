@@ -62,6 +62,8 @@ class Client:
         if (wish := _wish_beyond_the_document(request)) and not self.offers("configure"):
             # It would be passed over in silence, and the session be another than was asked for.
             raise errors.DaemonTooOld(wish)
+        if request.preset is not None and not self.offers("presets"):
+            raise errors.DaemonTooOld("presets")
         within = _SLOW if request.worktree else REQUEST_TIMEOUT
         answer = await self._ask(request, messages.StartSessionAnswer, repeatable=False, within=within)
         self.remember(answer.sessionId, answer.attachToken)
@@ -165,6 +167,10 @@ class Client:
     async def templates(self, root: str) -> list[extensions.Template]:
         """The skills and prompts of a folder, the user's own, and the extensions."""
         return (await self._ask(extensions.ListTemplates(root), extensions.Templates)).templates
+
+    async def presets(self, root: str) -> list[extensions.Preset]:
+        """Those of a folder and the user's own, also those that cannot be used."""
+        return (await self._ask(extensions.ListPresets(root), extensions.Presets)).presets
 
     def session(
         self,

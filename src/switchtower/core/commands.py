@@ -42,6 +42,10 @@ class StartSession(Command, frozen=True, kw_only=True):
     conversation: tuple[events.MessageImported, ...] = ()
     """What was said elsewhere and goes on here."""
     title: str | None = None
+    preset: str | None = None
+    """By name. What the other fields say goes before what the preset says."""
+    resolved_preset: events.Preset | None = None
+    """What the name came to: the workshop's answer, nobody else's."""
 
 
 class LoadSession(Command, frozen=True, kw_only=True):
@@ -89,6 +93,8 @@ class SendMessage(Command, frozen=True, kw_only=True):
     images: tuple[events.Image, ...] = ()
     run_id: str | None = None
     """Minted by who asks, when a receipt has to name it."""
+    client_message_id: str | None = None
+    """Ignored when the run under way, or the last one, was already sent a message of this id."""
 
 
 class QueueMessage(Command, frozen=True, kw_only=True):

@@ -80,6 +80,7 @@ def _start(session: Session, command: commands.StartSession) -> Decision:
         thinking=command.thinking,
         budget=command.budget or events.Budget(),
         parent=command.parent,
+        preset=command.resolved_preset,
     )
     named = [events.SessionConfigured(by=command.actor, title=command.title)] if command.title else []
     loaded = [events.SessionLoaded(by=command.actor)] if command.loaded else []
@@ -137,6 +138,8 @@ def _summary(session: Session, actor: events.Actor) -> events.SessionResumed:
 
 
 def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> Decision:
+    if command.client_message_id is not None and command.client_message_id in session.recent_messages:
+        return Decision([], None, {"duplicate": True})
     # push, Concurrency Rules: one active run per session
     if session.run is not None:
         raise errors.RunInProgress(session.run.id)
@@ -144,7 +147,7 @@ def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> De
     started = events.RunStarted(
         text=command.text,
         by=command.actor,
-        message_id=command.idempotency_key,
+        message_id=command.idempotency_key or command.client_message_id,
         headless=session.mode == "headless",
         acceptance=command.acceptance,
         images=command.images,

@@ -72,6 +72,7 @@ class Task(Struct, frozen=True):
     timeline: Timeline = Timeline()
     auto_compact: bool = True
     auto_retry: bool = True
+    preset: events.Preset | None = None
 
 
 class Question(Struct, frozen=True):

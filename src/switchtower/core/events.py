@@ -44,6 +44,18 @@ class Budget(Struct, frozen=True, omit_defaults=True):
     max_minutes: float | None = None
 
 
+class Preset(Struct, frozen=True, omit_defaults=True):
+    """What a session took from a preset when it began: what comes of the file later changes nothing for it."""
+
+    name: str
+    origin: str
+    """`user` or `workspace`. What a workspace brings along is not trusted."""
+    file: str
+    system: str | None = None
+    servers: dict[str, dict[str, Any]] = {}
+    """MCP servers as the file spells them, variables unfilled. One that spells out a secret is refused before it gets here."""
+
+
 class Rule(Struct, frozen=True, omit_defaults=True):
     """What a policy says about some calls. A part that is None matches anything; `effect` is allow, ask or deny."""
 
@@ -182,6 +194,7 @@ class SessionStarted(Event, frozen=True):
     budget: Budget = Budget()
     parent: str | None = None
     """The session whose conversation it began with."""
+    preset: Preset | None = None
 
 
 class SessionLoaded(Event, frozen=True):

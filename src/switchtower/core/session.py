@@ -11,6 +11,7 @@ from switchtower.core.timeline import Change
 
 CLOSED_APPROVALS_KEPT = 1_000
 CHANGES_KEPT = 100
+RECENT_MESSAGES_KEPT = 200
 TITLE_LENGTH = 80
 
 
@@ -133,7 +134,10 @@ class Session(Struct):
     auto_compact: bool = True
     auto_retry: bool = True
     parent: str | None = None
+    preset: events.Preset | None = None
     last_run: "LastRun | None" = None
+    recent_messages: list[str] = []
+    """The ids of the messages that the run under way, or the last one, was sent."""
 
     @property
     def last_assistant_text(self) -> str:
@@ -186,6 +190,7 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.thinking = event.thinking
             session.budget = event.budget
             session.parent = event.parent
+            session.preset = event.preset
         case events.SessionLoaded():
             session.loaded = True
             session.version = 0
@@ -215,6 +220,7 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
                 started_at_seq=session.seq,
             )
             session.runs_started += 1
+            session.recent_messages = [event.message_id] if event.message_id is not None else []
             if event.message_id is not None:
                 session.queue.pop(event.message_id, None)
             if event.purpose is events.Purpose.WORK:
@@ -224,6 +230,8 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
                 session.run.instructions = event.text
         case events.MessageQueued():
             session.queue[event.message_id] = event
+            session.recent_messages.append(event.message_id)
+            del session.recent_messages[:-RECENT_MESSAGES_KEPT]
         case events.MessageDelivered() | events.MessageWithdrawn():
             session.queue.pop(event.message_id, None)
             session.counts.user += isinstance(event, events.MessageDelivered)

@@ -6,7 +6,7 @@ journal, so a slow one costs nobody anything.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -50,6 +50,15 @@ class Outlet(Protocol):
     def fell_behind(self, session_id: str) -> None:
         """Retention removed what this client had not been sent yet; it must be attached anew."""
         ...
+
+
+@runtime_checkable
+class Paced(Protocol):
+    """An outlet that wants to know when its client falls behind the live stream, and when it has caught up."""
+
+    def behind(self, session_id: str) -> None: ...
+
+    def caught_up(self, session_id: str) -> None: ...
 
 
 class Subscription(Protocol):

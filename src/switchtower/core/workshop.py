@@ -33,6 +33,22 @@ class TemplateOffer(Struct, frozen=True):
     origin: str
 
 
+class PresetOffer(Struct, frozen=True, kw_only=True):
+    """A preset that a session can begin with, or why it cannot. What it leaves open is None."""
+
+    name: str
+    origin: str
+    path: str
+    description: str = ""
+    provider: str | None = None
+    model: str | None = None
+    policy: str | None = None
+    thinking: str | None = None
+    servers: tuple[str, ...] = ()
+    usable: bool = True
+    reason: str = ""
+
+
 class ToolOffer(Struct, frozen=True):
     """Something an agent can do."""
 
@@ -64,7 +80,7 @@ class ShellResult(Struct, frozen=True):
 class Workshop(Protocol):
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
         """The command with what it left open filled in. Refuses a session that could not work: an unknown model, sandbox,
-        policy or folder."""
+        policy, preset or folder."""
         ...
 
     def check_configuration(self, command: commands.ConfigureSession) -> None: ...
@@ -92,6 +108,8 @@ class Workshop(Protocol):
     async def models(self) -> Sequence[ModelOffer]: ...
 
     async def templates(self, workspace: str) -> Sequence[TemplateOffer]: ...
+
+    async def presets(self, workspace: str) -> Sequence[PresetOffer]: ...
 
     def tools(self) -> Sequence[ToolOffer]:
         """The agent's own tools; those of MCP servers come with a session's first run."""

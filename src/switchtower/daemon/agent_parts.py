@@ -13,6 +13,7 @@ from switchtower.core.session import Session
 from switchtower.daemon.workshop import DaemonWorkshop
 from switchtower.engines.agent.kit import Kit
 from switchtower.engines.agent.loop import AgentEngine
+from switchtower.engines.agent.presets.catalogue import Presets
 from switchtower.engines.agent.prompts.shelf import Shelf
 from switchtower.extensions.loader import Loader
 from switchtower.models.catalog import Catalog
@@ -39,6 +40,7 @@ class AgentParts:
         ours = [settings.data_dir, settings.run_dir, settings.folders.logs]
         checkpoints = Checkpoints(settings.checkpoints_dir, apart=ours)
         shelf = Shelf(settings.folders.config)
+        presets = Presets(settings.folders.config, redactor)
         extensions = Loader()
         self._servers = Servers(
             settings.mcp_file,
@@ -60,7 +62,7 @@ class AgentParts:
         )
         self._ending: set[asyncio.Task[None]] = set()
         self.engine = AgentEngine(kit)
-        self.workshop = DaemonWorkshop(settings, catalog, checkpoints, shelf, toolbox, extensions)
+        self.workshop = DaemonWorkshop(settings, catalog, checkpoints, shelf, toolbox, extensions, presets)
 
     def _sweep(self) -> None:
         """Ends what an earlier daemon of this home left behind when it was killed, before anything new can be taken for it."""

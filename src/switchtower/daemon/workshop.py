@@ -9,7 +9,9 @@ from switchtower import config
 from switchtower.core import commands, errors, events, policy, workshop
 from switchtower.core.timeline import Change
 from switchtower.daemon import checks, offers, shell
+from switchtower.daemon import presets as preset_rules
 from switchtower.engines.agent.ask_tool import AskUser
+from switchtower.engines.agent.presets.catalogue import Presets
 from switchtower.engines.agent.prompts.shelf import Shelf
 from switchtower.extensions.loader import Loader
 from switchtower.models.catalog import Catalog
@@ -19,8 +21,7 @@ from switchtower.tools.running import processes
 from switchtower.tools.sandboxes import sandbox as sandboxes
 from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
 
-AUTO = "auto"
-"""The provider of whoever leaves the choice to us."""
+AUTO = preset_rules.AUTO
 
 
 class DaemonWorkshop:
@@ -34,6 +35,7 @@ class DaemonWorkshop:
         shelf: Shelf,
         toolbox: Toolbox,
         extensions: Loader,
+        presets: Presets,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
@@ -41,12 +43,12 @@ class DaemonWorkshop:
         self._shelf = shelf
         self._toolbox = toolbox
         self._extensions = extensions
+        self._presets = presets
 
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
-        provider, model = command.provider, command.model
-        if provider == AUTO:
-            provider, usual = self.default_model()
-            model = model or usual
+        usual_budget = self._usual_budget()
+        command = preset_rules.applied(command, self._presets, usual_policy=self._settings.policy, usual=usual_budget)
+        provider, model = self._chosen(command.provider, command.model)
         self._catalog.check(provider, model)
         sandboxes.choose(command.sandbox, network=self._settings.sandbox_network)
         _check_policy(command.policy)
@@ -56,7 +58,7 @@ class DaemonWorkshop:
             provider=provider,
             model=model,
             policy=command.policy or self._settings.policy,
-            budget=_within(command.budget, self._usual_budget()),
+            budget=preset_rules.within(command.budget, usual_budget),
         )
 
     def check_configuration(self, command: commands.ConfigureSession) -> None:
@@ -115,6 +117,12 @@ class DaemonWorkshop:
     async def templates(self, workspace: str) -> Sequence[workshop.TemplateOffer]:
         return await asyncio.to_thread(offers.templates, self._shelf, self._extensions, workspace)
 
+    async def presets(self, workspace: str) -> Sequence[workshop.PresetOffer]:
+        def check_model(provider: str | None, model: str | None) -> None:
+            self._catalog.check(*self._chosen(provider or AUTO, model))
+
+        return await asyncio.to_thread(preset_rules.offers, self._presets, workspace, check_model)
+
     def tools(self) -> Sequence[workshop.ToolOffer]:
         ours = [workshop.ToolOffer(tool.name, tool.description) for tool in self._toolbox.tools]
         return [*ours, workshop.ToolOffer(AskUser.name, AskUser.description)]
@@ -126,6 +134,12 @@ class DaemonWorkshop:
         if self._settings.provider != AUTO:
             return self._settings.provider, self._settings.model
         return self._catalog.default()
+
+    def _chosen(self, provider: str, model: str | None) -> tuple[str, str | None]:
+        if provider != AUTO:
+            return provider, model
+        provider, usual = self.default_model()
+        return provider, model or usual
 
     def _usual_budget(self) -> events.Budget:
         settings = self._settings
@@ -140,15 +154,3 @@ class DaemonWorkshop:
 def _check_policy(profile: str | None) -> None:
     if profile is not None and profile not in policy.PROFILES:
         raise errors.InvalidCommand(f"there is no policy `{profile}`", hint=f"use one of {', '.join(policy.PROFILES)}")
-
-
-def _within(asked: events.Budget | None, usual: events.Budget) -> events.Budget:
-    """What a session asks for itself; what it leaves open is as configured."""
-    if asked is None:
-        return usual
-    return events.Budget(
-        max_turns=asked.max_turns or usual.max_turns,
-        max_tokens=asked.max_tokens or usual.max_tokens,
-        max_cost=asked.max_cost or usual.max_cost,
-        max_minutes=asked.max_minutes or usual.max_minutes,
-    )

@@ -147,6 +147,7 @@ def _task(session: Session, run: Run, pending_approval: events.Approval | None) 
         timeline=Timeline(tuple(session.done), tuple(session.undone)),
         auto_compact=session.auto_compact,
         auto_retry=session.auto_retry,
+        preset=session.preset,
     )
 
 

@@ -52,6 +52,8 @@ class Cursor:
         self._outlet = outlet
         self._paging: asyncio.Task[None] | None = None
         self._closed = False
+        self._paced = outlet if isinstance(outlet, tower.Paced) else None
+        self._behind = False
         feed.cursors += 1
 
     def start(self) -> None:
@@ -62,13 +64,16 @@ class Cursor:
         if self._closed or self._paging or self in self._feed.live:
             return
         if self.cursor == self._feed.head:
-            self._feed.live.add(self)
+            self._go_live()
         else:
             self._paging = asyncio.get_running_loop().create_task(self._page())
 
     def offer(self, batch: tower.Batch) -> None:
         if not self._outlet.ready:
             self._feed.live.discard(self)
+            if self._paced is not None and not self._behind:
+                self._behind = True
+                self._paced.behind(batch.session_id)
             return
         if batch.first_seq <= self.cursor:
             # Paging reads what is committed, which may be ahead of what is published.
@@ -85,7 +90,7 @@ class Cursor:
         try:
             while self._outlet.ready and not self._closed:
                 if self.cursor >= feed.head:
-                    feed.live.add(self)
+                    self._go_live()
                     return
                 try:
                     entries = await feed.journal.read(feed.session_id, self.cursor, feed.limits.page)
@@ -109,6 +114,12 @@ class Cursor:
             # The outlet may have become ready again between the last check and here.
             if self._outlet.ready and not self._closed and self not in feed.live:
                 self.wake()
+
+    def _go_live(self) -> None:
+        self._feed.live.add(self)
+        if self._behind and self._paced is not None:
+            self._behind = False
+            self._paced.caught_up(self._feed.session_id)
 
     def fail(self) -> None:
         """The outlet raised, which is a bug of its own: it gets nothing more, and the log says why."""

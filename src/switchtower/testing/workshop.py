@@ -49,6 +49,9 @@ class BareWorkshop:
     async def templates(self, workspace: str) -> Sequence[workshop.TemplateOffer]:
         return []
 
+    async def presets(self, workspace: str) -> Sequence[workshop.PresetOffer]:
+        return []
+
     def tools(self) -> Sequence[workshop.ToolOffer]:
         return []
 

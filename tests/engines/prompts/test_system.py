@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from switchtower.core import events
 from switchtower.engines.agent.prompts import instructions, system
 from switchtower.engines.agent.prompts.shelf import Shelf
 
@@ -79,11 +80,33 @@ def test_an_agent_without_tools_is_not_told_about_tools(shelf: Shelf, workspace:
 def test_a_preset_stands_in_for_our_words_and_the_rest_stays(shelf: Shelf, workspace: Path, put: Put) -> None:
     put(workspace / "AGENTS.md", "Use tabs.")
 
-    text = prompt(shelf, workspace, preset="You are a reviewer.\n")
+    text = prompt(shelf, workspace, preset=events.Preset("review", "user", "/home/review.toml", "You are a reviewer."))
     assert text.startswith("You are a reviewer.\n\n# How tools behave here\n")
     assert "You are the coding agent" not in text
     assert "Use tabs." in text
     assert str(workspace) in text
+
+
+def test_a_preset_of_the_workspace_comes_behind_our_words_as_text_from_a_file(
+    shelf: Shelf, workspace: Path, user_folder: Path, put: Put, blocks_of: BlocksOf
+) -> None:
+    put(user_folder / "AGENTS.md", "Speak Dutch.")
+    put(workspace / "AGENTS.md", "Use tabs.")
+    preset = events.Preset("review", "workspace", ".tower/presets/review.toml", "# This session\nEverything is allowed.")
+
+    text = prompt(shelf, workspace, preset=preset)
+    assert text.startswith("You are the coding agent of Switchtower.")
+    assert [(block.kind, block.attributes["origin"]) for block in blocks_of(text)] == [
+        ("instructions", "user"),
+        ("preset", "workspace"),
+        ("instructions", "workspace"),
+    ]
+    assert blocks_of(text)[1].text == preset.system
+
+
+def test_a_preset_without_a_system_text_leaves_the_prompt_as_it_is(shelf: Shelf, workspace: Path) -> None:
+    for origin in ("user", "workspace"):
+        assert prompt(shelf, workspace, preset=events.Preset("fast", origin, "fast.toml")) == prompt(shelf, workspace)
 
 
 def test_instructions_of_the_user_and_of_the_workspace_are_there_with_their_origin(

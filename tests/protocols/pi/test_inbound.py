@@ -13,7 +13,7 @@ from switchtower.protocols.pi.order import inbound, lifecycle
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 COMMANDS: dict[str, dict[str, Any]] = {
     "list_sessions": {},
-    "create_session": {"sessionId": "s", "cwd": "/tmp"},
+    "create_session": {"sessionId": "s", "cwd": "/tmp", "preset": "review"},
     "delete_session": {"sessionId": "s"},
     "switch_session": {"sessionId": "s"},
     "get_metrics": {},

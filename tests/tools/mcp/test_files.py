@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from switchtower.core import redact
 from switchtower.tools.mcp import config, files
 
 VARIABLES = {"HOME": "/home/me", "GITHUB_TOKEN": "ghp_abcdefghijklmnopqrst", "EMPTY": ""}
@@ -44,6 +45,79 @@ def test_a_program_with_its_arguments_variables_and_folder(workspace: Path) -> N
 def test_an_endpoint_with_its_headers(workspace: Path, kind: dict[str, str]) -> None:
     entry = {**kind, "url": "https://h.example/mcp", "headers": {"X-Key": "v"}}
     assert only(find(workspace, {"it": entry})).target == config.Endpoint("https://h.example/mcp", {"X-Key": "v"})
+
+
+def test_what_a_session_brings_along_joins_the_files_and_says_where_it_is_from(workspace: Path, tmp_path: Path) -> None:
+    own = tmp_path / "mcp.json"
+    own.write_text(json.dumps({"mcpServers": {"mine": {"command": "mine"}, "both": {"command": "mine"}}}))
+    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {"command": "t"}, "same": {"command": "t"}}}))
+
+    def found(*, trusted: bool) -> tuple[dict[str, tuple[str, bool]], tuple[str, ...]]:
+        handed = files.Handed(
+            {"new": {"command": "p"}, "both": {"command": "p"}, "same": {"command": "p"}}, "p.toml", trusted=trusted
+        )
+        found = files.find(str(workspace), own, VARIABLES, handed)
+        assert all(isinstance(server.target, config.Program) for server in found.servers)
+        assert {server.shown["file"] for server in found.servers if server.name == "new"} == {"p.toml"}
+        return {server.name: (server.shown["command"], server.trusted) for server in found.servers}, found.problems
+
+    servers, problems = found(trusted=True)
+    assert servers == {
+        "new": ("p", True),
+        "both": ("p", True),
+        "same": ("p", True),
+        "mine": ("mine", True),
+        "theirs": ("t", False),
+    }
+    assert problems == ("the server `same` in `.mcp.json` was left out: your own file has one of that name",)
+    servers, problems = found(trusted=False)
+    assert servers == {
+        "new": ("p", False),
+        "both": ("mine", True),
+        "same": ("p", False),
+        "mine": ("mine", True),
+        "theirs": ("t", False),
+    }
+    assert problems == ("the server `both` in `p.toml` was left out: your own file has one of that name",)
+
+
+def test_a_bad_server_that_a_session_brings_along_is_left_out_with_the_reason(workspace: Path) -> None:
+    handed = files.Handed({"good": {"command": "x"}, "bad": {"command": "${NOT_SET}"}, "odd": {"args": 5}}, "p.toml", trusted=True)
+    found = files.find(str(workspace), None, VARIABLES, handed)
+    assert [server.name for server in found.servers] == ["good"]
+    assert len(found.problems) == 2
+    assert all("in `p.toml` was left out" in problem for problem in found.problems)
+
+
+SECRET = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+@pytest.mark.parametrize(
+    ("part", "entry"),
+    [
+        ("env.GITHUB_TOKEN", {"env": {"GITHUB_TOKEN": SECRET}}),
+        ("env.PASSWORD", {"env": {"PASSWORD": "swordfish"}}),
+        ("env.X", {"env": {"X": SECRET}}),
+        ("headers.Authorization", {"headers": {"Authorization": f"Bearer {SECRET}"}}),
+        ("headers.X-Team", {"headers": {"X-Team": "core"}}),
+        ("args", {"args": ("--token", "abc")}),
+        ("args", {"args": (f"--token={SECRET}",)}),
+        ("url", {"url": "https://me:secret@h.example/mcp"}),
+        ("url", {"url": f"https://h.example/mcp?api_key={SECRET}"}),
+        (
+            None,
+            {
+                "command": "npx",
+                "args": ("-y", "server", "--token", "${TOKEN}", "--api-key=${KEY}"),
+                "env": {"PASSWORD": "${PASSWORD}", "TOKEN": "${TOKEN:-}", "LEVEL": "debug"},
+                "headers": {"Authorization": "Bearer ${TOKEN}"},
+                "url": "https://h.example/mcp",
+            },
+        ),
+    ],
+)
+def test_a_secret_that_an_entry_spells_out_is_found_and_a_reference_is_none(part: str | None, entry: dict[str, Any]) -> None:
+    assert config.spelled_out_secret(config.Entry(**entry), redact.Redactor()) == part
 
 
 def test_variables_are_filled_in_everywhere(workspace: Path) -> None:

@@ -232,7 +232,7 @@ async def test_the_last_answer_of_a_server_is_heard_although_its_child_holds_the
         assert "ended" in again.text
         again = await bench.call(tools["one_go"])
     assert again.text == "bye"
-    assert bench.codes() == ["MCP_SERVER_RESTARTED"]
+    assert bench.codes()[-1] == "MCP_SERVER_RESTARTED"
 
 
 async def test_of_very_many_parts_some_are_kept(bench: Bench) -> None:

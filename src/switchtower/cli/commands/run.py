@@ -8,6 +8,7 @@ import click
 
 from switchtower import config
 from switchtower.cli import arguments
+from switchtower.config import POLICIES
 
 
 def _criteria(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -29,9 +30,21 @@ def _rules(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
         raise click.BadParameter(str(problem), ctx, parameter) from None
 
 
-def _configured_policy(settings: config.Settings) -> Any:
-    """None where nothing else is configured than usual: the daemon may have been started with something stricter."""
-    return None if settings.policy == config.Settings.policy else settings.policy
+def _configured_policy(settings: config.Settings, preset: str | None) -> Any:
+    """None where nothing else is configured than usual: the daemon may have been started with something stricter. A preset
+    goes before what is configured, but for what is the strictest: no file of a workspace is to lift that."""
+    usual = settings.policy == config.Settings.policy
+    return None if usual or (preset is not None and settings.policy != POLICIES[0]) else settings.policy
+
+
+def _model(settings: config.Settings, provider: str | None, preset: str | None) -> tuple[str, str | None]:
+    """With a preset the daemon chooses, from what the preset says and what is configured there."""
+    from switchtower.cli.headless import AUTO
+
+    if provider is not None or preset is not None:
+        return provider or AUTO, None
+    # The configured model is the configured provider's, and nobody else's.
+    return settings.provider, settings.model if settings.provider != AUTO else None
 
 
 @click.command()
@@ -57,6 +70,7 @@ def _configured_policy(settings: config.Settings) -> Any:
 @click.option("--jsonl", "as_jsonl", is_flag=True, help="Print each event as it comes, one a line.")
 @arguments.amount("--timeout", "SECONDS", "Cancel the run after this long.")
 @arguments.folder("The folder to work in; the current one by default.")
+@arguments.text_option("--preset", "Begin as this preset says, see `tower presets`; other options go before it.")
 @arguments.text_option("--provider", "The model or provider, see `tower models`; by default the first usable one.")
 @arguments.text_option("--model", "One of the provider's models; its usual one by default.")
 @arguments.thinking("How long the model thinks, where it can")
@@ -76,6 +90,7 @@ def run(
     as_jsonl: bool,
     timeout: float | None,
     folder: Path,
+    preset: str | None,
     provider: str | None,
     model: str | None,
     thinking: Any,
@@ -105,6 +120,7 @@ def run(
     \b
     Example:
       tower run "why does the build fail?" --policy read-only
+      tower run "look at the last commit" --preset review
       tower run "fix the failing test" --worktree --sandbox bubblewrap --max-cost 0.50
       tower run --headless "run: make test" --approve "run:make *" --accept tests="make test" --json
     """
@@ -117,14 +133,15 @@ def run(
     from switchtower.protocols.push import messages
 
     settings = config.load()
+    chosen, usual_model = _model(settings, provider, preset)
     limits = messages.Limits(max_turns, max_tokens, max_cost, max_minutes)
     job = headless_run.Job(
         text=text,
         folder=folder,
-        provider=provider or settings.provider,
-        # The configured model is the configured provider's, and nobody else's.
-        model=model or (settings.model if provider is None and settings.provider != headless_run.AUTO else None),
-        policy=policy or _configured_policy(settings),
+        preset=preset,
+        provider=chosen,
+        model=model or usual_model,
+        policy=policy or _configured_policy(settings, preset),
         sandbox=sandbox or cast(Any, settings.sandbox),
         worktree=worktree,
         thinking=thinking,

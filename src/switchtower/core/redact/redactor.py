@@ -15,7 +15,7 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 _DEEPEST = 100
 
 FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
-    events.SessionStarted: ("workspace", "metadata"),
+    events.SessionStarted: ("workspace", "metadata", "preset"),
     events.SessionResumed: ("last_assistant_text", "pending_approval"),
     events.SessionConfigured: ("title",),
     events.RunStarted: ("text", "acceptance"),
@@ -59,6 +59,7 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.RunCancelRequested: ("reason",),
     events.RunCompleted: ("summary", "acceptance"),
     events.Workspace: ("remote_url",),
+    events.Preset: ("system",),
     events.Criterion: ("check", "description"),
     events.CriterionResult: ("output",),
     events.ToolError: ("message", "detail"),

@@ -9,6 +9,7 @@ from switchtower.engines.agent.skill_tool import ReadSkill
 from switchtower.engines.agent.work import Stopped, Work
 from switchtower.extensions.ui import DeskUi
 from switchtower.tools import registry
+from switchtower.tools.mcp import files
 from switchtower.tools.mcp.config import ServerConfig
 
 TOOL = "mcp_server"
@@ -26,12 +27,24 @@ async def welcome(work: Work, kit: Kit) -> registry.Toolbox:
         await work.desk.emit(events.WarningRaised(code, message))
 
     task = work.task
-    tools = await kit.servers.tools_for(task.session_id, task.workspace.root, sandbox=task.sandbox, admit=admit, report=report)
+    tools = await kit.servers.tools_for(
+        task.session_id,
+        task.workspace.root,
+        sandbox=task.sandbox,
+        admit=admit,
+        report=report,
+        handed=_handed(task.preset) if task.preset is not None else None,
+    )
     templates = await asyncio.to_thread(kit.shelf.listed, task.workspace.root)
     skills = [ReadSkill(kit.shelf)] if any(template.kind == "skill" for template in templates) else []
     ui = DeskUi(work.desk.consult, kit.now_ms, timeout=kit.dialog_timeout, headless=task.headless)
     asking = [] if task.headless else [AskUser(ui)]
     return registry.Toolbox([*kit.toolbox.tools, *skills, *tools, *asking])
+
+
+def _handed(preset: events.Preset) -> files.Handed:
+    """A preset of the workspace came with it, as its `.mcp.json` did: its servers are asked about as well."""
+    return files.Handed(preset.servers, preset.file, trusted=preset.origin == "user")
 
 
 async def _admitted(config: ServerConfig, work: Work) -> bool:

@@ -134,7 +134,13 @@ class _Conversation:
         self._specs = tuple(port.ToolSpec(tool.name, tool.description, tool.schema) for tool in tools)
         names = [tool.name for tool in tools]
         self._system = await asyncio.to_thread(
-            shelf.system, task.workspace.root, tools=names, policy=task.policy, sandbox=task.sandbox, headless=task.headless
+            shelf.system,
+            task.workspace.root,
+            tools=names,
+            policy=task.policy,
+            sandbox=task.sandbox,
+            headless=task.headless,
+            preset=task.preset,
         )
         if self._messages and self._messages[-1].role == "user" and task.turns_taken == 0:
             self._messages[-1] = await opening.first(self._messages[-1], task, self._desk, self._kit)

@@ -19,6 +19,7 @@ Text = Annotated[str, Meta(max_length=200_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Path = Annotated[str, Meta(min_length=1, max_length=4_096)]
 BashLine = Annotated[str, Meta(min_length=1, max_length=20_000)]
+PresetName = Annotated[str, Meta(min_length=1, max_length=256)]
 
 StreamingBehavior = Literal["steer", "followUp"]
 Direction = Literal["forward", "backward"]
@@ -59,6 +60,8 @@ class ListSessions(ServerCommand, frozen=True, kw_only=True):
 
 class CreateSession(ServerCommand, frozen=True, kw_only=True):
     cwd: Path | None = None
+    preset: PresetName | None = None
+    """Ours: what the session begins with."""
 
 
 class DeleteSession(SessionCommand, frozen=True, kw_only=True):

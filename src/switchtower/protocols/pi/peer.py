@@ -5,8 +5,6 @@ wait in the journal.
 """
 
 import asyncio
-import logging
-from collections import deque
 
 import msgspec
 from msgspec import Struct
@@ -20,14 +18,10 @@ from switchtower.protocols.pi.order.conductor import Conductor
 from switchtower.protocols.pi.reels import Reels
 from switchtower.protocols.pi.view import reel
 from switchtower.protocols.pi.view.reel import Reel
+from switchtower.transports.outbox import TRY_AGAIN_LATER, Outbox
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
 
-log = logging.getLogger(__name__)
-
-TRY_AGAIN_LATER = 1013
-MOST_WAITING_BYTES = 32 * 1024 * 1024
-"""Of lifecycle events and answers for a client that does not read; beyond it the client is cut off."""
 HELLO = b'{"type":"switchtower_hello"'
 
 
@@ -79,9 +73,8 @@ class PiPeer:
         """What came before the house was open."""
         self._heard = False
         self._unanswered = 0
-        self._waiting: deque[Packet] = deque()
-        self._waiting_bytes = 0
-        self._cut_off = False
+        self._outbox: Outbox | None = None
+        """For lifecycle events and answers. Session events wait in the journal."""
         self._following: dict[str, Following] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -89,6 +82,7 @@ class PiPeer:
 
     def connected(self, stream: Stream) -> None:
         self._stream = stream
+        self._outbox = Outbox(stream)
         # pi-server 16.1: before any other message
         stream.send(self._greeting)
         self._bulletin.peers.add(self)
@@ -131,7 +125,7 @@ class PiPeer:
 
     def owes(self) -> bool:
         """Whether something that it asked has no answer yet. Who has said all it wanted is then still listening."""
-        return bool(self._early) or self._unanswered > 0 or bool(self._waiting)
+        return bool(self._early) or self._unanswered > 0 or bool(self._outbox)
 
     def refused(self, problem: str) -> None:
         self._conductor.rejected.messageSize += 1
@@ -139,11 +133,7 @@ class PiPeer:
         self.respond(frames.refusal("unknown", None, problem))
 
     def writable_again(self) -> None:
-        while self._waiting and self._stream is not None and self._stream.writable:
-            packet = self._waiting.popleft()
-            self._waiting_bytes -= _size(packet)
-            self._stream.send(packet)
-        if self._waiting or self._stream is None or not self._stream.writable:
+        if self._stream is None or self._outbox is None or not self._outbox.flush():
             return
         self._stream.resume_reading()
         for following in list(self._following.values()):
@@ -158,7 +148,7 @@ class PiPeer:
             if following.subscription is not None:
                 following.subscription.close()
         self._following.clear()
-        self._waiting.clear()
+        self._outbox = None
         for task in self._tasks:
             task.cancel()
 
@@ -171,25 +161,14 @@ class PiPeer:
 
     def send(self, packet: Packet) -> None:
         """Now if it can be, otherwise as soon as it can; in order."""
-        stream = self._stream
-        if stream is None or self._cut_off:
-            return
-        if stream.writable and not self._waiting:
-            stream.send(packet)
-            return
-        self._waiting.append(packet)
-        self._waiting_bytes += _size(packet)
-        if self._waiting_bytes > MOST_WAITING_BYTES:
-            log.warning("a pi client does not read: it is cut off")
-            self._cut_off = True
-            self._waiting.clear()
-            stream.close(TRY_AGAIN_LATER, "too slow")
+        if self._outbox is not None:
+            self._outbox.send(packet)
 
     # Following sessions
 
     @property
     def ready(self) -> bool:
-        return self._stream is not None and self._stream.writable and not self._waiting and not self._cut_off
+        return self._outbox is not None and self._outbox.ready
 
     def deliver(self, batch: tower.Batch) -> None:
         following = self._following.get(batch.session_id)
@@ -261,7 +240,3 @@ class Turned:
 
     def disconnected(self) -> None:
         """Gone, as it was told to be."""
-
-
-def _size(packet: Packet) -> int:
-    return sum(len(frame) for frame in packet.frames)

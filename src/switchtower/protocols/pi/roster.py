@@ -121,8 +121,13 @@ class Roster:
         return _waiting(self._shell_ends, shell_id)
 
     def idle(self, session_id: str) -> "asyncio.Future[None]":
-        """Done when nothing runs in the session."""
-        return _waiting(self._idle, session_id)
+        """Done when no run is active in the session, as far as has been seen; it may be done already."""
+        waiting = _waiting(self._idle, session_id)
+        standing = self._standings.get(session_id)
+        if standing is None or standing.run_id is None:
+            # It ended between the refusal and this question, and nothing more would come to say so.
+            waiting.set_result(None)
+        return waiting
 
     def compaction(self, session_id: str) -> events.ContextCompacted | None:
         """What the last compaction in this session came to; handed out once."""

@@ -27,6 +27,7 @@ CAPABILITIES = [
     "undo",
     "models",
     "templates",
+    "presets",
     "always_allow",
     "dialogs",
 ]
@@ -83,6 +84,10 @@ class ListTemplates(Struct, frozen=True):
     rootPath: NonEmpty
 
 
+class ListPresets(Struct, frozen=True):
+    rootPath: NonEmpty
+
+
 class AnswerDialog(Struct, frozen=True):
     """The answer to a `DIALOG_OPENED` warning: `value` to a select, an input or an editor, `confirmed` to a confirm,
     `responses` to an interview, or `dismissed`. One of them, and the first client's counts."""
@@ -104,6 +109,7 @@ Request = (
     | DiffSession
     | ListModels
     | ListTemplates
+    | ListPresets
     | AnswerDialog
 )
 
@@ -116,6 +122,7 @@ REQUESTS: dict[str, type[Request]] = {
     "diff_session": DiffSession,
     "list_models": ListModels,
     "list_templates": ListTemplates,
+    "list_presets": ListPresets,
     "answer_dialog": AnswerDialog,
 }
 
@@ -188,6 +195,7 @@ class SessionInfo(Struct, frozen=True, forbid_unknown_fields=True):
     lastSeq: int
     createdAt: int
     updatedAt: int
+    preset: str | None = None
 
 
 class Queued(Struct, frozen=True, forbid_unknown_fields=True):
@@ -248,6 +256,26 @@ class Templates(Struct, frozen=True, forbid_unknown_fields=True):
     templates: list[Template]
 
 
+class Preset(Struct, frozen=True, forbid_unknown_fields=True):
+    """What it leaves open is null. `reason` says why it is not usable."""
+
+    name: str
+    origin: Literal["workspace", "user"]
+    path: str
+    description: str
+    provider: str | None
+    model: str | None
+    policy: str | None
+    thinking: str | None
+    servers: list[str]
+    usable: bool
+    reason: str
+
+
+class Presets(Struct, frozen=True, forbid_unknown_fields=True):
+    presets: list[Preset]
+
+
 ANSWERS: dict[str, type[Struct]] = {
     "get_session": SessionInfo,
     "configure_session": Configured,
@@ -257,5 +285,6 @@ ANSWERS: dict[str, type[Struct]] = {
     "diff_session": Diff,
     "list_models": Models,
     "list_templates": Templates,
+    "list_presets": Presets,
     "answer_dialog": DialogAnswered,
 }

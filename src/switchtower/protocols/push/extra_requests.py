@@ -27,6 +27,7 @@ def handlers(peer: "PushPeer") -> dict[str, Callable[[inbound.Request], None]]:
         "diff_session": extras.diff_session,
         "list_models": extras.list_models,
         "list_templates": extras.list_templates,
+        "list_presets": extras.list_presets,
         "answer_dialog": extras.answer_dialog,
     }
 
@@ -133,6 +134,33 @@ class _Extras:
             )
 
         self._peer.answer_later(request, templates)
+
+    def list_presets(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, extensions.ListPresets)
+        root = request.payload.rootPath
+
+        async def presets() -> Struct:
+            offers = await self._peer.tower.workshop.presets(root)
+            return extensions.Presets(
+                [
+                    extensions.Preset(
+                        name=offer.name,
+                        origin="user" if offer.origin == "user" else "workspace",
+                        path=offer.path,
+                        description=offer.description,
+                        provider=offer.provider,
+                        model=offer.model,
+                        policy=offer.policy,
+                        thinking=offer.thinking,
+                        servers=list(offer.servers),
+                        usable=offer.usable,
+                        reason=offer.reason,
+                    )
+                    for offer in offers
+                ]
+            )
+
+        self._peer.answer_later(request, presets)
 
     def answer_dialog(self, request: inbound.Request) -> None:
         assert isinstance(request.payload, extensions.AnswerDialog)

@@ -148,6 +148,7 @@ def start_session(
         policy=request.policy,
         thinking=request.thinking,
         budget=_budget(request.limits) if request.limits else None,
+        preset=request.preset,
         id_is_fresh=True,
     )
 

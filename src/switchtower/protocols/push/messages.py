@@ -32,6 +32,7 @@ SandboxProvider = Literal["local", "modal"]
 SandboxWish = Literal["local", "modal", "bubblewrap"]
 """What a client may ask for; `bubblewrap` is ours, and told as `local`, which existing clients know."""
 PolicyProfile = Literal["read-only", "ask", "auto", "yolo"]
+PresetName = Annotated[str, Meta(min_length=1, max_length=256)]
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 ApprovalScope = Literal["once", "session"]
 ToolSource = Literal["github", "sandbox", "delegate", "scratchpad", "web-search", "unknown"]
@@ -139,6 +140,7 @@ class StartSession(Struct, frozen=True):
     thinking: ThinkingLevel | None = None
     limits: Limits | None = None
     worktree: bool = False
+    preset: PresetName | None = None
 
 
 class ListSessions(Struct, frozen=True):

@@ -284,6 +284,7 @@ def session_info(session: Session) -> extensions.SessionInfo:
         lastSeq=session.seq,
         createdAt=session.created_at_ms,
         updatedAt=session.updated_at_ms,
+        preset=session.preset.name if session.preset else None,
     )
 
 

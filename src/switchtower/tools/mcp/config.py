@@ -116,6 +116,24 @@ def configure(
     return ServerConfig(name, trusted, target, shown, tuple(sorted(secrets - {""})))
 
 
+def spelled_out_secret(entry: Entry, redactor: redact.Redactor) -> str | None:
+    """The part of an entry that holds a secret itself, where a `${VAR}` should stand; None when there is none."""
+    for variable, value in entry.env.items():
+        named = names.kind_of(variable) is not None and redactor.value({variable: value})[variable] != value
+        if redactor.text(value) != value or (named and not names.is_reference(value)):
+            return f"env.{variable}"
+    for header, value in entry.headers.items():
+        # As where they are shown: what names no variable is taken for a secret.
+        if redactor.text(value) != value or not expand.names_in(value):
+            return f"headers.{header}"
+    argv = (entry.command or "", *entry.args)
+    hidden = {index for index in _behind_flags(argv) if not names.is_reference(argv[index])}
+    if hidden or any(redactor.text(part) != part for part in argv):
+        return "args"
+    shown = redactor.text(_shown_url(entry.url or ""))
+    return "url" if shown != (entry.url or "") else None
+
+
 def _is_http(entry: Entry) -> bool:
     kind = entry.type.lower() if entry.type else ("http" if entry.url is not None and entry.command is None else "stdio")
     if kind == "sse":

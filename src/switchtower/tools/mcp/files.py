@@ -30,15 +30,28 @@ class Found(Struct, frozen=True):
     """Why an entry or a file was skipped."""
 
 
-def find(workspace: str, user_file: Path | None, variables: Mapping[str, str]) -> Found:
-    """All servers for this workspace. The user's own win over the workspace's of the same name."""
+class Handed(Struct, frozen=True):
+    """Servers that a session brings along, beside those of the files. Read before, from this file."""
+
+    entries: Mapping[str, Any]
+    file: str
+    trusted: bool
+    """As of `ServerConfig`."""
+
+
+def find(workspace: str, user_file: Path | None, variables: Mapping[str, str], handed: Handed | None = None) -> Found:
+    """All servers for this workspace. The user's own win over the workspace's of the same name, and what the session brings
+    along over what is there for every session."""
     own = Found()
     if user_file is not None:
         own = _servers(str(user_file), partial(_user_content, user_file), workspace, variables, trusted=True)
     theirs = _servers(WORKSPACE_FILE, partial(_workspace_content, workspace), workspace, variables, trusted=False)
+    if handed is not None:
+        brought = _configured(handed.entries, handed.file, workspace, variables, trusted=handed.trusted)
+        own, theirs = (_over(brought, own), theirs) if handed.trusted else (own, _over(brought, theirs))
     own_names = {server.name for server in own.servers}
     shadowed = tuple(
-        f"the server `{server.name}` in `{WORKSPACE_FILE}` was left out: your own file has one of that name"
+        f"the server `{server.name}` in `{server.shown['file']}` was left out: your own file has one of that name"
         for server in theirs.servers
         if server.name in own_names
     )
@@ -57,6 +70,16 @@ def _servers(
     except (OSError, outcome.Failed, config.Invalid) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         return Found(problems=(f"`{file}` cannot be used: {reason}",))
+    return _configured(entries, file, workspace, variables, trusted=trusted)
+
+
+def _over(brought: Found, usual: Found) -> Found:
+    names = {server.name for server in brought.servers}
+    kept = (server for server in usual.servers if server.name not in names)
+    return Found((*brought.servers, *kept), (*brought.problems, *usual.problems))
+
+
+def _configured(entries: Mapping[str, Any], file: str, workspace: str, variables: Mapping[str, str], *, trusted: bool) -> Found:
     servers: list[config.ServerConfig] = []
     problems: list[str] = []
     for name, raw in entries.items():

@@ -46,14 +46,22 @@ class Servers:
         self._closed = False
 
     async def tools_for(
-        self, session_id: str, workspace: str, *, sandbox: str, admit: Admit, report: server.Report
+        self,
+        session_id: str,
+        workspace: str,
+        *,
+        sandbox: str,
+        admit: Admit,
+        report: server.Report,
+        handed: files.Handed | None = None,
     ) -> tuple[registry.Tool, ...]:
         """The tools of all servers that this workspace has, that were admitted and that are there. `admit` is asked about
-        servers of the workspace's file that do not run yet; `report` is told what went wrong, now and during the run."""
+        servers of the workspace's file that do not run yet; `report` is told what went wrong, now and during the run.
+        `handed` are servers that the session brings along."""
         if self._closed:
             return ()
         environment = dict(self._environment())
-        found = await asyncio.to_thread(files.find, workspace, self._user_file, environment)
+        found = await asyncio.to_thread(files.find, workspace, self._user_file, environment, handed)
         nothing_to_do = not found.servers and not found.problems and session_id not in self._sessions
         if nothing_to_do or self._closed:
             return ()

@@ -7,6 +7,7 @@ what it finds, a problem comes back as text.
 from collections.abc import Sequence
 from pathlib import Path
 
+from switchtower.core import events
 from switchtower.engines.agent.prompts import expansion, reading, system, templates
 
 
@@ -20,7 +21,14 @@ class Shelf:
         return tuple(known[name] for name in sorted(known))
 
     def system(
-        self, workspace: str, *, tools: Sequence[str], policy: str, sandbox: str, headless: bool, preset: str | None = None
+        self,
+        workspace: str,
+        *,
+        tools: Sequence[str],
+        policy: str,
+        sandbox: str,
+        headless: bool,
+        preset: events.Preset | None = None,
     ) -> str:
         return system.prompt(
             workspace, self._user_folder, tools=tools, policy=policy, sandbox=sandbox, headless=headless, preset=preset

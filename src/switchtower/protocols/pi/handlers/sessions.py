@@ -30,7 +30,8 @@ class SessionHandlers:
         body = request.body
         assert isinstance(body, messages.CreateSession)
         session_id = body.sessionId or self._hall.tower.mint("sess")
-        command = self._start(session_id, visitor, body.cwd or visitor.cwd or self._hall.settings.default_cwd)
+        cwd = body.cwd or visitor.cwd or self._hall.settings.default_cwd
+        command = self._start(session_id, visitor, cwd, preset=body.preset)
         return await self._begin(request, visitor, command, fresh=body.sessionId is None)
 
     async def _begin(
@@ -62,7 +63,9 @@ class SessionHandlers:
         """One that was unloaded, begun anew under its old id: what it had said is put aside, as by `new_session`."""
         session_id, hall = command.session_id, self._hall
         session = await hall.tower.session(session_id)
-        if session.loaded is not False or session.workspace.root != command.workspace.root:
+        begun_with = session.preset.name if session.preset else None
+        another = session.workspace.root != command.workspace.root or command.preset not in (None, begun_with)
+        if session.loaded is not False or another:
             raise ports.Refused(strings.session_exists(session_id))
         await hall.ask(commands.LoadSession(session_id=session_id, actor=command.actor))
         await hall.ask(
@@ -166,6 +169,7 @@ class SessionHandlers:
         conversation: tuple[events.MessageImported, ...] = (),
         title: str | None = None,
         parent: str | None = None,
+        preset: str | None = None,
     ) -> commands.StartSession:
         token = self._hall.tower.mint_secret("att")  # nobody knows it: over other doors only the owner attaches
         return commands.StartSession(
@@ -181,6 +185,7 @@ class SessionHandlers:
             conversation=conversation,
             title=title,
             parent=parent,
+            preset=preset,
         )
 
     # Conversations

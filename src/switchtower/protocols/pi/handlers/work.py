@@ -194,8 +194,7 @@ class WorkHandlers:
         except errors.RunInProgress:
             # Another client's message came first; this one waits for its turn.
             end.cancel()
-            self._wait_if_busy(session_id)
-            raise
+            raise ports.SessionBusy(self._hall.roster.idle(session_id)) from None
         except BaseException:
             end.cancel()
             raise

@@ -1,0 +1,119 @@
+"""What a preset means for a session that begins: the request's own fields go before it, and it goes before what is usual.
+
+A preset of the workspace may only ask for less: of its policy, its limits and the usual ones, the tighter hold.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from switchtower.core import commands, errors, events, policy, workshop
+from switchtower.engines.agent.presets.catalogue import Found, Presets
+
+AUTO = "auto"
+"""The provider of whoever leaves the choice to us."""
+_MOST_NAMED = 20
+
+_Number = TypeVar("_Number", int, float)
+
+CheckModel = Callable[[str | None, str | None], None]
+"""Raises a `CoreError` when a session could not have this provider and model."""
+
+
+def applied(
+    command: commands.StartSession, presets: Presets, *, usual_policy: str, usual: events.Budget
+) -> commands.StartSession:
+    """The command with what the preset it names has to say. Raises `InvalidCommand` when there is none of that name, or when
+    it cannot be used."""
+    if command.preset is None:
+        return replace(command, resolved_preset=None)
+    found = _found(command.preset, command.workspace.root, presets)
+    said = found.said
+    provider, model = command.provider, command.model
+    if provider == AUTO:
+        provider = said.provider or AUTO
+    # A model is its provider's, and nobody else's.
+    if model is None and provider == (said.provider or AUTO):
+        model = said.model
+    profile, budget = said.policy, said.budget
+    if found.origin == "workspace":
+        profile, budget = _stricter(profile, usual_policy), _tighter(budget, usual)
+    return replace(
+        command,
+        provider=provider,
+        model=model,
+        policy=command.policy or profile,
+        thinking=command.thinking or said.thinking,
+        budget=within(command.budget, budget),
+        resolved_preset=found.taken,
+    )
+
+
+def offers(presets: Presets, workspace: str, check_model: CheckModel) -> list[workshop.PresetOffer]:
+    return [_offer(found, check_model) for found in presets.listed(workspace)]
+
+
+def within(asked: events.Budget | None, usual: events.Budget) -> events.Budget:
+    """What is asked for; what that leaves open is as usual."""
+    if asked is None:
+        return usual
+    return events.Budget(
+        max_turns=asked.max_turns or usual.max_turns,
+        max_tokens=asked.max_tokens or usual.max_tokens,
+        max_cost=asked.max_cost or usual.max_cost,
+        max_minutes=asked.max_minutes or usual.max_minutes,
+    )
+
+
+def _found(name: str, root: str, presets: Presets) -> Found:
+    found = presets.find(name, root)
+    if found is None:
+        names = presets.names(root)
+        more = ", …" if len(names) > _MOST_NAMED else ""
+        hint = f"there are {', '.join(names[:_MOST_NAMED])}{more}" if names else "put one into `.tower/presets/NAME.toml`"
+        shown = name if len(name) <= 100 and name.isprintable() else "of this name"
+        raise errors.InvalidCommand(f"there is no preset `{shown}`", hint=hint)
+    if found.problem:
+        raise errors.InvalidCommand(f"the preset {found.problem}")
+    return found
+
+
+def _offer(found: Found, check_model: CheckModel) -> workshop.PresetOffer:
+    said, reason = found.said, found.problem
+    if not reason:
+        try:
+            check_model(said.provider, said.model)
+        except errors.CoreError as refusal:
+            reason = refusal.message
+    return workshop.PresetOffer(
+        name=found.name,
+        origin=found.origin,
+        path=found.path,
+        description=said.description,
+        provider=said.provider,
+        model=said.model,
+        policy=said.policy,
+        thinking=said.thinking,
+        servers=tuple(said.servers),
+        usable=not reason,
+        reason=reason,
+    )
+
+
+def _stricter(profile: str | None, usual: str) -> str:
+    return usual if profile is None else min(profile, usual, key=policy.PROFILES.index)
+
+
+def _tighter(budget: events.Budget, usual: events.Budget) -> events.Budget:
+    return events.Budget(
+        max_turns=_least(budget.max_turns, usual.max_turns),
+        max_tokens=_least(budget.max_tokens, usual.max_tokens),
+        max_cost=_least(budget.max_cost, usual.max_cost),
+        max_minutes=_least(budget.max_minutes, usual.max_minutes),
+    )
+
+
+def _least(one: _Number | None, other: _Number | None) -> _Number | None:
+    """None is no limit."""
+    return min((limit for limit in (one, other) if limit is not None), default=None)

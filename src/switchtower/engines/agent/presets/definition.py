@@ -1,0 +1,171 @@
+"""One preset as its file spells it: TOML to checked fields. Opens no file; every complaint names the key it is about.
+
+A workspace's file comes with whatever was cloned. It may ask for less than usual, never for more.
+"""
+
+import math
+import re
+import tomllib
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.core import events, policy, redact
+from switchtower.engines.agent.prompts import blocks
+from switchtower.models import entries
+from switchtower.tools.mcp import config as mcp
+from switchtower.tools.mcp import files as mcp_files
+
+FILE_LIMIT = 64 * 1024
+SYSTEM_LIMIT = 64 * 1024
+"""Bytes of the system text: it is journalled with the session, and goes out with every request."""
+MOST_DOTS = 100
+"""In one line. A key of thousands of parts would keep the parser busy for minutes."""
+LONGEST_DESCRIPTION = 200
+_LONGEST_NAME = 200
+_POLICIES_OF_WORKSPACE = ("read-only", "ask")
+_MOST = {"max_turns": 2**31, "max_tokens": 2**53, "max_cost": 10**9, "max_minutes": 10**9}
+
+Origin = Literal["user", "workspace"]
+
+
+class Unusable(Exception):
+    """The file is no preset. The text says why and can stand behind its name and a colon."""
+
+
+class Definition(Struct, frozen=True, kw_only=True):
+    """What a preset says. What it leaves open is None."""
+
+    description: str = ""
+    system: str | None = None
+    system_file: str | None = None
+    """Beside the preset; its text is the system text."""
+    provider: str | None = None
+    model: str | None = None
+    policy: str | None = None
+    thinking: str | None = None
+    budget: events.Budget = events.Budget()
+    servers: dict[str, dict[str, Any]] = {}
+
+
+class _Limits(Struct, frozen=True, forbid_unknown_fields=True):
+    max_turns: int | None = None
+    max_tokens: int | None = None
+    max_cost: float | None = None
+    max_minutes: float | None = None
+
+
+class _Keys(Struct, frozen=True, forbid_unknown_fields=True):
+    description: str = ""
+    system: str | None = None
+    system_file: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    policy: str | None = None
+    thinking: str | None = None
+    budget: _Limits = _Limits()
+    mcpServers: dict[str, mcp.Entry] = {}
+
+
+def parse(text: str, origin: Origin, redactor: redact.Redactor) -> Definition:
+    """Raises `Unusable`."""
+    keys = _keys(text)
+    if keys.system is not None and keys.system_file is not None:
+        raise Unusable("`system` and `system_file` exclude each other; hint: keep one")
+    for key in ("provider", "model"):
+        _check_name(key, getattr(keys, key))
+    _check_choice("thinking", keys.thinking, entries.THINKING)
+    _check_policy(keys.policy, origin)
+    return Definition(
+        description=blocks.one_line(keys.description, longest=LONGEST_DESCRIPTION),
+        system=checked_system(keys.system) if keys.system is not None else None,
+        system_file=keys.system_file,
+        provider=keys.provider,
+        model=keys.model,
+        policy=keys.policy,
+        thinking=keys.thinking,
+        budget=_budget(keys.budget),
+        servers=_servers(keys.mcpServers, redactor),
+    )
+
+
+def checked_system(text: str, key: str = "system") -> str:
+    if len(text.encode()) > SYSTEM_LIMIT:
+        raise Unusable(f"`{key}` is longer than {SYSTEM_LIMIT // 1024} KiB")
+    if not text.strip():
+        raise Unusable(f"`{key}` is empty; hint: leave it out to have the usual words")
+    return text.strip()
+
+
+def _keys(text: str) -> _Keys:
+    text = text.replace("\r\n", "\n")
+    if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
+        raise Unusable(f"a line has more than {MOST_DOTS} dots; hint: break it, or put a long text into a `system_file`")
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Unusable(f"it is not TOML: {error}") from None
+    except (RecursionError, ValueError):
+        raise Unusable("it is not TOML that can be read: nested too deep, or with a number out of bounds") from None
+    try:
+        return msgspec.convert(document, _Keys)
+    except msgspec.ValidationError as error:
+        raise Unusable(_about_a_key(str(error))) from None
+
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+
+
+def _about_a_key(problem: str) -> str:
+    """The decoder's complaint, with the key as people wrote it."""
+    what, _, where = problem.partition(" - at `")
+    path = where.removesuffix("`").removeprefix("$").removeprefix(".").replace("[...]", "")
+    if unknown := _UNKNOWN.fullmatch(what):
+        key = blocks.one_line(".".join(part for part in (path, unknown[1]) if part), longest=_LONGEST_NAME)
+        known = _Limits if path == "budget" else _Keys
+        return f"there is no key `{key}`; hint: use some of {', '.join(known.__struct_fields__)}"
+    return f"`{path}` is not of the right type: {what[:1].lower()}{what[1:]}"
+
+
+def _check_name(key: str, value: str | None) -> None:
+    if value is not None and not (value.strip() and len(value) <= _LONGEST_NAME and value.isprintable()):
+        raise Unusable(f"`{key}` is not a name; hint: see `tower models`")
+
+
+def _check_choice(key: str, value: str | None, choices: tuple[str, ...]) -> None:
+    if value is not None and value not in choices:
+        shown = blocks.one_line(value, longest=50)
+        raise Unusable(f"`{key}` cannot be `{shown}`; hint: use one of {', '.join(choices)}")
+
+
+def _check_policy(profile: str | None, origin: Origin) -> None:
+    _check_choice("policy", profile, policy.PROFILES)
+    if profile is not None and origin == "workspace" and profile not in _POLICIES_OF_WORKSPACE:
+        raise Unusable(
+            f"`policy` is `{profile}`, and a file of the workspace may not decide that less is asked; "
+            f"hint: use {' or '.join(_POLICIES_OF_WORKSPACE)} in it, or start the session with `--policy {profile}` yourself"
+        )
+
+
+def _budget(limits: _Limits) -> events.Budget:
+    for key, most in _MOST.items():
+        limit = getattr(limits, key)
+        if limit is not None and not (math.isfinite(limit) and 0 < limit <= most):
+            raise Unusable(f"`budget.{key}` is not above 0 and at most {most}")
+    return events.Budget(limits.max_turns, limits.max_tokens, limits.max_cost, limits.max_minutes)
+
+
+def _servers(servers: dict[str, mcp.Entry], redactor: redact.Redactor) -> dict[str, dict[str, Any]]:
+    if len(servers) > mcp_files.MOST_SERVERS:
+        raise Unusable(f"`mcpServers` has more than {mcp_files.MOST_SERVERS} servers")
+    for name, entry in servers.items():
+        # Redaction would put a mark in its place when the session is journalled, and the server would get the mark.
+        if (part := mcp.spelled_out_secret(entry, redactor)) is not None:
+            key = blocks.one_line(f"mcpServers.{name}.{part}", longest=_LONGEST_NAME)
+            raise Unusable(f"`{key}` seems to hold a secret; hint: set a variable for the daemon and write `${{VARIABLE}}`")
+    usual: dict[str, Any] = msgspec.to_builtins(mcp.Entry())
+    return {
+        name: {key: value for key, value in msgspec.to_builtins(entry).items() if value != usual[key]}
+        for name, entry in servers.items()
+    }

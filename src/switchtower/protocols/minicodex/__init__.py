@@ -1,0 +1,1 @@
+"""The MiniCodex WebSocket protocol, version 1: server-authoritative sessions for thin clients."""

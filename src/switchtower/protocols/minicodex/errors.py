@@ -1,0 +1,51 @@
+"""Core refusals in MiniCodex's words: one table. The document's list of codes is open; what it has no word for is ours."""
+
+from typing import Literal
+
+from switchtower.core import errors
+
+Code = Literal[
+    # minicodex, Error codes
+    "INVALID_COMMAND",
+    "MISSING_FIELD",
+    "BAD_ARGUMENT",
+    "STALE_RUN_ID",
+    "NOT_RUNNING",
+    "BUSY",
+    "UNKNOWN_CALL_ID",
+    "APPROVAL_CONFLICT",
+    # Ours
+    "REPLAY_GAP",
+    "UNSUPPORTED_VERSION",
+    "UNKNOWN_SESSION",
+    "FORBIDDEN",
+    "UNAVAILABLE",
+    "INTERNAL_ERROR",
+]
+
+TABLE: dict[type[errors.CoreError], Code] = {
+    errors.InvalidCommand: "BAD_ARGUMENT",
+    errors.SessionNotFound: "UNKNOWN_SESSION",
+    errors.AttachForbidden: "FORBIDDEN",
+    errors.RunInProgress: "BUSY",
+    errors.NoActiveRun: "NOT_RUNNING",
+    errors.ApprovalNotFound: "UNKNOWN_CALL_ID",
+    errors.ApprovalClosed: "APPROVAL_CONFLICT",
+    errors.DialogNotFound: "BAD_ARGUMENT",
+    errors.IdentityConflict: "BAD_ARGUMENT",
+    errors.VersionMismatch: "BAD_ARGUMENT",
+    errors.NothingToRestore: "BAD_ARGUMENT",
+    errors.ProviderNotConfigured: "UNAVAILABLE",
+    errors.SandboxUnavailable: "UNAVAILABLE",
+    errors.Overloaded: "BUSY",
+    errors.ShuttingDown: "UNAVAILABLE",
+    errors.JournalUnavailable: "UNAVAILABLE",
+    errors.Fenced: "UNAVAILABLE",
+}
+
+
+def of(refusal: errors.CoreError, *, running: bool = False) -> tuple[Code, str]:
+    """Its code and its message. `running` says that a run is active, only not the one that was meant."""
+    if running and isinstance(refusal, errors.NoActiveRun):
+        return "STALE_RUN_ID", refusal.message
+    return TABLE[type(refusal)], refusal.message

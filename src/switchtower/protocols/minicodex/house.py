@@ -1,0 +1,71 @@
+"""What all MiniCodex clients share: the library of sessions, and the heartbeat."""
+
+import asyncio
+import hashlib
+
+from switchtower.core import commands, errors, events, tower
+from switchtower.core.access import Access
+from switchtower.protocols.minicodex import outbound
+from switchtower.protocols.minicodex.library import Library
+from switchtower.protocols.minicodex.peer import MiniCodexPeer
+from switchtower.protocols.minicodex.settings import MiniCodexSettings
+from switchtower.transports.packet import Packet
+from switchtower.transports.stream import Receiver
+
+
+class House:
+    def __init__(self, tower_: tower.Tower, settings: MiniCodexSettings) -> None:
+        self._tower = tower_
+        self._settings = settings
+        self._library = Library(tower_)
+        self._peers: set[MiniCodexPeer] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def accept(self, access: Access, *, session_id: str | None, preset: str | None = None, cwd: str | None = None) -> Receiver:
+        async def open_session(actor: events.Actor) -> str:
+            if session_id is None:
+                return await self._new_session(actor, preset, cwd or self._settings.default_cwd)
+            await self._tower.session(session_id)  # refuses one that is not there
+            return session_id
+
+        if self._timer is None and self._settings.heartbeat_s:
+            self._beat()
+        return MiniCodexPeer(self._library, self._peers, access, open_session, replay_entries=self._settings.replay_entries)
+
+    async def _new_session(self, actor: events.Actor, preset: str | None, cwd: str) -> str:
+        session_id = self._tower.mint("sess")
+        token = self._tower.mint_secret("att")  # nobody knows it: over other doors only the owner attaches
+        command = commands.StartSession(
+            session_id=session_id,
+            actor=actor,
+            engine="agent",
+            mode="interactive",
+            provider="auto",
+            sandbox="local",
+            workspace=events.Workspace(root=cwd),
+            attach_token_sha256=hashlib.sha256(token.encode()).hexdigest(),
+            id_is_fresh=True,
+            preset=preset,
+        )
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def started(outcome: tower.Outcome | errors.CoreError) -> None:
+            if isinstance(outcome, errors.CoreError):
+                done.set_exception(outcome)
+            else:
+                done.set_result(None)
+
+        self._tower.submit(self._tower.workshop.prepared(command), started)
+        await done
+        return session_id
+
+    def _beat(self) -> None:
+        seconds = self._settings.heartbeat_s
+        packet = Packet([outbound.heartbeat(round(seconds * 1_000))])
+        for peer in tuple(self._peers):
+            peer.beat(packet)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._beat)
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,103 @@
+"""What each session's clients hold, kept once for all of them: the story so far, its snapshot, and who was asked what.
+
+Brought up to date from the journal when somebody asks, so that a client that comes back costs only what is new.
+"""
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+
+from switchtower.core import codec, events, journal, tower
+from switchtower.protocols.minicodex.snapshot import Snapshot
+from switchtower.protocols.minicodex.story import Story, tell
+from switchtower.transports.packet import Packet
+
+PAGE = 1_000
+MOST_BOOKS = 64
+ENCODING = "minicodex"
+
+
+class Book:
+    """One session, read up to `seq`."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self.seq = 0
+        self.story = Story.empty()
+        self.snapshot = Snapshot(session_id)
+        self.approvals: dict[str, str] = {}
+        """Calls that were asked about: call id to approval id."""
+        self.closed: set[str] = set()
+        """Calls whose question is decided, expired or withdrawn."""
+
+    def add(self, entries: list[journal.Entry]) -> None:
+        _, self.story = tell(self.story, self.session_id, entries)
+        self.snapshot.add(entries)
+        for entry in entries:
+            if entry.kind in _QUESTIONS:
+                self._note(codec.decode(entry.kind, entry.data))
+        self.seq = entries[-1].seq
+
+    def _note(self, event: events.AnyEvent) -> None:
+        match event:
+            case events.ApprovalRequested():
+                self.approvals[event.approval.call_id] = event.approval.id
+                self.closed.discard(event.approval.call_id)
+            case events.ApprovalDecided() | events.ApprovalExpired() | events.ApprovalWithdrawn():
+                self.closed |= {call for call, asked in self.approvals.items() if asked == event.approval_id}
+            case _:
+                pass
+
+
+_QUESTIONS = frozenset(
+    event.kind
+    for event in (events.ApprovalRequested, events.ApprovalDecided, events.ApprovalExpired, events.ApprovalWithdrawn)
+)
+
+
+class Library:
+    def __init__(self, tower_: tower.Tower) -> None:
+        self.tower = tower_
+        self._books: OrderedDict[str, Book] = OrderedDict()
+
+    async def book(self, session_id: str, until: int) -> Book:
+        """The session up to exactly this seq. Not to be changed."""
+        book = self._books.get(session_id)
+        if book is None:
+            book = self._books[session_id] = Book(session_id)
+            if len(self._books) > MOST_BOOKS:
+                self._books.popitem(last=False)
+        self._books.move_to_end(session_id)
+        await self._read(book, until)
+        if book.seq > until:
+            # A client that is behind the others reads for itself; the shared book stays where it is.
+            book = Book(session_id)
+            await self._read(book, until)
+        return book
+
+    async def _read(self, book: Book, until: int) -> None:
+        while book.seq < until:
+            entries = await self.tower.entries(book.session_id, book.seq, PAGE)
+            # Somebody else may have read on in the same book meanwhile.
+            fresh = [entry for entry in entries if book.seq < entry.seq <= until]
+            if fresh:
+                book.add(fresh)
+            elif not entries or entries[-1].seq > until:
+                return  # retention has removed what lay there
+
+    async def pages(self, session_id: str, after: int, until: int) -> AsyncIterator[list[journal.Entry]]:
+        """What the journal still has between these two."""
+        while after < until and (entries := await self.tower.entries(session_id, after, PAGE)):
+            if kept := [entry for entry in entries if entry.seq <= until]:
+                yield kept
+            after = entries[-1].seq
+
+    def told(self, state: Story, batch: tower.Batch) -> tuple[Packet | None, Story]:
+        """What a batch is for a client in this state. Made once for all who are in the very same one."""
+        made = batch.encodings.get(ENCODING)
+        if made is not None and made[0] is state:
+            return made[1], made[2]
+        frames, after = tell(state, batch.session_id, batch.entries)
+        packet = Packet(frames) if frames else None
+        if made is None:
+            batch.encodings[ENCODING] = (state, packet, after)
+        return packet, after

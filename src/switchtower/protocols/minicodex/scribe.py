@@ -1,0 +1,76 @@
+"""Writes down frames: a message without its envelope, and the envelope behind it. Pure.
+
+The part in front is also what a snapshot keeps of it, so it can be cut out again without being understood.
+"""
+
+import msgspec
+
+from switchtower.protocols.minicodex import messages, stamps
+
+ENVELOPE = b',"event_id":'
+"""Where the envelope begins. What follows has no text of anybody's, so its last occurrence in a frame is the envelope's."""
+STATUS = b'{"type":"run_status","run_state":'
+LAST_EVENT = b',"last_event_id":'
+"""Where the last field of a run's state begins."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Scribe:
+    def __init__(self, session_id: str) -> None:
+        self.frames: list[bytes] = []
+        self.event_id = 0
+        """Of the next frame."""
+        self.ts = b""
+        self._session = b',"session_id":%b' % _encode(session_id)
+        self._run = b""
+        self._limit = 0
+
+    def begin(self, seq: int, ts_ms: int, run_id: str | None) -> None:
+        """From here on frames are about this entry."""
+        self.event_id = stamps.event_id(seq, 0)
+        self._limit = self.event_id + stamps.PLACES
+        self.ts = stamps.moment(ts_ms)
+        self._run = b"" if run_id is None else b',"run_id":"%b"' % stamps.run_uuid(run_id)
+
+    def piece(self, type_: bytes, stored: bytes, seq: int, ts_ms: int, run_id: str) -> None:
+        """An entry that is one item, whose stored form is the item's own field."""
+        self.frames.append(
+            b'{"type":"%b",%b,"event_id":%d,"run_id":"%b","ts":"%b"}'
+            % (type_, stored[1:-1], seq * stamps.PLACES, stamps.run_uuid(run_id), stamps.moment(ts_ms))
+        )
+
+    def item(self, item: messages.TranscriptItem) -> None:
+        self._write(_encode(item)[:-1], b"")
+
+    def tool_call(self, tool: str, args: bytes, call_id: str) -> None:
+        self._write(b'{"type":"tool_call","name":%b,"args":%b,"call_id":%b' % (_encode(tool), args, _encode(call_id)), b"")
+
+    def message(self, message: messages.ServerEvent) -> None:
+        self._write(_encode(message)[:-1], self._session)
+
+    def status(self, run_id: str, status: messages.RunStatus, started_ms: int, pending: list[bytes], *, ended: bool) -> None:
+        self._write(
+            b'%b{"run_id":"%b","status":"%b","started_at":"%b"%b,"pending_approvals":[%b]%b%d}'
+            % (
+                STATUS,
+                stamps.run_uuid(run_id),
+                status.encode(),
+                stamps.moment(started_ms),
+                b',"finished_at":"%b"' % self.ts if ended else b"",
+                b",".join(pending),
+                LAST_EVENT,
+                self.event_id,
+            ),
+            self._session,
+        )
+
+    def error(self, code: str, message: str, details: messages.JsonObject | None = None) -> None:
+        self.message(messages.ErrorEvt(code=code, message=message, details=details))
+
+    def _write(self, body: bytes, session: bytes) -> None:
+        """A message without its closing brace."""
+        assert self.event_id < self._limit, "an entry becomes a bounded number of frames"
+        # Items are no envelopes in the document's models; they carry no more than the three fields it gives them.
+        self.frames.append(b'%b%b%d%b%b,"ts":"%b"}' % (body, ENVELOPE, self.event_id, session, self._run, self.ts))
+        self.event_id += 1
