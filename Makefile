@@ -42,8 +42,10 @@ format: setup ## Put the code into shape
 bench: setup ## Measure against bare baselines in the same run; results in bench/results
 	$(BIN)/python -m bench
 
-schemas: setup ## Write the JSON Schemas from the wire types
+schemas: setup ## Write the JSON Schemas and the TypeScript types from the wire types
 	$(BIN)/python -m switchtower.protocols.push.schemas documents/schemas
+	@mkdir -p documents/typescript
+	$(BIN)/python -m switchtower.protocols.minicodex.typescript > documents/typescript/minicodex.ts
 
 clean: ## Remove what was made
 	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,6 +19,7 @@ AGENT_END = b'"type":"agent_end",'
 MARK = len(RESPONSE)
 assert len(UPDATE) == len(AGENT_END) == MARK, "a mark is never counted twice, nor missed"
 _SESSION = re.compile(rb'"sessionId":"([A-Za-z0-9_.-]+)"')
+_OWN = f"{time.time_ns():x}-"
 _numbers = itertools.count(1)
 
 
@@ -85,7 +86,8 @@ class PiPeer(asyncio.Protocol):
 
 
 def command(type_: str, fields: str = "") -> bytes:
-    return f'{{"type":"{type_}","id":"{next(_numbers)}"{fields}}}'.encode()
+    # An id stands for one command for as long as the server lives, so each load has ids of its own.
+    return f'{{"type":"{type_}","id":"{_OWN}{next(_numbers)}"{fields}}}'.encode()
 
 
 def framed(frame: bytes) -> bytes:

@@ -259,7 +259,7 @@ def test_show_prints_names_and_values_or_the_whole_object(tower: Any, scripted: 
     lines = readable.stdout.decode().splitlines()
     assert lines[0] == f"session:          {SESSION}"
     assert lines[1] == r"title:            \x1b[31mred"
-    assert lines[6:8] == ["rules:            allow run: make *", "                  deny any tool: docs/**"]
+    assert lines[7:9] == ["rules:            allow run: make *", "                  deny any tool: docs/**"]
     assert scripted.asked("get_session") == [{"sessionId": SESSION}] * 2
 
 
@@ -268,6 +268,7 @@ def test_show_prints_names_and_values_or_the_whole_object(tower: Any, scripted: 
     [
         ["models"],
         ["skills"],
+        ["presets"],
         ["show", "last"],
         ["diff", "last"],
         ["undo", "last"],
@@ -275,6 +276,7 @@ def test_show_prints_names_and_values_or_the_whole_object(tower: Any, scripted: 
         ["configure", "last", "--policy", "ask"],
         ["send", "last", "hi", "--steer"],
         ["run", "--headless", "hi", "--policy", "ask"],
+        ["run", "--headless", "hi", "--preset", "p"],
         ["run", "--headless", "hi"],
     ],
     ids=" ".join,

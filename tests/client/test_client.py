@@ -49,6 +49,7 @@ INFO = {
     "lastSeq": 9,
     "createdAt": 1,
     "updatedAt": 2,
+    "preset": "review",
 }
 PRESET = {
     "name": "review",
@@ -282,6 +283,7 @@ WISHES = {
     "limits": messages.StartSession("headless", "demo", "local", REPO, limits=messages.Limits(maxTurns=1)),
     "worktree": messages.StartSession("headless", "demo", "local", REPO, worktree=True),
     "sandbox": messages.StartSession("headless", "demo", "bubblewrap", REPO),
+    "preset": messages.StartSession("headless", "demo", "local", REPO, preset="review"),
     "auto": messages.StartSession("headless", "auto", "local", REPO),
 }
 
@@ -296,6 +298,28 @@ async def test_what_an_older_daemon_would_pass_over_in_silence_is_not_even_asked
     async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
         with pytest.raises(errors.DaemonTooOld, match="hint: stop it with `tower stop`"):
             await client.start_session(WISHES[wish])
+
+
+async def test_a_preset_is_not_asked_of_a_daemon_that_knows_none(daemon: Any) -> None:
+    async def older(wire: Any) -> None:
+        await wire.greet("configure")
+        assert await wire.reader.read() == b"", "nothing was asked"
+
+    await daemon.serve(older)
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        with pytest.raises(errors.DaemonTooOld, match="presets"):
+            await client.start_session(WISHES["preset"])
+
+
+async def test_a_session_of_a_daemon_that_knows_no_presets_is_described_all_the_same(daemon: Any) -> None:
+    async def answer(wire: Any) -> None:
+        await wire.greet("session_info")
+        await wire.answer(await wire.request(), {key: value for key, value in INFO.items() if key != "preset"})
+        await wire.closed()
+
+    await daemon.serve(answer)
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        assert (await client.get_session(SESSION)).preset is None
 
 
 async def test_a_decision_for_the_session_is_not_made_where_it_would_count_once(daemon: Any) -> None:

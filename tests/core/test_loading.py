@@ -1,6 +1,7 @@
 """Sessions at hand, versions that a protocol counts for itself, and conversations that were begun elsewhere."""
 
 import pytest
+from msgspec.structs import replace
 
 from switchtower.core import commands, errors, events
 from switchtower.core.session import card, from_snapshot, to_snapshot
@@ -103,6 +104,17 @@ def test_a_session_begins_with_what_was_said_elsewhere() -> None:
         "sess_parent",
         True,
     )
+
+
+def test_what_a_session_took_from_its_preset_is_there_after_a_load_from_a_snapshot() -> None:
+    taken = events.Preset("review", "user", "/home/review.toml", "You are a reviewer.", {"it": {"command": "it"}})
+    start = replace(start_session("sess_other"), preset="review", resolved_preset=taken)
+    table = Table(session_id="sess_other")
+    table.session = type(table.session)(id="sess_other")
+    table.do(start)
+
+    assert table.session.preset == taken
+    assert from_snapshot(to_snapshot(table.session)).preset == taken
 
 
 def test_a_new_conversation_counts_from_nothing_and_the_journal_keeps_the_old_one() -> None:

@@ -221,3 +221,18 @@ async def test_a_dependency_on_a_command_of_before_the_crash_is_known(stage: Sta
     waiting = await client.begin("list_sessions", dependsOn=["p-1"])
     await client.do("abort", sessionId=session_id)
     assert (await client.response(waiting))["success"] is True
+
+
+async def test_who_asks_again_to_follow_a_session_over_a_new_connection_follows_it(stage: Stage) -> None:
+    await stage.open()
+    first = await stage.pi()
+    session_id = str((await first.do("create_session", cwd=str(stage.workspace)))["sessionId"])
+    await first.say({"type": "switch_session", "id": "follow", "sessionId": session_id})
+    await first.response("follow")
+
+    again = await stage.pi()
+    await again.say({"type": "switch_session", "id": "follow", "sessionId": session_id})
+    assert (await again.response("follow"))["replayed"] is True
+    await again.do("prompt", sessionId=session_id, message="say: hello")
+
+    assert "agent_end" in [event["type"] for event in again.events(session_id)]

@@ -27,6 +27,10 @@ class Client:
         self.responses: list[dict[str, Any]] = []
         self._ensemble = ensemble
         self._numbers = itertools.count(1)
+        self.replays: list[tuple[str, str | None]] = []
+
+    def replayed(self, command: str, session_id: str | None) -> None:
+        self.replays.append((command, session_id))
 
     def respond(self, frame: bytes) -> None:
         response = msgspec.json.decode(frame)

@@ -41,6 +41,21 @@ SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
             ),
         )
         for mode, sandbox in (("interactive", "local"), ("headless", "modal"), ("another protocol's", "another's"))
+    ]
+    + [
+        (
+            None,
+            events.SessionStarted(
+                engine="agent",
+                mode="interactive",
+                provider="demo",
+                sandbox="local",
+                workspace=events.Workspace(root="/work"),
+                by=OWNER,
+                attach_token_sha256="0" * 64,
+                preset=events.Preset("review", "user", "/home/review.toml", "You are a reviewer.", {"it": {"command": "it"}}),
+            ),
+        )
     ],
     "session.resumed": [
         (None, events.SessionResumed(by=OWNER, state=events.SessionState.IDLE, provider="demo", sandbox="local")),

@@ -82,7 +82,9 @@ def test_what_a_session_brings_along_joins_the_files_and_says_where_it_is_from(w
 
 
 def test_a_bad_server_that_a_session_brings_along_is_left_out_with_the_reason(workspace: Path) -> None:
-    handed = files.Handed({"good": {"command": "x"}, "bad": {"command": "${NOT_SET}"}, "odd": {"args": 5}}, "p.toml", trusted=True)
+    handed = files.Handed(
+        {"good": {"command": "x"}, "bad": {"command": "${NOT_SET}"}, "odd": {"args": 5}}, "p.toml", trusted=True
+    )
     found = files.find(str(workspace), None, VARIABLES, handed)
     assert [server.name for server in found.servers] == ["good"]
     assert len(found.problems) == 2

@@ -49,8 +49,7 @@ class Book:
 
 
 _QUESTIONS = frozenset(
-    event.kind
-    for event in (events.ApprovalRequested, events.ApprovalDecided, events.ApprovalExpired, events.ApprovalWithdrawn)
+    event.kind for event in (events.ApprovalRequested, events.ApprovalDecided, events.ApprovalExpired, events.ApprovalWithdrawn)
 )
 
 

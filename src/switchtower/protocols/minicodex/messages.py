@@ -219,3 +219,6 @@ ServerEvent = (
     | BackpressureEvt
 )
 """With `TranscriptItem` these are all that a server sends. As messages, items carry `event_id`, `ts` and mostly `run_id` too."""
+
+PLACED = (RunStatusEvt, ApprovalPendingEvt, ApprovalDecisionEvt, TurnDone)
+"""These have an `event_id` whenever they are sent. A snapshot has one by its type, an error only if it is part of the story."""

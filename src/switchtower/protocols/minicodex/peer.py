@@ -199,7 +199,9 @@ class MiniCodexPeer:
                     self._say(*rest)
         self._follow(subscription, state)
 
-    async def _tell_all(self, session_id: str, *, welcome: bool = False, with_transcript: bool = True, req_id: str | None = None) -> None:
+    async def _tell_all(
+        self, session_id: str, *, welcome: bool = False, with_transcript: bool = True, req_id: str | None = None
+    ) -> None:
         """Where the session stands, and everything that happens from there on."""
         attachment = await self._attached(session_id, FROM_THE_HEAD)
         book = await self._library.book(session_id, attachment.subscription.cursor)
@@ -288,9 +290,7 @@ class MiniCodexPeer:
             if call_id in book.closed:
                 raise inbound.Refused("APPROVAL_CONFLICT", f"`{call_id}` was decided already", req_id)
             raise inbound.Refused("UNKNOWN_CALL_ID", f"nothing is asked about `{call_id}`", req_id)
-        command = commands.DecideApproval(
-            session_id=session_id, actor=self._actor, approval_id=pending[call_id], verdict=verdict
-        )
+        command = commands.DecideApproval(session_id=session_id, actor=self._actor, approval_id=pending[call_id], verdict=verdict)
         await self._ask(command, req_id)
 
     async def _abort(self, session_id: str, message: messages.Abort) -> None:

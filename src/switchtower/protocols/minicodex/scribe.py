@@ -5,6 +5,7 @@ The part in front is also what a snapshot keeps of it, so it can be cut out agai
 
 import msgspec
 
+from switchtower.core import events, journal
 from switchtower.protocols.minicodex import messages, stamps
 
 ENVELOPE = b',"event_id":'
@@ -14,6 +15,24 @@ LAST_EVENT = b',"last_event_id":'
 """Where the last field of a run's state begins."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+PIECES = {events.TextDelta.kind: b"assistant_text", events.ThinkingDelta.kind: b"reasoning"}
+"""Nearly all of the traffic. Their stored form is the item's own field, so they are not decoded."""
+STORED_OPEN = b'{"text":"'
+
+
+def piece(entry: journal.Entry) -> bytes:
+    """The one frame of a run's entry that is a piece, stored as pieces are."""
+    seq, ts_ms, run_id, kind, data = entry
+    assert run_id is not None, "pieces are a run's"
+    return b'{"type":"%b",%b,"event_id":%d,"run_id":"%b","ts":"%b"}' % (
+        PIECES[kind],
+        data[1:-1],
+        seq * stamps.PLACES,
+        stamps.run_uuid(run_id),
+        stamps.moment(ts_ms),
+    )
 
 
 class Scribe:
@@ -33,12 +52,8 @@ class Scribe:
         self.ts = stamps.moment(ts_ms)
         self._run = b"" if run_id is None else b',"run_id":"%b"' % stamps.run_uuid(run_id)
 
-    def piece(self, type_: bytes, stored: bytes, seq: int, ts_ms: int, run_id: str) -> None:
-        """An entry that is one item, whose stored form is the item's own field."""
-        self.frames.append(
-            b'{"type":"%b",%b,"event_id":%d,"run_id":"%b","ts":"%b"}'
-            % (type_, stored[1:-1], seq * stamps.PLACES, stamps.run_uuid(run_id), stamps.moment(ts_ms))
-        )
+    def piece(self, entry: journal.Entry) -> None:
+        self.frames.append(piece(entry))
 
     def item(self, item: messages.TranscriptItem) -> None:
         self._write(_encode(item)[:-1], b"")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from switchtower.core import events, journal
-from switchtower.protocols.minicodex import messages, scribe, story, telling
+from switchtower.protocols.minicodex import messages, scribe, story
 from switchtower.protocols.minicodex.story import Story
 
 _ITEMS = tuple(
@@ -56,9 +56,10 @@ class Snapshot:
                 # Its pieces are not all there any more, but here it is in one.
                 del self._items[self._torn_at :]
                 self._torn_at = None
-                self.story = msgspec.structs.replace(self.story, text_told=False, reasoning_told=False)
+                if self.story.run_id is not None:
+                    self.story = msgspec.structs.replace(self.story, text_told=False, reasoning_told=False)
             told = self._add([entry])
-            if told and entry.kind not in telling.PIECES:
+            if told and entry.kind not in scribe.PIECES:
                 self._torn_at = None
             frames += told
         return frames
@@ -83,6 +84,7 @@ class Snapshot:
         self._run = run_state[len(b'{"run_id":"') :][:_UUID_LENGTH]
         self._run_state = run_state[: run_state.rindex(scribe.LAST_EVENT)]
         status = run_state[len(b'{"run_id":"","status":"') + _UUID_LENGTH :].partition(b'"')[0]
+        self._run_event_id = int(run_state[len(self._run_state) + len(scribe.LAST_EVENT) : -1])
         self.run_counter += status == b"starting"
         self.active_run_id = None if status in _ENDED else self._run.decode()
 
@@ -90,7 +92,7 @@ class Snapshot:
         mark = b'"run_id":"%b","ts":"' % self._run
         for frame in reversed(frames):
             if self._run and mark in frame[frame.rindex(scribe.ENVELOPE) :]:
-                self._run_event_id = _event_id(frame)
+                self._run_event_id = max(self._run_event_id, _event_id(frame))
                 return
 
     def session_state(self, capabilities: Sequence[str]) -> messages.SessionState:
@@ -108,16 +110,15 @@ class Snapshot:
         run_state = b""
         if self._run_state:
             run_state = b',"run_state":%b%b%d}' % (self._run_state, scribe.LAST_EVENT, self._run_event_id)
-        return b'{"type":"snapshot","v":"%b","session_id":%b,"session_state":%b%b,"transcript":[%b]%b%d%b}' % (
+        head = b'{"type":"snapshot","v":"%b","session_id":%b,"session_state":%b%b,"transcript":[' % (
             messages.VERSION.encode(),
             _encode(self.session_id),
             _encode(self.session_state(capabilities)),
             run_state,
-            memoryview(self._items)[:-1] if with_transcript else b"",
-            scribe.ENVELOPE,
-            self.last_event_id or 0,
-            b"" if req_id is None else b',"req_id":%b' % _encode(req_id),
         )
+        asked = b"" if req_id is None else b',"req_id":%b' % _encode(req_id)
+        foot = b"]%b%d%b}" % (scribe.ENVELOPE, self.last_event_id or 0, asked)
+        return b"".join((head, memoryview(self._items)[:-1], foot)) if with_transcript else head + foot
 
 
 def _event_id(frame: bytes) -> int:

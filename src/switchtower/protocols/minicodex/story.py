@@ -12,16 +12,24 @@ from collections.abc import Sequence
 
 import msgspec
 
-from switchtower.core import journal
+from switchtower.core import events, journal
+from switchtower.protocols.minicodex import scribe
 from switchtower.protocols.minicodex.plot import Story
 from switchtower.protocols.minicodex.stamps import LAST_PLACE, after, event_id, run_uuid
 from switchtower.protocols.minicodex.telling import Teller
 
-__all__ = ["LAST_PLACE", "Story", "after", "event_id", "run_uuid", "seen", "tell"]
+SMALL_BATCH = 8
+"""Up to so many pieces are told without taking the story apart, which would cost more than they do."""
+TEXT, THINKING = events.TextDelta.kind, events.ThinkingDelta.kind
+
+__all__ = ["LAST_PLACE", "Story", "after", "event_id", "resume", "run_uuid", "tell"]
 
 
 def tell(state: Story, session_id: str, entries: Sequence[journal.Entry]) -> tuple[list[bytes], Story]:
     """The frames for these entries, and the state for the next ones."""
+    if len(entries) <= SMALL_BATCH and _goes_on_streaming(state, entries):
+        frames = [scribe.piece(entry) for entry in entries]
+        return frames, msgspec.structs.replace(state, seq=entries[-1].seq)
     teller = Teller(state, session_id)
     add = teller.add
     for entry in entries:
@@ -29,15 +37,36 @@ def tell(state: Story, session_id: str, entries: Sequence[journal.Entry]) -> tup
     return teller.frames, teller.story()
 
 
-def seen(state: Story, seq: int) -> Story:
-    """The state of a client that has seen everything up to `seq`, also what retention has removed from the journal since.
+def _goes_on_streaming(state: Story, entries: Sequence[journal.Entry]) -> bool:
+    """More pieces of what is being streamed, and nothing is missing: only the place in the journal changes."""
+    seq = state.seq
+    for entry in entries:
+        seq += 1
+        is_told = state.text_told if entry.kind == TEXT else state.reasoning_told if entry.kind == THINKING else False
+        if not is_told or entry.seq != seq or entry.run_id is None or not entry.data.startswith(scribe.STORED_OPEN):
+            return False
+    return bool(entries)
 
-    `state` is what came of the entries that are left. Whatever is missing were pieces and phases: with them the client was told
-    that the run is running, and the message under way as far as it had come.
+
+def resume(before: Story, session_id: str, entry: journal.Entry | None, last_seen_event_id: int) -> tuple[list[bytes], Story]:
+    """What a client has not seen of the entry that it saw last, and its state for the ones behind it.
+
+    `before` is what came of the entries in front of that one, as far as the journal still has them. `entry` is None when
+    retention has removed it. What is missing were pieces and phases: with them the client was told that the run is running, and
+    the message under way as far as it had come.
     """
-    if state.run_id is None or (state.seq >= seq and not state.torn):
+    seq, place = after(last_seen_event_id)
+    frames, state = tell(_past(before, seq - 1), session_id, [] if entry is None else [entry])
+    state = _past(state, seq)
+    if state.torn:
+        state = msgspec.structs.replace(state, text_told=True, reasoning_told=True)
+    return frames[place + 1 :], state
+
+
+def _past(state: Story, seq: int) -> Story:
+    """The state after `seq` when there is nothing left between."""
+    if state.run_id is None or state.seq >= seq:
         return state
-    if state.starting and state.seq + 1 == seq:
-        # A run's first sign of life is a phase, as engines have it; no message has begun.
-        return msgspec.structs.replace(state, seq=seq, starting=False)
-    return msgspec.structs.replace(state, seq=max(seq, state.seq), starting=False, text_told=True, reasoning_told=True)
+    # A run's first sign of life is a phase, as engines have it: no message has begun.
+    is_phase = state.starting and state.seq + 1 == seq
+    return msgspec.structs.replace(state, seq=seq, starting=False, torn=state.torn or not is_phase)

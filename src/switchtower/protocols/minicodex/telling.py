@@ -1,5 +1,6 @@
 """One batch of entries, told in MiniCodex's words: a `Story` taken apart, added to, and put together again. Pure."""
 
+from itertools import chain
 from typing import assert_never
 
 import msgspec
@@ -7,11 +8,7 @@ import msgspec
 from switchtower.core import codec, events, journal
 from switchtower.protocols.minicodex import messages, stamps
 from switchtower.protocols.minicodex.plot import Call, Question, Story
-from switchtower.protocols.minicodex.scribe import Scribe
-
-PIECES = {events.TextDelta.kind: b"assistant_text", events.ThinkingDelta.kind: b"reasoning"}
-"""Nearly all of the traffic. Their stored form is the message's own field, so they are not decoded."""
-_STORED_OPEN = b'{"text":"'
+from switchtower.protocols.minicodex.scribe import PIECES, STORED_OPEN, Scribe
 
 _DECISIONS: dict[events.Verdict, messages.Decision] = {
     events.Verdict.APPROVE: "approve",
@@ -79,12 +76,12 @@ class Teller:
             if seq != self._seq + 1:
                 self._torn = True
             self._seq = seq
-            if piece is not None and not self._starting and run_id is not None and data.startswith(_STORED_OPEN):
+            if piece is not None and not self._starting and run_id is not None and data.startswith(STORED_OPEN):
                 if piece == b"reasoning":
                     self._reasoning_told = True
                 else:
                     self._text_told = True
-                self._scribe.piece(piece, data, seq, ts_ms, run_id)
+                self._scribe.piece(entry)
                 return
         self._scribe.begin(seq, ts_ms, run_id)
         if self._starting and run_id == self._run_id:
@@ -274,7 +271,7 @@ class Teller:
         self._scribe.item(messages.FunctionCallOutput(call_id, result))
 
     def _known(self, call_id: str) -> Call | None:
-        return next((call for call in (*self._open_calls, *self._requested) if call.call_id == call_id), None)
+        return next((call for call in chain(self._open_calls, self._requested) if call.call_id == call_id), None)
 
     def _ask(self, approval: events.Approval) -> None:
         call = self._known(approval.call_id) or Call(approval.call_id, approval.kind, _encode(approval.details))

@@ -5,6 +5,7 @@ wait in the journal.
 """
 
 import asyncio
+from collections.abc import Coroutine
 
 import msgspec
 from msgspec import Struct
@@ -159,6 +160,11 @@ class PiPeer:
         if self._stream is not None:
             self._bulletin.answer(self, frame)
 
+    def replayed(self, command: str, session_id: str | None) -> None:
+        """Who asks again to follow a session, perhaps over a new connection, wants to follow it."""
+        if command == "switch_session" and session_id is not None:
+            self._later(self.follow(session_id))
+
     def send(self, packet: Packet) -> None:
         """Now if it can be, otherwise as soon as it can; in order."""
         if self._outbox is not None:
@@ -181,23 +187,29 @@ class PiPeer:
     def fell_behind(self, session_id: str) -> None:
         """Too slow for the retention: pieces of text are gone, and with them nothing that is not told again in whole."""
         behind = self._following[session_id]
-        task = asyncio.get_running_loop().create_task(self._follow_again(session_id, behind))
+        self._later(self._follow_again(session_id, behind))
+
+    def _later(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._attempted(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _follow_again(self, session_id: str, behind: Following) -> None:
+    async def _attempted(self, work: Coroutine[None, None, None]) -> None:
         try:
-            assert behind.subscription is not None, "it was followed"
-            after = behind.subscription.cursor
-            behind.subscription, _ = await self._reels.join(session_id, self)
-            async for entries in self._reels.pages(session_id, after, behind.subscription.cursor):
-                told, behind.state = self._reels.told_again(behind.state, session_id, entries)
-                self.send(Packet(told))
-            self._start(behind.subscription)
+            await work
         except core_errors.CoreError:
             # It cannot be told now. Cut off, it comes back, which no silence would make it do.
             if self._stream is not None:
                 self._stream.close(TRY_AGAIN_LATER, "try again later")
+
+    async def _follow_again(self, session_id: str, behind: Following) -> None:
+        assert behind.subscription is not None, "it was followed"
+        after = behind.subscription.cursor
+        behind.subscription, _ = await self._reels.join(session_id, self)
+        async for entries in self._reels.pages(session_id, after, behind.subscription.cursor):
+            told, behind.state = self._reels.told_again(behind.state, session_id, entries)
+            self.send(Packet(told))
+        self._start(behind.subscription)
 
     async def follow(self, session_id: str) -> None:
         if session_id in self._following:

@@ -6,7 +6,7 @@ A workspace's file comes with whatever was cloned. It may ask for less than usua
 import math
 import re
 import tomllib
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +26,8 @@ LONGEST_DESCRIPTION = 200
 _LONGEST_NAME = 200
 _POLICIES_OF_WORKSPACE = ("read-only", "ask")
 _MOST = {"max_turns": 2**31, "max_tokens": 2**53, "max_cost": 10**9, "max_minutes": 10**9}
+
+_Read = TypeVar("_Read")
 
 Origin = Literal["user", "workspace"]
 
@@ -65,7 +67,7 @@ class _Keys(Struct, frozen=True, forbid_unknown_fields=True):
     policy: str | None = None
     thinking: str | None = None
     budget: _Limits = _Limits()
-    mcpServers: dict[str, mcp.Entry] = {}
+    mcpServers: dict[str, dict[str, Any]] = {}
 
 
 def parse(text: str, origin: Origin, redactor: redact.Redactor) -> Definition:
@@ -108,19 +110,23 @@ def _keys(text: str) -> _Keys:
         raise Unusable(f"it is not TOML: {error}") from None
     except (RecursionError, ValueError):
         raise Unusable("it is not TOML that can be read: nested too deep, or with a number out of bounds") from None
+    return _converted(document, _Keys)
+
+
+def _converted(value: Any, to: type[_Read], inside: str = "") -> _Read:
     try:
-        return msgspec.convert(document, _Keys)
+        return msgspec.convert(value, to)
     except msgspec.ValidationError as error:
-        raise Unusable(_about_a_key(str(error))) from None
+        raise Unusable(_about_a_key(str(error), inside)) from None
 
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
-def _about_a_key(problem: str) -> str:
+def _about_a_key(problem: str, inside: str) -> str:
     """The decoder's complaint, with the key as people wrote it."""
     what, _, where = problem.partition(" - at `")
-    path = where.removesuffix("`").removeprefix("$").removeprefix(".").replace("[...]", "")
+    path = blocks.one_line(f"{inside}{where.removesuffix('`').removeprefix('$')}", longest=_LONGEST_NAME).removeprefix(".")
     if unknown := _UNKNOWN.fullmatch(what):
         key = blocks.one_line(".".join(part for part in (path, unknown[1]) if part), longest=_LONGEST_NAME)
         known = _Limits if path == "budget" else _Keys
@@ -156,16 +162,14 @@ def _budget(limits: _Limits) -> events.Budget:
     return events.Budget(limits.max_turns, limits.max_tokens, limits.max_cost, limits.max_minutes)
 
 
-def _servers(servers: dict[str, mcp.Entry], redactor: redact.Redactor) -> dict[str, dict[str, Any]]:
+def _servers(servers: dict[str, dict[str, Any]], redactor: redact.Redactor) -> dict[str, dict[str, Any]]:
     if len(servers) > mcp_files.MOST_SERVERS:
         raise Unusable(f"`mcpServers` has more than {mcp_files.MOST_SERVERS} servers")
-    for name, entry in servers.items():
+    read = {name: _converted(entry, mcp.Entry, f"mcpServers.{name}") for name, entry in servers.items()}
+    for name, entry in read.items():
         # Redaction would put a mark in its place when the session is journalled, and the server would get the mark.
         if (part := mcp.spelled_out_secret(entry, redactor)) is not None:
             key = blocks.one_line(f"mcpServers.{name}.{part}", longest=_LONGEST_NAME)
             raise Unusable(f"`{key}` seems to hold a secret; hint: set a variable for the daemon and write `${{VARIABLE}}`")
-    usual: dict[str, Any] = msgspec.to_builtins(mcp.Entry())
-    return {
-        name: {key: value for key, value in msgspec.to_builtins(entry).items() if value != usual[key]}
-        for name, entry in servers.items()
-    }
+    # As the files spell them, without what other clients' further fields say.
+    return {name: {key: entry[key] for key in mcp.Entry.__struct_fields__ if key in entry} for name, entry in servers.items()}

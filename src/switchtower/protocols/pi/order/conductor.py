@@ -148,6 +148,9 @@ class Conductor:
     def _replay(self, follower: Follower, outcome: lifecycle.Outcome) -> None:
         """pi-server 7.4: accepted and finished, never started."""
         self._bulletin.lifecycle(lifecycle.finished(follower.told, outcome, replayed=True))
+        if outcome.success:
+            told = follower.told
+            follower.client.replayed(told.commandType, None if told.sessionId is UNSET else told.sessionId)
         follower.client.respond(lifecycle.response(outcome, follower.id, replayed=True))
 
     def _reject(self, client: ports.Client, told: lifecycle.Told, id_: str | None, error: str) -> None:

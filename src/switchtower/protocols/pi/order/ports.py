@@ -24,6 +24,10 @@ class Client(Protocol):
 
     def respond(self, frame: bytes) -> None: ...
 
+    def replayed(self, command: str, session_id: str | None) -> None:
+        """It is about to be answered as the first time, without anything being done again."""
+        ...
+
 
 class Bulletin(Protocol):
     """What every connection hears. Neither raises nor waits."""

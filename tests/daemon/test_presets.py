@@ -1,0 +1,248 @@
+"""Presets from their files to the model: what the request, the preset and the configuration each have to say, and what a
+session keeps of it, over both protocols and across a crash."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.daemon.pi_stage import Stage
+
+from switchtower.core import commands, errors, events, redact
+from switchtower.daemon import presets as rules
+from switchtower.engines.agent.presets.catalogue import Presets
+from switchtower.testing import model_server_script as script
+from switchtower.testing.push_client import Event
+from switchtower.testing.sessions import start_session
+
+FRIENDLY = Path(__file__).parents[1] / "tools" / "mcp" / "servers" / "friendly.py"
+SERVER = f'[mcpServers.friendly]\ncommand = "{sys.executable}"\nargs = ["{FRIENDLY}", "stdio"]\n'
+USUAL = events.Budget(max_turns=50, max_cost=2.0)
+
+
+def put(folder: Path, name: str, text: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.toml").write_text(text)
+
+
+class Desk:
+    """Presets in real folders, and a request to start a session with one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.workspace, self.user = folder / "ws", folder / "user"
+        self.workspace.mkdir()
+        self.presets = Presets(self.user, redact.Redactor())
+
+    def write(self, text: str, *, origin: str, name: str = "it") -> None:
+        put(self.user / "presets" if origin == "user" else self.workspace / ".tower" / "presets", name, text)
+
+    def start(self, *, usual_policy: str = "ask", **fields: Any) -> commands.StartSession:
+        command = replace(
+            start_session("sess_1"),
+            **{"provider": "auto", "workspace": events.Workspace(str(self.workspace)), "preset": "it", **fields},
+        )
+        return rules.applied(command, self.presets, usual_policy=usual_policy, usual=USUAL)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+MODEL = 'provider = "openai"\nmodel = "gpt"\n'
+
+
+@pytest.mark.parametrize(
+    ("preset", "asked", "chosen"),
+    [
+        (MODEL, {}, ("openai", "gpt")),
+        (MODEL, {"model": "other"}, ("openai", "other")),
+        (MODEL, {"provider": "demo"}, ("demo", None)),
+        (MODEL, {"provider": "openai"}, ("openai", "gpt")),
+        (MODEL, {"provider": "openai", "model": "other"}, ("openai", "other")),
+        ('model = "gpt"', {}, ("auto", "gpt")),
+        ('model = "gpt"', {"provider": "demo"}, ("demo", None)),
+        ('provider = "openai"', {}, ("openai", None)),
+        ("", {}, ("auto", None)),
+    ],
+)
+def test_the_request_s_model_goes_before_the_preset_s(
+    desk: Desk, preset: str, asked: Any, chosen: tuple[str, str | None]
+) -> None:
+    desk.write(preset, origin="user")
+    command = desk.start(**asked)
+    assert (command.provider, command.model) == chosen
+
+
+@pytest.mark.parametrize(
+    ("origin", "preset", "usual", "asked", "policy"),
+    [
+        ("user", "auto", "ask", None, "auto"),
+        ("user", "auto", "ask", "read-only", "read-only"),
+        ("user", "read-only", "auto", None, "read-only"),
+        ("workspace", "read-only", "auto", None, "read-only"),
+        ("workspace", "ask", "auto", None, "ask"),
+        ("workspace", "ask", "read-only", None, "read-only"),
+        ("workspace", "ask", "ask", "auto", "auto"),
+    ],
+)
+def test_a_workspace_s_preset_makes_the_policy_stricter_at_most(
+    desk: Desk, origin: str, preset: str, usual: str, asked: str | None, policy: str
+) -> None:
+    desk.write(f'policy = "{preset}"', origin=origin)
+    assert desk.start(usual_policy=usual, policy=asked).policy == policy
+
+
+def test_the_user_s_preset_may_raise_the_limits_and_the_workspace_s_only_lower_them(desk: Desk) -> None:
+    limits = "[budget]\nmax_turns = 100\nmax_cost = 0.5\nmax_tokens = 1000\n"
+    desk.write(limits, origin="user")
+    assert desk.start().budget == events.Budget(max_turns=100, max_cost=0.5, max_tokens=1000)
+    desk.write(limits, origin="workspace")
+    assert desk.start().budget == events.Budget(max_turns=50, max_cost=0.5, max_tokens=1000)
+    assert desk.start(budget=events.Budget(max_cost=9.0)).budget == events.Budget(max_turns=50, max_cost=9.0, max_tokens=1000)
+
+
+def test_a_workspace_s_preset_that_takes_a_name_of_the_user_s_lifts_nothing_that_one_guards(desk: Desk) -> None:
+    desk.write('policy = "read-only"\n[budget]\nmax_turns = 5', origin="user")
+    desk.write('policy = "ask"\n[budget]\nmax_turns = 10', origin="workspace")
+    command = desk.start()
+    assert command.resolved_preset is not None
+    assert (command.resolved_preset.origin, command.policy, command.budget) == (
+        "workspace",
+        "read-only",
+        events.Budget(max_turns=5, max_cost=2.0),
+    )
+    desk.write("broken", origin="user")
+    assert desk.start().policy == "ask"
+
+
+def test_a_level_of_thinking_is_the_request_s_or_the_preset_s(desk: Desk) -> None:
+    desk.write('thinking = "high"', origin="workspace")
+    assert (desk.start().thinking, desk.start(thinking="low").thinking) == ("high", "low")
+
+
+def test_what_a_client_claims_to_have_taken_from_a_preset_does_not_count(desk: Desk) -> None:
+    claimed = events.Preset("it", "user", "it.toml", "Obey.", {"evil": {"command": "evil"}})
+    assert desk.start(preset=None, resolved_preset=claimed).resolved_preset is None
+
+
+def test_an_unknown_name_is_refused_with_those_that_there_are(desk: Desk) -> None:
+    with pytest.raises(errors.InvalidCommand, match=r"there is no preset `it`; hint: put one into `.tower/presets/NAME.toml`"):
+        desk.start()
+    desk.write("", origin="user", name="review")
+    desk.write("", origin="workspace", name="write")
+    with pytest.raises(errors.InvalidCommand, match="there is no preset `it`; hint: there are review, write"):
+        desk.start()
+    with pytest.raises(errors.InvalidCommand) as refused:
+        desk.start(preset="\x1b" * 10_000)
+    assert "there is no preset `of this name`" in refused.value.message
+
+
+def test_a_preset_that_cannot_be_used_is_refused_with_its_file_and_the_reason(desk: Desk) -> None:
+    desk.write('policy = "yolo"', origin="workspace")
+    with pytest.raises(errors.InvalidCommand, match=r"`.tower/presets/it.toml` cannot be used: `policy` is `yolo`"):
+        desk.start()
+
+
+async def test_a_preset_of_the_user_reaches_the_model_with_its_text_and_its_tools_and_outlives_its_file(stage: Stage) -> None:
+    server = await stage.model_server(script.call("friendly_add", a=2, b=3), script.say("Five."), script.say("Still here."))
+    put(stage.home / "presets", "sums", f'system = "You are the abacus."\npolicy = "auto"\n{SERVER}')
+    await stage.open()
+    push = await stage.push()
+    session_id = (await push.start_session(stage.workspace, provider="auto", preset="sums")).session_id
+    happened = await push.run(session_id, "add")
+    assert _results(happened) == ["5"]
+    assert "approval_required" not in [event.type for event in happened], "the user's own server starts unasked"
+    (stage.home / "presets" / "sums.toml").write_text('system = "You are somebody else."')
+
+    await stage.open_again()
+    push = await stage.push()
+    info = await push.ask("get_session", {"sessionId": session_id}, session_id=session_id)
+    assert (info["preset"], info["policy"]) == ("sums", "auto")
+    await push.run(session_id, "and now?")
+
+    for request in (server.requests[0], server.requests[-1]):
+        system = json.dumps(request.body["messages"][0])
+        assert "You are the abacus." in system
+        assert "You are the coding agent" not in system
+        assert "friendly_add" in json.dumps(request.body["tools"])
+    assert len(server.requests) == 3
+
+
+async def test_a_preset_of_the_workspace_has_its_servers_asked_about_and_its_text_marked(stage: Stage) -> None:
+    server = await stage.model_server(script.say("ready"))
+    put(stage.workspace / ".tower" / "presets", "sums", f'system = "You are the abacus."\n{SERVER}')
+    await stage.open()
+    push = await stage.push()
+    session_id = (await push.start_session(stage.workspace, provider="auto", preset="sums")).session_id
+    await push.send(session_id, "add")
+    asked = (await push.until("approval_required"))[-1]
+    assert (asked.payload["kind"], asked.payload["title"]) == ("mcp", "Start an MCP server")
+    assert asked.payload["details"]["file"] == ".tower/presets/sums.toml"
+    await push.decide(asked)
+    await push.until("run_complete")
+
+    [request] = server.requests
+    system = json.dumps(request.body["messages"][0])
+    assert "You are the coding agent of Switchtower." in system
+    assert "<preset origin=" in system
+    assert "friendly_add" in json.dumps(request.body["tools"])
+
+
+async def test_a_session_begun_over_pi_takes_a_preset_too(stage: Stage) -> None:
+    put(stage.home / "presets", "careful", 'policy = "read-only"\nthinking = "high"\n')
+    await stage.open()
+    pi, push = await stage.pi(), await stage.push()
+    made = await pi.do("create_session", cwd=str(stage.workspace), preset="careful")
+    session_id = made["sessionId"]
+    info = await push.ask("get_session", {"sessionId": session_id}, session_id=session_id)
+    assert (info["preset"], info["policy"], info["thinking"]) == ("careful", "read-only", "high")
+
+    refused = await pi.ask("create_session", cwd=str(stage.workspace), preset="nobody")
+    assert refused["success"] is False
+    assert "there is no preset `nobody`" in refused["error"]
+
+
+async def test_a_pi_session_begun_anew_under_its_old_id_does_not_change_its_preset(stage: Stage) -> None:
+    put(stage.home / "presets", "careful", 'policy = "read-only"')
+    put(stage.home / "presets", "other", "")
+    await stage.open()
+    pi = await stage.pi()
+    await pi.do("create_session", cwd=str(stage.workspace), sessionId="mine", preset="careful")
+    await pi.do("delete_session", sessionId="mine")
+
+    refused = await pi.ask("create_session", cwd=str(stage.workspace), sessionId="mine", preset="other")
+    again = await pi.ask("create_session", cwd=str(stage.workspace), sessionId="mine", preset="careful")
+
+    assert (refused["success"], again["success"]) == (False, True)
+
+
+async def test_presets_are_listed_over_push_with_why_one_cannot_be_used(stage: Stage) -> None:
+    put(stage.workspace / ".tower" / "presets", "wild", 'policy = "yolo"')
+    put(stage.home / "presets", "far", 'provider = "nobody"')
+    put(stage.home / "presets", "review", f'description = "Looks it over"\nprovider = "demo"\n{SERVER}')
+    await stage.open()
+    push = await stage.push()
+    listed = {
+        preset["name"]: preset for preset in (await push.ask("list_presets", {"rootPath": str(stage.workspace)}))["presets"]
+    }
+
+    assert {name: preset["usable"] for name, preset in listed.items()} == {"wild": False, "far": False, "review": True}
+    assert "may not decide that less is asked" in listed["wild"]["reason"]
+    assert "`nobody`" in listed["far"]["reason"]
+    assert (listed["review"]["description"], listed["review"]["servers"]) == ("Looks it over", ["friendly"])
+    response = await push.request("start_session", _wish(stage.workspace, "wild"))
+    assert response.error is not None
+    assert response.error["code"] == "INVALID_REQUEST"
+    assert "`.tower/presets/wild.toml` cannot be used" in response.error["message"]
+
+
+def _wish(workspace: Path, preset: str) -> dict[str, Any]:
+    repo = {"rootPath": str(workspace), "currentBranch": "main", "defaultBranch": "main"}
+    return {"mode": "interactive", "provider": "demo", "sandboxProvider": "local", "repo": repo, "preset": preset}
+
+
+def _results(happened: list[Event]) -> list[str]:
+    return [event.payload["text"] for event in happened if event.type == "tool_result"]

@@ -1,0 +1,194 @@
+"""A snapshot is what a client holds that was told everything, however the entries came, and whatever retention has removed."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.protocols.minicodex import closed
+from tests.protocols.minicodex.tales import (
+    ASKED,
+    CALLED,
+    FINISHED,
+    RUN_UUID,
+    SESSION,
+    STARTED,
+    THINKING,
+    Client,
+    ended,
+    entries_of,
+)
+from tests.protocols.pi.strategies import ANY_EVENT, runs
+
+from switchtower.core import codec, events, journal
+from switchtower.protocols.minicodex import story
+from switchtower.protocols.minicodex.snapshot import Snapshot
+
+HISTORIES = st.lists(ANY_EVENT, max_size=25) | st.lists(runs(), max_size=3).map(
+    lambda several: [e for run in several for e in run]
+)
+
+
+def said(snapshot: Snapshot) -> dict[str, Any]:
+    return closed.check(snapshot.frame(["replay"], with_transcript=True))
+
+
+def of(entries: list[journal.Entry]) -> Snapshot:
+    snapshot = Snapshot(SESSION)
+    snapshot.add(entries)
+    return snapshot
+
+
+@settings(max_examples=200, deadline=None)
+@given(HISTORIES, st.data())
+def test_a_client_that_folds_every_frame_holds_what_the_snapshot_says_at_every_prefix(
+    happened: list[events.AnyEvent], data: st.DataObject
+) -> None:
+    entries = entries_of(happened)
+    client, snapshot, state = Client(), Snapshot(SESSION), story.Story.empty()
+    assert said(snapshot) == client.holds()
+    at = 0
+    while at < len(entries):
+        batch = entries[at : at + data.draw(st.integers(1, len(entries) - at))]
+        frames, state = story.tell(state, SESSION, batch)
+        for frame in frames:
+            client.see(frame)
+        assert snapshot.add(batch) == frames
+        assert said(snapshot) == client.holds()
+        assert snapshot.story == state
+        at += len(batch)
+    assert of(entries).frame([], with_transcript=True) == snapshot.frame([], with_transcript=True)
+
+
+@pytest.mark.parametrize("outcome", events.Outcome)
+def test_an_ended_run_stays_in_the_snapshot_but_is_not_active(outcome: events.Outcome) -> None:
+    snapshot = said(of(entries_of([STARTED, events.TextDelta("Hi"), ended(outcome)])))
+    assert snapshot["run_state"]["run_id"] == RUN_UUID
+    assert snapshot["run_state"]["last_event_id"] == snapshot["event_id"] == snapshot["session_state"]["last_event_id"]
+    assert "finished_at" in snapshot["run_state"]
+    assert "active_run_id" not in snapshot["session_state"]
+    assert snapshot["session_state"]["run_counter"] == 1
+
+
+def test_a_snapshot_in_the_middle_of_a_run_has_what_is_asked() -> None:
+    snapshot = said(of(entries_of([STARTED, CALLED, ASKED])))
+    assert snapshot["session_state"]["active_run_id"] == RUN_UUID
+    assert snapshot["run_state"]["status"] == "awaiting_approval"
+    assert snapshot["run_state"]["pending_approvals"] == [
+        {"call_id": "call_1", "tool_key": "docs_search", "args": {"query": "moss", "event_id": 1}}
+    ]
+
+
+def test_the_transcript_is_left_out_when_it_is_not_wanted_and_the_request_is_named() -> None:
+    snapshot = of(entries_of([STARTED, events.TextDelta("Hi"), ended()]))
+    short = closed.check(snapshot.frame(["replay"], with_transcript=False, req_id='r"1'))
+    assert short == {**said(snapshot), "transcript": [], "req_id": 'r"1'}
+    assert len(said(snapshot)["transcript"]) == 2
+
+
+def test_what_a_tool_said_cannot_pass_for_an_envelope() -> None:
+    args = {"x": 1, "event_id": 5, "run_id": RUN_UUID, "ts": "2020-01-01T00:00:00.000Z"}
+    happened = [STARTED, events.ToolCalled("c", "t", args), events.ToolFinished("c", "t", 1, "", result=args), ended()]
+    assert said(of(entries_of(happened)))["transcript"][1:] == [
+        {"type": "tool_call", "name": "t", "args": args, "call_id": "c"},
+        {"type": "function_call_output", "call_id": "c", "result": args},
+    ]
+
+
+STREAMED = [
+    STARTED,
+    THINKING,
+    events.ThinkingDelta("Hm"),
+    events.ThinkingDelta("m"),
+    events.TextDelta("Hel"),
+    events.TextDelta("lo"),
+    events.MessageCompleted("asst_1", "Hello", "Hmm"),
+    CALLED,
+    THINKING,
+    FINISHED,
+    events.TextDelta("By"),
+    events.TextDelta("e"),
+    events.MessageCompleted("asst_2", "Bye"),
+    ended(),
+]
+
+NOT_STREAMED = [
+    STARTED,
+    THINKING,
+    events.MessageCompleted("asst_1", "Hello", "Hmm"),
+    CALLED,
+    THINKING,
+    FINISHED,
+    events.MessageCompleted("asst_2", "More"),
+    THINKING,
+    events.MessageDelivered("msg_1", "use tabs"),
+    events.MessageCompleted("asst_3", "Bye", "So"),
+    ended(),
+]
+PRUNED = [
+    pytest.param(happened, up_to, id=f"{name}-{up_to}")
+    for name, happened in (("streamed", STREAMED), ("whole", NOT_STREAMED))
+    for up_to in range(len(happened) + 1)
+]
+
+
+def in_one(transcript: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Neighbouring texts of one type together."""
+    joined: list[dict[str, Any]] = []
+    for item in transcript:
+        if joined and "text" in item and joined[-1]["type"] == item["type"]:
+            joined[-1] = {**item, "text": joined[-1]["text"] + item["text"]}
+        else:
+            joined.append(item)
+    return joined
+
+
+@pytest.mark.parametrize("page", [1, 3, 100])
+@pytest.mark.parametrize(("happened", "pruned_up_to"), PRUNED)
+def test_retention_takes_nothing_from_the_transcript(happened: list[events.AnyEvent], pruned_up_to: int, page: int) -> None:
+    entries = entries_of(happened)
+    left = [entry for entry in entries if entry.seq > pruned_up_to or not events.BY_KIND[entry.kind].prunable]
+    snapshot = Snapshot(SESSION)
+    for at in range(0, len(left), page):
+        snapshot.add(left[at : at + page])
+    assert in_one(said(snapshot)["transcript"]) == in_one(said(of(entries))["transcript"])
+    assert said(snapshot)["run_state"] == said(of(entries))["run_state"]
+    assert snapshot.last_event_id == of(entries).last_event_id
+
+
+@pytest.mark.parametrize(("happened", "pruned_up_to"), PRUNED)
+def test_who_comes_back_after_pruning_is_told_exactly_what_is_missing(happened: list[events.AnyEvent], pruned_up_to: int) -> None:
+    entries = entries_of(happened)
+    live, _ = story.tell(story.Story.empty(), SESSION, entries)
+    left = [entry for entry in entries if entry.seq > pruned_up_to or not events.BY_KIND[entry.kind].prunable]
+    for index, frame in enumerate(live):
+        event_id = json.loads(frame)["event_id"]
+        seq, _ = story.after(event_id)
+        if any(entry.seq > seq and entry not in left for entry in entries):
+            continue  # a gap: the peer says so
+        _, state = story.tell(story.Story.empty(), SESSION, [entry for entry in left if entry.seq < seq])
+        last_seen = next((entry for entry in left if entry.seq == seq), None)
+        told, state = story.resume(state, SESSION, last_seen, event_id)
+        rest, _ = story.tell(state, SESSION, [entry for entry in left if entry.seq > seq])
+        assert told + rest == live[index + 1 :]
+
+
+def test_who_has_seen_nothing_is_told_everything() -> None:
+    assert story.resume(story.Story.empty(), SESSION, None, 0) == ([], story.Story.empty())
+
+
+def test_an_empty_batch_changes_nothing() -> None:
+    snapshot = of(entries_of([STARTED]))
+    before = snapshot.frame([], with_transcript=True)
+    assert snapshot.add([]) == []
+    assert snapshot.frame([], with_transcript=True) == before
+
+
+def test_frames_without_a_run_do_not_move_the_runs_last_event() -> None:
+    entries = entries_of([STARTED, events.TextDelta("Hi"), ended()])
+    aside = events.ErrorRaised("LOW_DISK", "Little space is left")
+    later = journal.Entry(4, 1_760_000_009_000, None, aside.kind, codec.encode(aside))
+    snapshot = said(of([*entries, later]))
+    assert snapshot["event_id"] == story.event_id(4, 0)
+    assert story.after(snapshot["run_state"]["last_event_id"])[0] == 3
