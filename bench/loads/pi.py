@@ -34,7 +34,7 @@ class PiPeer(asyncio.Protocol):
         """Called with how many responses a read brought."""
 
     @classmethod
-    async def connect(cls, url: str, query: str = "") -> Self:
+    async def connect(cls, url: str, query: str = "", *, until: bytes = rb'"server_ready"[^\0]*?}}') -> Self:
         address = urlsplit(url)
         _, made = await asyncio.get_running_loop().create_connection(cls, address.hostname or "", address.port or 80)
         key = base64.b64encode(bytes(16)).decode()
@@ -42,7 +42,7 @@ class PiPeer(asyncio.Protocol):
             f"GET /{query} HTTP/1.1\r\nHost: {address.netloc}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
         )
-        await made.exchange(upgrade.encode(), re.compile(rb'"server_ready"[^\0]*?}}'))
+        await made.exchange(upgrade.encode(), re.compile(until))
         return made
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -3,7 +3,21 @@
 from collections.abc import Callable, Iterator
 
 from bench.row import Row
-from bench.rows import agent, command, deliveries, durable, latency, listing, pi, ping, replay, sessions, startup, websocket
+from bench.rows import (
+    agent,
+    command,
+    deliveries,
+    durable,
+    latency,
+    listing,
+    minicodex,
+    pi,
+    ping,
+    replay,
+    sessions,
+    startup,
+    websocket,
+)
 from bench.setting import Setting
 
 GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
@@ -19,4 +33,5 @@ GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "command": command.measure,
     "agent": agent.measure,
     "pi": pi.measure,
+    "minicodex": minicodex.measure,
 }

@@ -172,6 +172,12 @@ class Settings:
     pi_ui_timeout: float = _setting(
         60.0, values.number(0.001), "SECONDS", "pi: how long a question to the user waits for its answer"
     )
+    minicodex_heartbeat: float = _setting(
+        15.0, values.number(0), "SECONDS", "MiniCodex: how often a client hears that we live; 0 never says so"
+    )
+    minicodex_replay: int = _setting(
+        10_000, values.whole(1), "COUNT", "MiniCodex: how many entries are replayed to a client that comes back"
+    )
     models: Mapping[str, object] = field(default_factory=dict, repr=False)
     """The file's `[models.NAME]` tables, unread."""
     rules: Sequence[object] = field(default=(), repr=False)

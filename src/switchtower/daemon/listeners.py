@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from switchtower import config
 from switchtower.core import tower
+from switchtower.daemon import minicodex_door
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.pi_doors import PiDoors
 from switchtower.protocols.push.peer import PushPeer
@@ -27,6 +28,7 @@ class Listeners:
         self._tower = tower_
         self._doorkeeper = doorkeeper
         self._pi = pi
+        self._minicodex = minicodex_door.MiniCodexDoor(settings, tower_)
         self._version = version
         self._unix: unix.UnixListener | None = None
         self._http: HttpListener | None = None
@@ -78,16 +80,19 @@ class Listeners:
     def _accept_websocket(self, request: "upgrade.Upgrade") -> "Receiver | upgrade.Admission | upgrade.Refusal":
         from switchtower.transports import upgrade
 
-        if request.path not in ("/ws/push", "/ws/pi"):
+        if request.path not in ("/ws/push", "/ws/pi", minicodex_door.PATH):
             return upgrade.Refusal(404, f"no protocol is served at {request.path}")
         access = self._doorkeeper.on_websocket(request.origin)
         if access is None:
             return upgrade.Refusal(401, "pass the token of endpoints.json as `?token=`")
         if request.path == "/ws/pi":
             return self._pi.accept_websocket(request, access)
+        if request.path == minicodex_door.PATH:
+            return self._minicodex.accept(request, access)
         return PushPeer(self._tower, access, self._version)
 
     async def close(self, grace: float) -> None:
+        await self._minicodex.close()
         await self._pi.close(grace)
         if self._unix is not None:
             await self._unix.close(grace=grace)

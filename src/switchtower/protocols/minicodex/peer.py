@@ -271,7 +271,7 @@ class MiniCodexPeer:
             case messages.Abort():
                 await self._abort(session_id, message)
             case _:
-                raise inbound.Refused("INVALID_COMMAND", f"`{message.type}` is not expected here", message.req_id)
+                raise inbound.Refused("INVALID_COMMAND", "this is not expected here", message.req_id)
 
     async def _snapshot(self, session_id: str, message: messages.GetSnapshot) -> None:
         """As of what this client has been told; for one that is told nothing, because of a gap, it goes on from here."""
