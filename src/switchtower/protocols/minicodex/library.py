@@ -22,7 +22,6 @@ class Book:
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         self.seq = 0
-        self.story = Story.empty()
         self.snapshot = Snapshot(session_id)
         self.approvals: dict[str, str] = {}
         """Calls that were asked about: call id to approval id."""
@@ -30,12 +29,16 @@ class Book:
         """Calls whose question is decided, expired or withdrawn."""
 
     def add(self, entries: list[journal.Entry]) -> None:
-        _, self.story = tell(self.story, self.session_id, entries)
         self.snapshot.add(entries)
         for entry in entries:
             if entry.kind in _QUESTIONS:
                 self._note(codec.decode(entry.kind, entry.data))
         self.seq = entries[-1].seq
+
+    @property
+    def story(self) -> Story:
+        """The state of a client that has been told everything in it."""
+        return self.snapshot.story
 
     def _note(self, event: events.AnyEvent) -> None:
         match event:
@@ -91,9 +94,9 @@ class Library:
             after = entries[-1].seq
 
     def told(self, state: Story, batch: tower.Batch) -> tuple[Packet | None, Story]:
-        """What a batch is for a client in this state. Made once for all who are in the very same one."""
+        """What a batch is for a client in this state. Made once for all who are in the same one."""
         made = batch.encodings.get(ENCODING)
-        if made is not None and made[0] is state:
+        if made is not None and (made[0] is state or made[0] == state):
             return made[1], made[2]
         frames, after = tell(state, batch.session_id, batch.entries)
         packet = Packet(frames) if frames else None

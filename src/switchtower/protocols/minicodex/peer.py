@@ -7,9 +7,8 @@ pages from the journal, and is told when it has caught up.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from uuid import UUID
 
-from switchtower.core import commands, events, ids, tower
+from switchtower.core import commands, events, tower
 from switchtower.core import errors as core_errors
 from switchtower.core.access import Access
 from switchtower.core.session import Session
@@ -175,7 +174,7 @@ class MiniCodexPeer:
         if message.last_seen_event_id is None:
             await self._tell_all(session_id, welcome=True)
             return
-        seq, place = story.after(message.last_seen_event_id)
+        seq, _ = story.after(message.last_seen_event_id)
         attachment = await self._attached(session_id, seq)
         head = attachment.session.seq
         book = await self._library.book(session_id, attachment.subscription.cursor if attachment.gap else head)
@@ -186,17 +185,18 @@ class MiniCodexPeer:
             earliest = max(attachment.earliest_seq, head - self._replay_entries + 1)
             self._say(outbound.replay_gap(message.last_seen_event_id, story.event_id(earliest, 0), message.req_id))
             return
-        await self._replay(session_id, seq, place, attachment.subscription)
+        await self._replay(session_id, message.last_seen_event_id, attachment.subscription)
 
-    async def _replay(self, session_id: str, seq: int, place: int, subscription: tower.Subscription) -> None:
+    async def _replay(self, session_id: str, last_seen_event_id: int, subscription: tower.Subscription) -> None:
         """Exactly what is missing: the rest of the entry that was seen in part, then everything behind it."""
+        seq, _ = story.after(last_seen_event_id)
         before = await self._library.book(session_id, max(seq - 1, 0))
-        state = before.story
-        if seq > 0:
-            for entries in [pages async for pages in self._library.pages(session_id, seq - 1, seq)]:
-                frames, state = story.tell(state, session_id, entries)
-                if rest := frames[place + 1 :]:
-                    self._say(*rest)
+        state, entry = before.story, None
+        async for entries in self._library.pages(session_id, seq - 1, seq):
+            entry = entries[-1]
+        frames, state = story.resume(state, session_id, entry, last_seen_event_id)
+        if frames:
+            self._say(*frames)
         self._follow(subscription, state)
 
     async def _tell_all(
@@ -297,7 +297,7 @@ class MiniCodexPeer:
         session: Session = await self._tower.session(session_id)
         if session.run is None:
             raise inbound.Refused("NOT_RUNNING", "no run is active", message.req_id)
-        if message.run_id is not None and ids.from_uuid("run", UUID(message.run_id)) != session.run.id:
+        if message.run_id is not None and message.run_id.lower() != story.run_uuid(session.run.id).decode():
             raise inbound.Refused("STALE_RUN_ID", f"`{message.run_id}` is not the active run", message.req_id)
         command = commands.CancelRun(session_id=session_id, actor=self._actor, run_id=session.run.id, reason="abort")
         await self._ask(command, message.req_id)

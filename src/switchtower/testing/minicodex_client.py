@@ -1,0 +1,229 @@
+"""A MiniCodex client for tests: says what it is told to, keeps every frame in the order it came, and folds what it is told.
+
+It reads only when it is asked for something, so a test decides when a client is slow. Nothing here reconnects or forgives.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from switchtower.testing.wires import WebSocketWire
+
+PATIENCE = 10.0
+"""Seconds that anything may take before a test is told that it does not come."""
+PATH = "/ws/minicodex"
+ITEMS = ("user_text", "assistant_text", "tool_call", "function_call_output", "reasoning")
+ENDED = ("finished", "error")
+
+Frame = dict[str, Any]
+Check = Callable[[bytes], object]
+"""Raises when a strict client would refuse a frame."""
+
+
+class Ledger:
+    """What a client holds that believes what it is told: a snapshot to begin with, and each event behind it."""
+
+    def __init__(self) -> None:
+        self.session_state: Frame = {}
+        self.run_state: Frame | None = None
+        self.transcript: list[Frame] = []
+        self.last_event_id = 0
+        self.event_ids: list[int] = []
+        """Of every event that was told, in order; a snapshot leaves them alone."""
+
+    def begin(self, snapshot: Frame) -> None:
+        """Forgets everything for what the server says it is."""
+        self.session_state = dict(snapshot["session_state"])
+        self.run_state = snapshot.get("run_state")
+        self.transcript = list(snapshot["transcript"])
+        self.last_event_id = snapshot["event_id"]
+
+    def see(self, event: Frame) -> None:
+        event_id = event["event_id"]
+        assert event_id > self.last_event_id, f"event ids are strictly monotonic: {event_id} after {self.last_event_id}"
+        self.last_event_id = self.session_state["last_event_id"] = event_id
+        self.event_ids.append(event_id)
+        if event["type"] in ITEMS:
+            self.transcript.append({name: value for name, value in event.items() if name not in ("event_id", "run_id", "ts")})
+        if event["type"] == "run_status":
+            self._see_status(event["run_state"])
+        elif self.run_state is not None and event.get("run_id") == self.run_state["run_id"]:
+            self.run_state = {**self.run_state, "last_event_id": event_id}
+
+    def _see_status(self, run_state: Frame) -> None:
+        self.run_state = run_state
+        self.session_state["run_counter"] += run_state["status"] == "starting"
+        self.session_state.pop("active_run_id", None)
+        if run_state["status"] not in ENDED:
+            self.session_state["active_run_id"] = run_state["run_id"]
+
+    def as_snapshot(self, *, with_transcript: bool = True) -> Frame:
+        """What `get_snapshot` should say now."""
+        run_state = {} if self.run_state is None else {"run_state": self.run_state}
+        return {
+            "type": "snapshot",
+            "v": "1.0.0",
+            "session_id": self.session_state["session_id"],
+            "session_state": self.session_state,
+            **run_state,
+            "transcript": self.transcript if with_transcript else [],
+            "event_id": self.last_event_id,
+        }
+
+    @property
+    def said(self) -> str:
+        """The assistant's words."""
+        return "".join(item["text"] for item in self.transcript if item["type"] == "assistant_text")
+
+
+class MiniCodexClient:
+    def __init__(self, wire: WebSocketWire, *, ledger: Ledger | None = None, check: Check | None = None) -> None:
+        self.wire = wire
+        self.ledger = ledger or Ledger()
+        self.frames: list[Frame] = []
+        """All that has arrived, in order."""
+        self.patience = PATIENCE
+        self._check = check
+        self._numbers = itertools.count(1)
+        self._seen = 0
+        """How many frames `next` has passed."""
+
+    @classmethod
+    async def open(
+        cls, http: str, token: str | None, *, ledger: Ledger | None = None, check: Check | None = None, **query: object
+    ) -> "MiniCodexClient":
+        """`http` as `endpoints.json` has it; the query says which session, or how to make one. Not greeted yet."""
+        given = {"token": token, **query}
+        spelled = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in given.items() if value is not None)
+        async with asyncio.timeout(PATIENCE):
+            return cls(await WebSocketWire.open(http, None, path=f"{PATH}?{spelled}"), ledger=ledger, check=check)
+
+    async def __aenter__(self) -> "MiniCodexClient":
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.wire.abort()
+
+    @property
+    def session_id(self) -> str:
+        return str(self.ledger.session_state["session_id"])
+
+    # Saying
+
+    async def say(self, *frames: bytes | Mapping[str, object]) -> None:
+        """Sends without waiting for an answer; bytes go out as they are."""
+        self.wire.send(*(frame if isinstance(frame, bytes) else msgspec.json.encode(frame) for frame in frames))
+        async with asyncio.timeout(self.patience):
+            await self.wire.drain()
+
+    async def begin(self, type_: str, **fields: object) -> str:
+        """Sends a command and does not wait for its answer; the id it has."""
+        req_id = f"r{next(self._numbers)}-{id(self):x}"
+        await self.say({"type": type_, "req_id": req_id, **fields})
+        return req_id
+
+    async def ask(self, type_: str, **fields: object) -> Frame:
+        """Sends a command; what answers it, whatever it says."""
+        return await self.answer(await self.begin(type_, **fields))
+
+    async def answer(self, req_id: str) -> Frame:
+        return await self.until(lambda frame: frame.get("req_id") == req_id)
+
+    async def do(self, type_: str, **fields: object) -> None:
+        """Sends a command that is expected to be accepted."""
+        answer = await self.ask(type_, **fields)
+        assert answer["type"] == "accepted", answer
+
+    async def refused(self, type_: str, **fields: object) -> str:
+        """Sends a command that is expected to be refused; the code."""
+        answer = await self.ask(type_, **fields)
+        assert answer["type"] == "error", answer
+        return str(answer["code"])
+
+    async def hello(self, *capabilities: str, v: str = "1.0.0") -> Frame:
+        """Says hello and takes over the snapshot, which it returns."""
+        await self.begin("hello", v=v, client_capabilities=list(capabilities))
+        welcome = await self.receive()
+        assert welcome["type"] == "welcome", welcome
+        snapshot = await self.receive()
+        assert snapshot["type"] == "snapshot", snapshot
+        self.ledger.begin(snapshot)
+        return snapshot
+
+    async def resume(self, last_seen_event_id: int | None = None) -> Frame:
+        """Comes back to what the ledger holds, or to another place. The answer, which is a welcome if all is well."""
+        place = self.ledger.last_event_id if last_seen_event_id is None else last_seen_event_id
+        return await self.ask("resume", last_seen_event_id=place)
+
+    async def snapshot(self, *, with_transcript: bool = True) -> Frame:
+        """What `get_snapshot` says, without the id it was asked with."""
+        snapshot = await self.ask("get_snapshot", include_transcript_window=with_transcript)
+        assert snapshot["type"] == "snapshot", snapshot
+        return {name: value for name, value in snapshot.items() if name != "req_id"}
+
+    # Hearing
+
+    async def receive(self) -> Frame:
+        """The next frame as it arrives; events are folded."""
+        async with asyncio.timeout(self.patience):
+            raw = await self.wire.receive()
+        if self._check is not None:
+            self._check(raw)
+        frame: Frame = msgspec.json.decode(raw)
+        self.frames.append(frame)
+        if "event_id" in frame and frame["type"] != "snapshot":
+            self.ledger.see(frame)
+        return frame
+
+    async def until(self, wanted: Callable[[Frame], bool]) -> Frame:
+        """The first frame of all that arrived or will, that is wanted."""
+        place = 0
+        while True:
+            while place < len(self.frames):
+                if wanted(self.frames[place]):
+                    return self.frames[place]
+                place += 1
+            await self.receive()
+
+    async def next(self, wanted: Callable[[Frame], bool]) -> Frame:
+        """Like `until`, but looks only behind the last one that it found."""
+        while True:
+            while self._seen < len(self.frames):
+                self._seen += 1
+                if wanted(self.frames[self._seen - 1]):
+                    return self.frames[self._seen - 1]
+            await self.receive()
+
+    async def next_of(self, type_: str) -> Frame:
+        return await self.next(lambda frame: frame["type"] == type_)
+
+    async def status(self, *statuses: str) -> Frame:
+        """The next time that the run has one of these; its state."""
+        frame = await self.next(lambda frame: frame["type"] == "run_status" and frame["run_state"]["status"] in statuses)
+        state: Frame = frame["run_state"]
+        return state
+
+    async def ended(self) -> Frame:
+        """The state of the run that ends next, with everything told that belongs to it."""
+        state = await self.status(*ENDED)
+        # `turn_done` comes behind it; whoever is answered has heard it.
+        await self.ask("ping")
+        return state
+
+    async def run(self, text: str, **fields: object) -> Frame:
+        """Sends a message and reads until its run has ended."""
+        await self.do("send", text=text, **fields)
+        return await self.ended()
+
+    async def closed(self) -> int | None:
+        """The code that the server closes the connection with; what arrives before that is kept."""
+        try:
+            while True:
+                await self.receive()
+        except (EOFError, ConnectionError):
+            return self.wire.close_code

@@ -1,0 +1,34 @@
+"""A run in short, for tests that are about an order."""
+
+from switchtower.testing.minicodex_client import Frame
+
+
+def in_short(frames: list[Frame]) -> list[str]:
+    """A word for each event: a status, an error's code, a decision, or the type; pieces of text that follow each other are one."""
+    words: list[str] = []
+    for frame in frames:
+        if "event_id" in frame and frame["type"] != "snapshot":
+            word = _word(frame)
+            if word not in ("assistant_text", "reasoning") or words[-1:] != [word]:
+                words.append(word)
+    return words
+
+
+def _word(frame: Frame) -> str:
+    match frame["type"]:
+        case "run_status":
+            return str(frame["run_state"]["status"])
+        case "error":
+            return str(frame["code"])
+        case "approval_decision":
+            return str(frame["decision"])
+        case type_:
+            return str(type_)
+
+
+def without_pieces(frames: list[Frame]) -> list[str]:
+    return [word for word in in_short(frames) if word not in ("assistant_text", "reasoning")]
+
+
+def result_text(output: Frame) -> str:
+    return "".join(block["text"] for block in output["result"]["content"])
