@@ -157,6 +157,19 @@ def call_results(messages: Sequence[Message]) -> set[str]:
     return {message.call_id for message in messages if message.role == "tool" and message.call_id}
 
 
+def imported_message(event: events.MessageImported) -> Message:
+    return Message(
+        role=event.role,
+        text=event.text,
+        calls=event.calls,
+        call_id=event.call_id,
+        tool=event.tool,
+        is_error=event.is_error,
+        thinking=event.thinking,
+        images=event.images,
+    )
+
+
 def shell_message(started: events.ShellStarted, finished: events.ShellFinished) -> Message:
     """What the model is told of a command that a person ran."""
     how = "was cancelled" if finished.cancelled else f"ended with exit code {finished.exit_code}"

@@ -18,6 +18,26 @@ Done = Callable[[Outcome | errors.CoreError], None]
 Watcher = Callable[[Session, events.AnyEvent], None]
 
 
+class Settleable(Protocol):
+    """What of a future matters here."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: Outcome, /) -> None: ...
+
+    def set_exception(self, exception: errors.CoreError, /) -> None: ...
+
+
+def settle(answer: Settleable, outcome: Outcome | errors.CoreError) -> None:
+    """A `Done` for who waits with a future, and perhaps no longer."""
+    if answer.done():
+        return
+    if isinstance(outcome, errors.CoreError):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)
+
+
 class Batch:
     """Entries of one session that were committed together, with room for each protocol to keep its encoding of them."""
 
@@ -91,6 +111,10 @@ class Tower(Protocol):
         ...
 
     def submit(self, command: commands.AnyCommand, done: Done) -> None: ...
+
+    async def ask(self, command: commands.AnyCommand) -> Outcome:
+        """Like `submit`, awaited: raises the refusal. Once asked it happens, whether or not anybody still waits."""
+        ...
 
     def attach(
         self,

@@ -54,7 +54,7 @@ class _Told:
                 self.messages, self._shells = [], []
                 self.open_calls.clear()
             case events.MessageImported():
-                self.messages.append(_imported(event))
+                self.messages.append(engine.imported_message(event))
             case events.ShellStarted():
                 self._commands[event.shell_id] = event
             case events.ShellFinished():
@@ -87,19 +87,6 @@ class _Told:
             if self.messages[index].role == "user":
                 self.messages[index] = engine.Message(role="user", text=text, images=self.messages[index].images)
                 return
-
-
-def _imported(event: events.MessageImported) -> engine.Message:
-    return engine.Message(
-        role=event.role,
-        text=event.text,
-        calls=event.calls,
-        call_id=event.call_id,
-        tool=event.tool,
-        is_error=event.is_error,
-        thinking=event.thinking,
-        images=event.images,
-    )
 
 
 _TOLD_TO_ENGINES = frozenset(

@@ -8,6 +8,7 @@ come in like everybody else's.
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
@@ -109,16 +110,7 @@ class Lane:
     async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
         """For our own rooms: like `submit`, awaited, and never refused for crowding."""
         answer: asyncio.Future[tower.Outcome] = asyncio.get_running_loop().create_future()
-
-        def done(outcome: tower.Outcome | errors.CoreError) -> None:
-            if answer.done():
-                return
-            if isinstance(outcome, errors.CoreError):
-                answer.set_exception(outcome)
-            else:
-                answer.set_result(outcome)
-
-        self._waiting.append(Ask(command, done))
+        self._waiting.append(Ask(command, partial(tower.settle, answer)))
         self._wake()
         return await answer
 

@@ -10,6 +10,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from switchtower.core import commands, engine, errors, events, ids, journal, redact, states, tower
 from switchtower.core import workshop as workshop_port
@@ -119,6 +120,11 @@ class Runtime:
         if isinstance(command, commands.StartSession) and command.id_is_fresh:
             lane.begin()
         lane.submit(command, done)
+
+    async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
+        answer: asyncio.Future[tower.Outcome] = asyncio.get_running_loop().create_future()
+        self.submit(command, partial(tower.settle, answer))
+        return await answer
 
     def attach(
         self,

@@ -109,6 +109,14 @@ def test_a_system_file_of_the_workspace_lies_in_the_preset_s_own_folder(presets:
     assert "INSIDE" not in told
 
 
+def test_a_system_file_of_the_user_is_not_named_by_a_way_out_of_the_folder(
+    presets: Presets, workspace: Path, user_folder: Path
+) -> None:
+    for path in ("../../outside.txt", str(workspace.parent / "outside.txt")):
+        of_user(user_folder, "far.toml", f'system_file = "{path}"')
+        assert "is not a path inside the preset's own folder" in problem(presets, "far", workspace)
+
+
 def test_a_link_in_the_user_s_folder_is_the_user_s_word(presets: Presets, workspace: Path, user_folder: Path) -> None:
     (user_folder / "presets" / "far.md").symlink_to(workspace.parent / "outside.txt")
     of_user(user_folder, "far.toml", 'system_file = "far.md"')

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 
-from switchtower.core import commands, errors, events, tower
+from switchtower.core import commands, events, tower
 from switchtower.core.access import Access
 from switchtower.protocols.minicodex import outbound
 from switchtower.protocols.minicodex.library import Library
@@ -47,16 +47,7 @@ class House:
             id_is_fresh=True,
             preset=preset,
         )
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def started(outcome: tower.Outcome | errors.CoreError) -> None:
-            if isinstance(outcome, errors.CoreError):
-                done.set_exception(outcome)
-            else:
-                done.set_result(None)
-
-        self._tower.submit(self._tower.workshop.prepared(command), started)
-        await done
+        await self._tower.ask(self._tower.workshop.prepared(command))
         return session_id
 
     def _beat(self) -> None:

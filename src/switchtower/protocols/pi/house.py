@@ -9,7 +9,7 @@ from typing import Any
 from switchtower.core import codec, commands, errors, events, tower
 from switchtower.core.access import Access
 from switchtower.core.session import LastRun, Session
-from switchtower.protocols.pi import announcing, asking, strings
+from switchtower.protocols.pi import announcing, strings
 from switchtower.protocols.pi.bash_breaker import BashBreaker
 from switchtower.protocols.pi.bulletin import Bulletin
 from switchtower.protocols.pi.handlers.hall import Hall
@@ -202,7 +202,7 @@ class _TowerLedger:
             advances=settlement.advances,
             receipts=settlement.receipts,
         )
-        outcome = await asking.ask(self._tower, command)
+        outcome = await self._tower.ask(command)
         return int(outcome["version"])
 
 

@@ -159,16 +159,7 @@ class Transcript:
         self.points.append(shapes.ForkPoint(entry_id(seq), said.text))
 
     def _add_imported(self, seq: int, event: events.MessageImported) -> None:
-        said = engine.Message(
-            role=event.role,
-            text=event.text,
-            calls=event.calls,
-            call_id=event.call_id,
-            tool=event.tool,
-            is_error=event.is_error,
-            thinking=event.thinking,
-            images=event.images,
-        )
+        said = engine.imported_message(event)
         if event.role == "user":
             self._add_user(seq, event.at_ms, said)
         else:
