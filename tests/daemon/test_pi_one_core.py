@@ -184,3 +184,18 @@ async def test_a_session_that_pi_unloads_goes_on_over_push(stage: Stage) -> None
 
 def _common(message: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in message.items() if name in SPLIT}
+
+
+async def test_a_fork_works_as_its_parent_does(stage: Stage) -> None:
+    await stage.open()
+    pi, push = await stage.pi(), await stage.push()
+    session_id = (await push.start_session(stage.workspace)).session_id
+    configure = {"sessionId": session_id, "policy": "read-only", "thinking": "low"}
+    await push.ask("configure_session", configure, session_id=session_id)
+    await pi.do("prompt", sessionId=session_id, message="say: hello")
+    entry = (await pi.do("get_fork_messages", sessionId=session_id))["messages"][0]["entryId"]
+
+    fork = (await pi.do("fork", sessionId=session_id, entryId=entry))["sessionId"]
+
+    info = await push.ask("get_session", {"sessionId": fork}, session_id=fork)
+    assert (info["policy"], info["thinking"]) == ("read-only", "low")

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from msgspec.structs import replace
 
 from switchtower.core import commands, errors, events, journal
+from switchtower.core.session import Session
 from switchtower.protocols.pi import messages, strings
 from switchtower.protocols.pi.announcing import session_created, session_deleted
 from switchtower.protocols.pi.handlers.hall import Hall, Visitor
@@ -134,6 +135,8 @@ class SessionHandlers:
         name, cwd, conversation, parent = await self._conversation_at(place)
         session_id = body.sessionId or self._hall.tower.mint("sess")
         command = self._start(session_id, visitor, cwd, conversation=conversation, title=name, parent=parent)
+        if parent is not None:
+            command = _like(command, await self._hall.tower.session(parent))
         return await self._begin(request, visitor, command, fresh=body.sessionId is None)
 
     async def _load_ours(self, request: inbound.Request, visitor: Visitor, session_id: str) -> ports.Handled:
@@ -236,6 +239,7 @@ class SessionHandlers:
             raise ports.Refused(str(transcript.UnknownEntry()))
         session_id = hall.tower.mint("sess")
         command = self._start(session_id, visitor, standing.root, conversation=fork.imported(), parent=parent)
+        command = _like(command, await hall.tower.session(parent))
         data: dict[str, object] = {"text": fork.text, "cancelled": False, "sessionId": session_id}
         return await self._begin(request, visitor, command, fresh=True, data=data)
 
@@ -265,6 +269,19 @@ class SessionHandlers:
             for path, modified_at_ms in found
         ]
         return ports.Handled(data={"files": listed})
+
+
+def _like(command: commands.StartSession, parent: Session) -> commands.StartSession:
+    """What a session goes on from it also goes on as: nobody's policy is loosened by a fork."""
+    return replace(
+        command,
+        provider=parent.provider,
+        model=parent.model,
+        sandbox=parent.sandbox,
+        policy=parent.policy,
+        thinking=parent.thinking,
+        budget=parent.budget,
+    )
 
 
 async def _when_done(future: Awaitable[object]) -> None:

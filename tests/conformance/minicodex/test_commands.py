@@ -1,0 +1,134 @@
+"""Commands: how they are answered, what is refused, and that a refusal changes nothing."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from switchtower.testing.minicodex_client import MiniCodexClient
+
+UUID = "01a1e2c0-bc06-e159-79bb-c9dbe2266e69"
+
+REFUSED = [
+    (b"", "INVALID_COMMAND"),
+    (b"nonsense", "INVALID_COMMAND"),
+    (b"[]", "INVALID_COMMAND"),
+    (b"null", "INVALID_COMMAND"),
+    (b'"send"', "INVALID_COMMAND"),
+    (b"[" * 100_000, "INVALID_COMMAND"),
+    (b'{"type":"send","text":' + b'{"a":' * 50_000, "INVALID_COMMAND"),
+    (b"{}", "MISSING_FIELD"),
+    (b'{"type":"dance"}', "INVALID_COMMAND"),
+    (b'{"type":7}', "INVALID_COMMAND"),
+    (b'{"type":"welcome"}', "INVALID_COMMAND"),
+    (b'{"type":"hello"}', "MISSING_FIELD"),
+    (b'{"type":"send"}', "MISSING_FIELD"),
+    (b'{"type":"send","text":7}', "BAD_ARGUMENT"),
+    (b'{"type":"send","text":null}', "BAD_ARGUMENT"),
+    (b'{"type":"send","text":"x","extra":1}', "BAD_ARGUMENT"),
+    (b'{"type":"send","text":"x","client_msg_id":7}', "BAD_ARGUMENT"),
+    (b'{"type":"send","text":"x","event_id":-1}', "BAD_ARGUMENT"),
+    (b'{"type":"approve"}', "MISSING_FIELD"),
+    (b'{"type":"approve","call_id":["x"]}', "BAD_ARGUMENT"),
+    (b'{"type":"approve","call_id":"nobody asked"}', "UNKNOWN_CALL_ID"),
+    (b'{"type":"deny"}', "MISSING_FIELD"),
+    (b'{"type":"deny","call_id":"nobody asked"}', "UNKNOWN_CALL_ID"),
+    (b'{"type":"deny","call_id":"x","abort":true}', "BAD_ARGUMENT"),
+    (b'{"type":"abort"}', "NOT_RUNNING"),
+    (b'{"type":"abort","run_id":"%b"}' % UUID.encode(), "NOT_RUNNING"),
+    (b'{"type":"abort","run_id":"no uuid"}', "BAD_ARGUMENT"),
+    (b'{"type":"get_snapshot","include_transcript_window":"yes"}', "BAD_ARGUMENT"),
+    (b'{"type":"ping","nonce":7}', "BAD_ARGUMENT"),
+    (b'{"type":"ping","req_id":7}', "BAD_ARGUMENT"),
+    (b'{"type":"resume","last_seen_event_id":-1}', "BAD_ARGUMENT"),
+    (b'{"type":"resume","last_seen_event_id":1.5}', "BAD_ARGUMENT"),
+    (b'{"type":"resume","last_seen_event_id":99999999999999999999999}', "BAD_ARGUMENT"),
+]
+
+
+@pytest.mark.requirement("minicodex:errors:codes", "minicodex:errors:no-state-change", "minicodex:envelope:strict")
+@pytest.mark.parametrize(("frame", "code"), REFUSED, ids=lambda value: str(value)[:48])
+async def test_a_refused_command_is_answered_with_its_code_and_changes_nothing(
+    mini: MiniCodexClient, frame: bytes, code: str
+) -> None:
+    await mini.run("say: before")
+    before = await mini.snapshot()
+    await mini.say(frame)
+    answer = await mini.receive()
+    assert (answer["type"], answer["code"]) == ("error", code)
+    assert answer["message"]
+    assert "event_id" not in answer
+    assert await mini.snapshot() == before == mini.ledger.as_snapshot()
+    await mini.run("say: after")
+
+
+@pytest.mark.requirement("minicodex:envelope:req-id")
+async def test_answers_carry_the_id_of_their_command_and_only_then(mini: MiniCodexClient) -> None:
+    await mini.say({"type": "ping", "req_id": "a"}, {"type": "dance", "req_id": "b"}, {"type": "send", "req_id": "c"})
+    assert [(await mini.receive())["req_id"] for _ in range(3)] == ["a", "b", "c"]
+    await mini.say({"type": "ping"}, {"type": "dance"}, {"type": "get_snapshot"})
+    assert ["req_id" in await mini.receive() for _ in range(3)] == [False, False, False]
+
+
+@pytest.mark.requirement("minicodex:commands:ping")
+async def test_a_ping_is_accepted_with_its_id_or_else_its_nonce(mini: MiniCodexClient) -> None:
+    await mini.say({"type": "ping", "nonce": "n1"}, {"type": "ping", "nonce": "n2", "req_id": "r2"}, {"type": "ping"})
+    assert [await mini.receive() for _ in range(3)] == [
+        {"type": "accepted", "req_id": "n1"},
+        {"type": "accepted", "req_id": "r2"},
+        {"type": "accepted"},
+    ]
+
+
+@pytest.mark.requirement("minicodex:envelope:fields")
+async def test_every_field_of_the_envelope_may_be_sent_with_any_command(mini: MiniCodexClient) -> None:
+    envelope = {"v": "1.0.0", "session_id": mini.session_id, "run_id": UUID, "event_id": 1, "ts": "2026-01-02T03:04:05Z"}
+    await mini.do("ping", **envelope)
+    await mini.do("send", text="say: hi", **envelope)
+    assert (await mini.ended())["status"] == "finished"
+
+
+@pytest.mark.requirement("minicodex:envelope:in-order")
+async def test_commands_are_answered_in_the_order_they_came(mini: MiniCodexClient) -> None:
+    sent = [f"r{number}" for number in range(300)]
+    await mini.say(*({"type": "ping" if number % 3 else "get_snapshot", "req_id": id_} for number, id_ in enumerate(sent)))
+    assert [(await mini.receive())["req_id"] for _ in sent] == sent
+
+
+@pytest.mark.requirement("minicodex:commands:snapshot", "minicodex:state:snapshot-event-id")
+async def test_a_snapshot_has_the_transcript_only_if_asked_for(mini: MiniCodexClient) -> None:
+    await mini.run("say: one two")
+    with_window, without, default = (
+        await mini.snapshot(),
+        await mini.snapshot(with_transcript=False),
+        await mini.ask("get_snapshot"),
+    )
+    assert without == {**with_window, "transcript": []}
+    assert default["transcript"] == []
+    assert [item["type"] for item in with_window["transcript"]][0] == "user_text"
+    assert with_window["event_id"] == mini.ledger.last_event_id == with_window["session_state"]["last_event_id"]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
+)
+names = st.sampled_from(
+    ["call_id", "run_id", "text", "v", "abort", "nonce", "last_seen_event_id", "ts", "include_transcript_window", "x"]
+)
+
+
+@pytest.mark.requirement("minicodex:errors:hostile")
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    frame=st.binary(max_size=60)
+    | st.tuples(
+        st.sampled_from(["approve", "deny", "abort", "get_snapshot", "ping", "dance"]), st.dictionaries(names, json_values)
+    )
+)
+async def test_rubbish_is_answered_and_nothing_breaks(mini: MiniCodexClient, frame: bytes | tuple[str, dict[str, object]]) -> None:
+    before = mini.ledger.as_snapshot()
+    said = frame if isinstance(frame, bytes) else {"type": frame[0], **frame[1]}
+    await mini.say(said if isinstance(said, dict) else said.decode(errors="replace").encode())
+    assert (await mini.receive())["type"] in ("accepted", "error", "snapshot")
+    assert await mini.snapshot() == before
