@@ -100,22 +100,25 @@ def test_the_user_s_preset_may_raise_the_limits_and_the_workspace_s_only_lower_t
     desk.write(limits, origin="user")
     assert desk.start().budget == events.Budget(max_turns=100, max_cost=0.5, max_tokens=1000)
     desk.write(limits, origin="workspace")
-    assert desk.start().budget == events.Budget(max_turns=50, max_cost=0.5, max_tokens=1000)
-    assert desk.start(budget=events.Budget(max_cost=9.0)).budget == events.Budget(max_turns=50, max_cost=9.0, max_tokens=1000)
+    theirs = {"preset": "workspace:it"}
+    assert desk.start(**theirs).budget == events.Budget(max_turns=50, max_cost=0.5, max_tokens=1000)
+    asked = events.Budget(max_cost=9.0)
+    assert desk.start(budget=asked, **theirs).budget == events.Budget(max_turns=50, max_cost=9.0, max_tokens=1000)
 
 
-def test_a_workspace_s_preset_that_takes_a_name_of_the_user_s_lifts_nothing_that_one_guards(desk: Desk) -> None:
+def test_a_workspace_s_preset_does_not_take_a_name_of_the_user_s(desk: Desk) -> None:
     desk.write('policy = "read-only"\n[budget]\nmax_turns = 5', origin="user")
     desk.write('policy = "ask"\n[budget]\nmax_turns = 10', origin="workspace")
     command = desk.start()
     assert command.resolved_preset is not None
     assert (command.resolved_preset.origin, command.policy, command.budget) == (
-        "workspace",
+        "user",
         "read-only",
-        events.Budget(max_turns=5, max_cost=2.0),
+        events.Budget(max_turns=5, max_cost=None),
     )
     desk.write("broken", origin="user")
-    assert desk.start().policy == "ask"
+    with pytest.raises(errors.InvalidCommand, match="cannot be used"):
+        desk.start()
 
 
 def test_a_level_of_thinking_is_the_request_s_or_the_preset_s(desk: Desk) -> None:

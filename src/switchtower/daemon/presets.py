@@ -38,10 +38,6 @@ def applied(
         model = said.model
     profile, budget = said.policy, said.budget
     if found.origin == "workspace":
-        # Who asks for a name may mean the user's own of that name: what that one guards stays guarded.
-        own = presets.find(f"user:{found.name}", command.workspace.root)
-        if own is not None:
-            usual_policy, usual = _stricter(own.said.policy, usual_policy), _tighter(own.said.budget, usual)
         profile, budget = _stricter(profile, usual_policy), _tighter(budget, usual)
     return replace(
         command,

@@ -86,7 +86,8 @@ class MiniCodexClient:
         self.wire = wire
         self.ledger = ledger or Ledger()
         self.frames: list[Frame] = []
-        """All that has arrived, in order."""
+        """All that has arrived, in order, but for heartbeats: they come when they want."""
+        self.heartbeats: list[Frame] = []
         self.patience = PATIENCE
         self._check = check
         self._numbers = itertools.count(1)
@@ -171,13 +172,25 @@ class MiniCodexClient:
     async def receive(self) -> Frame:
         """The next frame as it arrives; events are folded."""
         async with asyncio.timeout(self.patience):
-            raw = await self.wire.receive()
-        if self._check is not None:
-            self._check(raw)
-        frame: Frame = msgspec.json.decode(raw)
+            frame = await self._read()
+            while frame["type"] == "heartbeat":
+                self.heartbeats.append(frame)
+                frame = await self._read()
         self.frames.append(frame)
         if "event_id" in frame and frame["type"] != "snapshot":
             self.ledger.see(frame)
+        return frame
+
+    async def heartbeat(self) -> Frame:
+        """For who expects nothing else."""
+        async with asyncio.timeout(self.patience):
+            return await self._read()
+
+    async def _read(self) -> Frame:
+        raw = await self.wire.receive()
+        if self._check is not None:
+            self._check(raw)
+        frame: Frame = msgspec.json.decode(raw)
         return frame
 
     async def until(self, wanted: Callable[[Frame], bool]) -> Frame:

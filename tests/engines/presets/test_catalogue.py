@@ -28,7 +28,7 @@ def problem(presets: Presets, name: str, workspace: Path) -> str:
     return found.problem
 
 
-def test_both_places_are_listed_and_the_workspace_s_has_the_name(presets: Presets, workspace: Path, user_folder: Path) -> None:
+def test_both_places_are_listed_and_the_user_s_has_the_name(presets: Presets, workspace: Path, user_folder: Path) -> None:
     of_workspace(workspace, "review.toml", 'description = "theirs"')
     of_workspace(workspace, "Bad Name.toml", "")
     of_workspace(workspace, "notes.md", "")
@@ -40,8 +40,8 @@ def test_both_places_are_listed_and_the_workspace_s_has_the_name(presets: Preset
 
     assert [(found.name, found.origin, found.said.description, bool(found.problem)) for found in listed] == [
         ("broken", "user", "", True),
-        ("review", "workspace", "theirs", False),
-        ("user:review", "user", "mine", False),
+        ("review", "user", "mine", False),
+        ("workspace:review", "workspace", "theirs", False),
         ("write", "user", "to write", False),
     ]
     assert listed[0].problem.startswith(f"`{user_folder}/presets/broken.toml` cannot be used: it is not TOML")

@@ -1,7 +1,8 @@
 """Presets by name: `.tower/presets/NAME.toml` in the workspace, `presets/NAME.toml` in the user's folder.
 
-The workspace's has the name when both have one; the user's is then `user:NAME`. Nothing is remembered: each call looks at
-the files as they are. The calls block.
+The user's has the name when both have one, as with skills and prompts: a folder that somebody else wrote does not change what a
+name means. The workspace's is then `workspace:NAME`. Nothing is remembered: each call looks at the files as they are. The
+calls block.
 """
 
 from collections.abc import Iterator
@@ -49,7 +50,7 @@ class Presets:
     def names(self, workspace: str) -> list[str]:
         by_origin = {origin: set(self._names(folder, top)) for origin, folder, top in self._places(workspace)}
         theirs, own = by_origin["workspace"], by_origin.get("user", set())
-        return sorted([*theirs, *(f"user:{name}" if name in theirs else name for name in own)])
+        return sorted([*own, *(f"workspace:{name}" if name in own else name for name in theirs)])
 
     def find(self, name: str, workspace: str) -> Found | None:
         """None when there is no file of that name. A link that leads nowhere, or out of the workspace, is a file."""
@@ -69,9 +70,9 @@ class Presets:
 
     def _places(self, workspace: str) -> Iterator[tuple[definition.Origin, reading.Folder, str]]:
         """The one that wins comes first."""
-        yield "workspace", reading.Folder(workspace), _IN_WORKSPACE
         if self._user_folder is not None:
             yield "user", reading.Folder(str(self._user_folder), own=True), f"{self._user_folder}/{FOLDER}"
+        yield "workspace", reading.Folder(workspace), _IN_WORKSPACE
 
     def _names(self, folder: reading.Folder, top: str) -> Iterator[str]:
         try:
