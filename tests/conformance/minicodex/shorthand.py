@@ -4,7 +4,7 @@ from switchtower.testing.minicodex_client import Frame
 
 
 def in_short(frames: list[Frame]) -> list[str]:
-    """A word for each event: a status, an error's code, a decision, or the type; pieces of text that follow each other are one."""
+    """A word for each event: a status, an error's code, a decision, or the type. Pieces of one text are one word."""
     words: list[str] = []
     for frame in frames:
         if "event_id" in frame and frame["type"] != "snapshot":

@@ -103,7 +103,7 @@ async def test_a_snapshot_has_the_transcript_only_if_asked_for(mini: MiniCodexCl
     )
     assert without == {**with_window, "transcript": []}
     assert default["transcript"] == []
-    assert [item["type"] for item in with_window["transcript"]][0] == "user_text"
+    assert with_window["transcript"][0]["type"] == "user_text"
     assert with_window["event_id"] == mini.ledger.last_event_id == with_window["session_state"]["last_event_id"]
 
 
@@ -125,7 +125,9 @@ names = st.sampled_from(
         st.sampled_from(["approve", "deny", "abort", "get_snapshot", "ping", "dance"]), st.dictionaries(names, json_values)
     )
 )
-async def test_rubbish_is_answered_and_nothing_breaks(mini: MiniCodexClient, frame: bytes | tuple[str, dict[str, object]]) -> None:
+async def test_rubbish_is_answered_and_nothing_breaks(
+    mini: MiniCodexClient, frame: bytes | tuple[str, dict[str, object]]
+) -> None:
     before = mini.ledger.as_snapshot()
     said = frame if isinstance(frame, bytes) else {"type": frame[0], **frame[1]}
     # WebSocket text is UTF-8; what is not ends the connection before any protocol sees it.

@@ -17,7 +17,7 @@ def events(client: MiniCodexClient) -> list[Frame]:
 
 async def eventful(client: MiniCodexClient) -> None:
     """Text, tools, approvals, a denial, an abort."""
-    await client.run("think: hm\nsay: hello \N{SNOWMAN} \\ \"quoted\" ,\"event_id\":7,\nread README.md")
+    await client.run('think: hm\nsay: hello \N{SNOWMAN} \\ "quoted" ,"event_id":7,\nread README.md')
     for verdict in ("approve", "deny"):
         await client.do("send", text=f"run: echo {verdict}\nsay: so be it")
         await client.do(verdict, call_id=(await client.next_of("approval_pending"))["call_id"])

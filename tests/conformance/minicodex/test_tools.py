@@ -30,7 +30,9 @@ async def test_the_result_of_our_own_tools_is_a_call_tool_result_too(mini: MiniC
 
 
 @pytest.mark.requirement("minicodex:tools:mcp-keys", "minicodex:tools:call-tool-result")
-async def test_a_tool_of_an_mcp_server_goes_by_server_and_tool_and_its_result_is_the_server_s(play: Play, workspace: Path) -> None:
+async def test_a_tool_of_an_mcp_server_goes_by_server_and_tool_and_its_result_is_the_server_s(
+    play: Play, workspace: Path
+) -> None:
     servers = {"mcpServers": {"friendly": {"command": sys.executable, "args": [str(FRIENDLY), "stdio"]}}}
     (workspace / ".mcp.json").write_text(json.dumps(servers))
     mini = await play(

@@ -3,6 +3,7 @@
 Brought up to date from the journal when somebody asks, so that a client that comes back costs only what is new.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 
@@ -83,6 +84,8 @@ class Library:
             fresh = [entry for entry in entries if book.seq < entry.seq <= until]
             if fresh:
                 book.add(fresh)
+                if book.seq < until:
+                    await asyncio.sleep(0)  # one page a turn: a long session holds up nobody
             elif not entries or entries[-1].seq > until:
                 return  # retention has removed what lay there
 

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 OpenSession = Callable[[events.Actor], Awaitable[str]]
 
 FROM_THE_HEAD = 2**62
+MOST_HELD = 64
+"""Packets."""
 POLICY_VIOLATION, PROTOCOL_ERROR = 1008, 1002
 MAJOR = messages.VERSION.partition(".")[0]
 CAPABILITIES = ("reasoning", "approvals", "replay", "deny_abort")
@@ -54,6 +56,12 @@ class MiniCodexPeer:
         self._capabilities: frozenset[str] = frozenset()
         self._greeted = False
         self._subscription: tower.Subscription | None = None
+        self._is_behind = False
+        """It was told to drain, and not yet that all is well again."""
+        self._coming: tower.Subscription | None = None
+        """What it will follow, as soon as it was told where the session stands."""
+        self._held: list[Packet] | None = None
+        """What comes behind a snapshot that is being made."""
         self._story = Story.empty()
         self._incoming: asyncio.Queue[bytes | str] = asyncio.Queue()
         self._worker: asyncio.Task[None] | None = None
@@ -83,8 +91,7 @@ class MiniCodexPeer:
     def disconnected(self) -> None:
         self._stream = self._outbox = None
         self._peers.discard(self)
-        if self._subscription is not None:
-            self._subscription.close()
+        self._stop_following()
         if self._worker is not None:
             self._worker.cancel()
 
@@ -92,11 +99,13 @@ class MiniCodexPeer:
 
     @property
     def ready(self) -> bool:
-        return self._outbox is not None and self._outbox.ready
+        return self._outbox is not None and self._outbox.ready and (self._held is None or len(self._held) < MOST_HELD)
 
     def deliver(self, batch: tower.Batch) -> None:
         packet, self._story = self._library.told(self._story, batch)
-        if packet is not None and self._outbox is not None:
+        if packet is not None and self._held is not None:
+            self._held.append(packet)
+        elif packet is not None and self._outbox is not None:
             self._outbox.send(packet)
 
     def fell_behind(self, session_id: str) -> None:
@@ -107,9 +116,11 @@ class MiniCodexPeer:
         self._say(outbound.replay_gap(last_seen, None))
 
     def behind(self, session_id: str) -> None:
+        self._is_behind = True
         self._say(outbound.backpressure("drain"))
 
     def caught_up(self, session_id: str) -> None:
+        self._is_behind = False
         self._say(outbound.backpressure("ok"))
 
     def beat(self, packet: Packet) -> None:
@@ -165,14 +176,14 @@ class MiniCodexPeer:
         self._capabilities = frozenset(message.client_capabilities) & frozenset(CAPABILITIES)
         session_id = await self._opened(message.req_id)
         if session_id is not None:
-            await self._tell_all(session_id, welcome=True)
+            await self._tell_all(session_id, welcome=True, req_id=message.req_id)
 
     async def _resume(self, message: messages.Resume) -> None:
         session_id = await self._opened(message.req_id)
         if session_id is None:
             return
         if message.last_seen_event_id is None:
-            await self._tell_all(session_id, welcome=True)
+            await self._tell_all(session_id, welcome=True, req_id=message.req_id)
             return
         seq, _ = story.after(message.last_seen_event_id)
         attachment = await self._attached(session_id, seq)
@@ -181,7 +192,7 @@ class MiniCodexPeer:
         self._say(outbound.welcome(book.snapshot, CAPABILITIES, message.req_id))
         self._greeted = True
         if attachment.gap or head - seq > self._replay_entries:
-            attachment.subscription.close()
+            self._stop_following()
             earliest = max(attachment.earliest_seq, head - self._replay_entries + 1)
             self._say(outbound.replay_gap(message.last_seen_event_id, story.event_id(earliest, 0), message.req_id))
             return
@@ -206,19 +217,26 @@ class MiniCodexPeer:
         attachment = await self._attached(session_id, FROM_THE_HEAD)
         book = await self._library.book(session_id, attachment.subscription.cursor)
         if welcome:
-            self._say(outbound.welcome(book.snapshot, CAPABILITIES, None))
-            self._greeted = True
+            self._say(outbound.welcome(book.snapshot, CAPABILITIES, req_id))
+            self._greeted, req_id = True, None
         self._say(book.snapshot.frame(CAPABILITIES, with_transcript=with_transcript, req_id=req_id))
         self._follow(attachment.subscription, book.story)
 
     def _follow(self, subscription: tower.Subscription, state: Story) -> None:
-        if self._subscription is not None:
-            self._subscription.close()
-        self._subscription, self._story = subscription, state
+        self._subscription, self._coming, self._story = subscription, None, state
+        if self._is_behind:  # what it was behind of is not coming any more: it begins again
+            self._is_behind = False
+            self._say(outbound.backpressure("ok"))
         if self._stream is None:
             subscription.close()
         else:
             subscription.start()
+
+    def _stop_following(self) -> None:
+        for subscription in (self._subscription, self._coming):
+            if subscription is not None:
+                subscription.close()
+        self._subscription = self._coming = None
 
     async def _opened(self, req_id: str | None) -> str | None:
         if self._session_id is None:
@@ -234,12 +252,18 @@ class MiniCodexPeer:
             self._stream.close(code, reason)
 
     async def _attached(self, session_id: str, after_seq: int) -> tower.Attachment:
+        # It is told nothing more until it is told where it stands: otherwise it might hear the same twice.
+        self._stop_following()
         attached: asyncio.Future[tower.Attachment] = asyncio.get_running_loop().create_future()
 
         def done(attachment: tower.Attachment | core_errors.CoreError) -> None:
             if isinstance(attachment, core_errors.CoreError):
-                attached.set_exception(attachment)
+                if not attached.done():
+                    attached.set_exception(attachment)
+            elif attached.done():
+                attachment.subscription.close()  # the client is gone
             else:
+                self._coming = attachment.subscription
                 attached.set_result(attachment)
 
         self._tower.attach(session_id, after_seq, self, admit=lambda _: None, done=done)
@@ -279,8 +303,18 @@ class MiniCodexPeer:
         if self._subscription is None:
             await self._tell_all(session_id, with_transcript=with_transcript, req_id=message.req_id)
             return
-        book = await self._library.book(session_id, self._subscription.cursor)
-        self._say(book.snapshot.frame(CAPABILITIES, with_transcript=with_transcript, req_id=message.req_id))
+        # minicodex, interop: the stream goes on behind the snapshot, so what happens meanwhile must not overtake it.
+        held: list[Packet] = []
+        self._held = held
+        try:
+            book = await self._library.book(session_id, self._subscription.cursor)
+            self._say(book.snapshot.frame(CAPABILITIES, with_transcript=with_transcript, req_id=message.req_id))
+        finally:
+            self._held = None
+            for packet in held:
+                self._say(*packet.frames)
+            if self.ready and self._subscription is not None:
+                self._subscription.wake()
 
     async def _decide(self, session_id: str, call_id: str, verdict: events.Verdict, req_id: str | None) -> None:
         session = await self._tower.session(session_id)

@@ -1,0 +1,76 @@
+"""Reconnect storms: clients that come back again and again while a run streams, with old cursors, miss and repeat nothing."""
+
+import asyncio
+import random
+
+from tests.daemon.minicodex_stage import greeted, mini_client, read_until
+from tests.daemon.pi_stage import Stage
+
+from switchtower.testing.minicodex_client import Ledger, MiniCodexClient
+
+CLIENTS = 20
+RECONNECTS = 500
+TOKENS = 4_000
+
+
+def cut(ledger: Ledger, place: int) -> Ledger:
+    """The client as it was after so many events: it remembers no more than where it was."""
+    earlier = Ledger()
+    earlier.session_state = dict(ledger.session_state)
+    earlier.last_event_id = ledger.event_ids[place]
+    return earlier
+
+
+async def test_every_reconnect_with_any_cursor_is_told_exactly_what_is_missing(stage: Stage) -> None:
+    await stage.open(demo_delay_ms=1)
+    watcher = await greeted(stage)
+    session_id = watcher.session_id
+    await watcher.do("send", text=f"count {TOKENS}")
+    await watcher.next_of("assistant_text")
+    chance = random.Random(7)
+    heard: list[tuple[int, list[int]]] = []
+    """From which event on, and which events then came."""
+    during = 0
+
+    async def keeps_coming_back() -> MiniCodexClient:
+        nonlocal during
+        faithful = await greeted(stage, session_id=session_id)
+        ledger = faithful.ledger
+        for _ in range(RECONNECTS // CLIENTS):
+            for _ in range(chance.randrange(1, 60)):
+                if ledger.session_state.get("active_run_id") is None:
+                    break
+                await faithful.receive()
+            faithful.wire.abort()
+            during += ledger.session_state.get("active_run_id") is not None
+            # Some come back where they were, others have forgotten a part and say so.
+            if ledger.event_ids and chance.random() < 0.5:
+                stray = await mini_client(
+                    stage, session_id=session_id, ledger=cut(ledger, chance.randrange(len(ledger.event_ids)))
+                )
+                began = stray.ledger.last_event_id
+                assert (await stray.resume())["type"] == "welcome"
+                await read_until(stray, ledger.last_event_id)
+                heard.append((began, stray.ledger.event_ids))
+                stray.wire.abort()
+            faithful = await mini_client(stage, session_id=session_id, ledger=ledger)
+            assert (await faithful.resume())["type"] == "welcome"
+        return faithful
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(keeps_coming_back()) for _ in range(CLIENTS)]
+        group.create_task(watcher.ended())
+    snapshot = await watcher.snapshot()
+    assert snapshot == watcher.ledger.as_snapshot()
+    assert watcher.ledger.said == " ".join(map(str, range(1, TOKENS + 1)))
+    for task in tasks:
+        client = task.result()
+        await read_until(client, watcher.ledger.last_event_id)
+        assert client.ledger.as_snapshot() == snapshot
+        client.wire.abort()
+    place = {event_id: number for number, event_id in enumerate(watcher.ledger.event_ids)}
+    for began, event_ids in heard:
+        first = place[began] + 1
+        assert event_ids == watcher.ledger.event_ids[first : first + len(event_ids)]
+    assert during > RECONNECTS // 4
+    assert len(heard) > RECONNECTS // 4
