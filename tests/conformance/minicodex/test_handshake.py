@@ -160,3 +160,22 @@ async def test_a_hello_in_the_middle_of_a_run_tells_no_event_twice(mini: MiniCod
         mini.ledger.begin(snapshot)
     assert rounds > 2
     assert mini.ledger.said == " ".join(map(str, range(1, 20_001)))
+
+
+@pytest.mark.requirement("minicodex:handshake:new-session")
+async def test_a_session_that_is_made_begins_with_the_preset_that_was_asked_for(
+    enter: Enter, pushd: Daemon, workspace: Path
+) -> None:
+    (workspace / ".tower" / "presets").mkdir(parents=True)
+    (workspace / ".tower" / "presets" / "look.toml").write_text('policy = "read-only"\n')
+    client = await enter(pushd, cwd=workspace, preset="look")
+    await client.hello()
+
+    await client.run("write a.txt: x")
+    assert not (workspace / "a.txt").exists()
+
+    unknown = await enter(pushd, cwd=workspace, preset="nowhere")
+    await unknown.say({"type": "hello", "v": "1.0.0"})
+    refused = await unknown.receive()
+    assert (refused["type"], refused["code"]) == ("error", "BAD_ARGUMENT")
+    assert "look" in refused["message"]

@@ -4,6 +4,7 @@ Brought up to date from the journal when somebody asks, so that a client that co
 """
 
 import asyncio
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 
@@ -28,6 +29,8 @@ class Book:
         """Calls that were asked about: call id to approval id."""
         self.closed: set[str] = set()
         """Calls whose question is decided, expired or withdrawn."""
+        self._marks: list[tuple[int, Story]] = [(0, Story.empty())]
+        """The story at places along the way, so that who comes back in the middle need not read from the beginning."""
 
     def add(self, entries: list[journal.Entry]) -> None:
         self.snapshot.add(entries)
@@ -35,6 +38,12 @@ class Book:
             if entry.kind in _QUESTIONS:
                 self._note(codec.decode(entry.kind, entry.data))
         self.seq = entries[-1].seq
+        if self.seq - self._marks[-1][0] >= PAGE:
+            self._marks.append((self.seq, self.story))
+
+    def mark_before(self, seq: int) -> tuple[int, Story]:
+        """The last place up to this seq at which the story is known."""
+        return self._marks[bisect_right(self._marks, seq, key=lambda mark: mark[0]) - 1]
 
     @property
     def story(self) -> Story:
@@ -64,6 +73,23 @@ class Library:
 
     async def book(self, session_id: str, until: int) -> Book:
         """The session up to exactly this seq. Not to be changed."""
+        book = await self._shared(session_id, until)
+        if book.seq > until:
+            # A client that is behind the others reads for itself; the shared book stays where it is.
+            book = Book(session_id)
+            await self._read(book, until)
+        return book
+
+    async def story_at(self, session_id: str, seq: int) -> Story:
+        """The state of a client that has been told everything up to this seq."""
+        book = await self._shared(session_id, seq)
+        place, state = book.mark_before(seq)
+        async for entries in self.pages(session_id, place, seq):
+            _, state = tell(state, session_id, entries)
+        return state
+
+    async def _shared(self, session_id: str, until: int) -> Book:
+        """The session up to this seq or further."""
         book = self._books.get(session_id)
         if book is None:
             book = self._books[session_id] = Book(session_id)
@@ -71,10 +97,6 @@ class Library:
                 self._books.popitem(last=False)
         self._books.move_to_end(session_id)
         await self._read(book, until)
-        if book.seq > until:
-            # A client that is behind the others reads for itself; the shared book stays where it is.
-            book = Book(session_id)
-            await self._read(book, until)
         return book
 
     async def _read(self, book: Book, until: int) -> None:

@@ -201,11 +201,10 @@ class MiniCodexPeer:
     async def _replay(self, session_id: str, last_seen_event_id: int, subscription: tower.Subscription) -> None:
         """Exactly what is missing: the rest of the entry that was seen in part, then everything behind it."""
         seq, _ = story.after(last_seen_event_id)
-        before = await self._library.book(session_id, max(seq - 1, 0))
-        state, entry = before.story, None
+        before, entry = await self._library.story_at(session_id, max(seq - 1, 0)), None
         async for entries in self._library.pages(session_id, seq - 1, seq):
             entry = entries[-1]
-        frames, state = story.resume(state, session_id, entry, last_seen_event_id)
+        frames, state = story.resume(before, session_id, entry, last_seen_event_id)
         if frames:
             self._say(*frames)
         self._follow(subscription, state)
