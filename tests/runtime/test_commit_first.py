@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from tests.runtime.parts import SESSION, MakeHouse, Outlet, ask_once, cancel, decide, question, send, work_until_cancelled
 
-from switchtower.core import engine, errors, events, tower
+from switchtower.core import commands, engine, errors, events, tower
 from switchtower.runtime.limits import Limits
-from switchtower.testing.sessions import start_session
+from switchtower.testing.sessions import OWNER, start_session
 
 
 async def _many_turns() -> None:
@@ -166,3 +166,19 @@ async def test_an_engine_that_is_faster_than_the_disk_is_held_back(make_house: M
     house.journal.gate.set()
     await outlet.next_of(events.RunCompleted)
     assert "".join(delta.text for delta in outlet.seen(events.TextDelta)) == "".join(f"{number} " for number in range(500))
+
+
+async def test_who_looks_at_a_session_is_not_shown_what_is_not_stored_yet(make_house: MakeHouse) -> None:
+    house = await make_house()
+    await house.with_session()
+    seen = await house.runtime.session(SESSION)
+    house.journal.gate.clear()
+
+    asking = house.asking(commands.ConfigureSession(session_id=SESSION, actor=OWNER, title="not yet"))
+    await house.journal.until(lambda: len(house.journal.appends) == 2)
+    assert seen.title == ""
+
+    house.journal.gate.set()
+    await asking
+    assert (await house.runtime.session(SESSION)).title == "not yet"
+    assert seen.title == ""

@@ -13,6 +13,9 @@ from msgspec import Struct
 from switchtower.core import commands, errors, events, journal, workshop
 from switchtower.core.session import Session
 
+FROM_THE_HEAD = 2**62
+"""A cursor that no session has reached: who attaches there is given what comes next, and nothing of before."""
+
 Outcome = dict[str, Any]
 Done = Callable[[Outcome | errors.CoreError], None]
 Watcher = Callable[[Session, events.AnyEvent], None]
@@ -136,7 +139,7 @@ class Tower(Protocol):
     def workshop(self) -> workshop.Workshop: ...
 
     async def session(self, session_id: str) -> Session:
-        """The session as it stands, in its own order. Not to be changed."""
+        """The session as it stands, in its own order and as committed: a copy, which does not move on."""
         ...
 
     async def cards(self, limit: int, *, loaded: bool = False) -> list[journal.Card]:

@@ -31,7 +31,7 @@ class LateHouse:
 
     async def load(self) -> None:
         await asyncio.to_thread(import_module, "switchtower.protocols.pi.house")
-        await self.get().open()
+        self.get()
 
     async def shut_down(self, timeout_s: float) -> None:
         if self._house is not None:
@@ -61,8 +61,6 @@ def _pi_settings(settings: config.Settings) -> PiSettings:
         command_timeout_s=settings.pi_command_timeout,
         dependency_timeout_s=settings.pi_dependency_timeout,
         idempotency_minutes=settings.pi_idempotency_minutes,
-        ui_timeout_s=settings.pi_ui_timeout,
-        max_frame_bytes=settings.pi_max_frame_bytes,
         sessions_dir=str(Path("~/.pi/agent/sessions").expanduser()),
         default_cwd=workplace(),
         exports_dir=str(settings.data_dir / "exports"),

@@ -63,10 +63,16 @@ class Barrier(Struct):
     reached: asyncio.Future[None]
 
 
+class Glance(Struct):
+    """The session as it is when everything before it is committed, and nothing after it is decided."""
+
+    seen: asyncio.Future[Session]
+
+
 Progress = tuple[str, events.AnyEvent]
 """An event of a run, by its engine. A bare tuple: nearly all traffic is this."""
 
-Item = Ask | Attach | Barrier | Progress
+Item = Ask | Attach | Barrier | Glance | Progress
 
 Answer = tuple[tower.Done, tower.Outcome | errors.CoreError]
 
@@ -134,6 +140,13 @@ class Lane:
         self._waiting.append(barrier)
         self._wake()
         await barrier.reached
+
+    async def look(self) -> Session:
+        """A copy: the session itself goes on, and holds what is not committed yet while its next turn is stored."""
+        glance = Glance(asyncio.get_running_loop().create_future())
+        self._waiting.append(glance)
+        self._wake()
+        return await glance.seen
 
     async def room(self) -> None:
         """Returns when what is waiting has been taken up."""
@@ -215,6 +228,8 @@ class Lane:
                 await self._attach(stage.session, item)
             elif isinstance(item, Barrier) and not item.reached.done():
                 item.reached.set_result(None)
+            elif isinstance(item, Glance) and not item.seen.done():
+                item.seen.set_result(from_snapshot(to_snapshot(stage.session)))
 
     async def _decide(self, stage: "_Stage", command: commands.AnyCommand) -> tower.Outcome | errors.CoreError:
         session, services = stage.session, self._services
@@ -294,6 +309,9 @@ class Lane:
             elif isinstance(item, Barrier):
                 if not item.reached.done():
                     item.reached.set_exception(refusal)
+            elif isinstance(item, Glance):
+                if not item.seen.done():
+                    item.seen.set_exception(refusal)
             else:
                 done: Callable[[errors.CoreError], None] = item.done
                 self._tell(done, refusal)

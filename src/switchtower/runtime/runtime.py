@@ -141,11 +141,10 @@ class Runtime:
         return Cursor(self._lane(session_id).feed, after_seq, outlet)
 
     async def session(self, session_id: str) -> Session:
-        lane = self._lane(session_id)
-        await lane.flush()
-        if lane.session is None or lane.session.seq == 0:
+        session = await self._lane(session_id).look()
+        if session.seq == 0:
             raise errors.SessionNotFound(session_id)
-        return lane.session
+        return session
 
     async def cards(self, limit: int, *, loaded: bool = False) -> list[journal.Card]:
         return await self._journal.cards(limit=limit, loaded=loaded)

@@ -25,8 +25,8 @@ class Book:
         self.session_id = session_id
         self.seq = 0
         self.snapshot = Snapshot(session_id)
-        self.approvals: dict[str, str] = {}
-        """Calls that were asked about: call id to approval id."""
+        self._asked: dict[str, str] = {}
+        """The questions that are open: approval id to call id."""
         self.closed: set[str] = set()
         """Calls whose question is decided, expired or withdrawn."""
         self._marks: list[tuple[int, Story]] = [(0, Story.empty())]
@@ -53,10 +53,11 @@ class Book:
     def _note(self, event: events.AnyEvent) -> None:
         match event:
             case events.ApprovalRequested():
-                self.approvals[event.approval.call_id] = event.approval.id
+                self._asked[event.approval.id] = event.approval.call_id
                 self.closed.discard(event.approval.call_id)
             case events.ApprovalDecided() | events.ApprovalExpired() | events.ApprovalWithdrawn():
-                self.closed |= {call for call, asked in self.approvals.items() if asked == event.approval_id}
+                if (call_id := self._asked.pop(event.approval_id, None)) is not None:
+                    self.closed.add(call_id)
             case _:
                 pass
 

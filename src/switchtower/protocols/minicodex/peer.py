@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 
 OpenSession = Callable[[events.Actor], Awaitable[str]]
 
-FROM_THE_HEAD = 2**62
 MOST_HELD = 64
 """Packets."""
 POLICY_VIOLATION, PROTOCOL_ERROR = 1008, 1002
@@ -63,7 +62,7 @@ class MiniCodexPeer:
         self._held: list[Packet] | None = None
         """What comes behind a snapshot that is being made."""
         self._story = Story.empty()
-        self._incoming: asyncio.Queue[bytes | str] = asyncio.Queue()
+        self._incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self._worker: asyncio.Task[None] | None = None
 
     # The receiver's side
@@ -85,8 +84,10 @@ class MiniCodexPeer:
         self._say(outbound.error("INVALID_COMMAND", problem))
 
     def writable_again(self) -> None:
-        if self._outbox is not None and self._outbox.flush() and self._subscription is not None:
-            self._subscription.wake()
+        if self._outbox is not None and self._outbox.flush():
+            self._read_on()
+            if self._subscription is not None:
+                self._subscription.wake()
 
     def disconnected(self) -> None:
         self._stream = self._outbox = None
@@ -135,11 +136,13 @@ class MiniCodexPeer:
 
     async def _work(self) -> None:
         while True:
-            frame = await self._incoming.get()
-            assert isinstance(frame, bytes)
-            await self._handle(frame)
-            if self._incoming.empty() and self._stream is not None:
-                self._stream.resume_reading()
+            await self._handle(await self._incoming.get())
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Once it has its answers, and takes them."""
+        if self._incoming.empty() and self._stream is not None and self._outbox is not None and self._outbox.ready:
+            self._stream.resume_reading()
 
     async def _handle(self, frame: bytes) -> None:
         req_id: str | None = None
@@ -213,7 +216,7 @@ class MiniCodexPeer:
         self, session_id: str, *, welcome: bool = False, with_transcript: bool = True, req_id: str | None = None
     ) -> None:
         """Where the session stands, and everything that happens from there on."""
-        attachment = await self._attached(session_id, FROM_THE_HEAD)
+        attachment = await self._attached(session_id, tower.FROM_THE_HEAD)
         book = await self._library.book(session_id, attachment.subscription.cursor)
         if welcome:
             self._say(outbound.welcome(book.snapshot, CAPABILITIES, req_id))

@@ -25,12 +25,11 @@ from switchtower.protocols.pi.reels import Reels
 from switchtower.protocols.pi.roster import Roster
 from switchtower.protocols.pi.settings import PiSettings
 from switchtower.protocols.pi.stored.files import SessionFiles
+from switchtower.transports.outbox import TRY_AGAIN_LATER
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Receiver
 
 log = logging.getLogger(__name__)
-
-TRY_AGAIN_LATER = 1013
 
 
 class House:
@@ -69,10 +68,8 @@ class House:
         self._outcomes_kept = limits.outcomes
         self._opening: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
-        """Cheap: what takes time is done when the first client comes."""
-
     def _open_rooms(self) -> "asyncio.Task[None]":
+        """What takes time is done when the first client comes."""
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_task(self._furnish(), name="pi opens")
         return self._opening
@@ -103,7 +100,6 @@ class House:
             cwd=cwd,
             greeting=self._ready_frame,
             opening=self._open_rooms(),
-            max_frame_bytes=self._settings.max_frame_bytes,
         )
 
     def refuse(self, code: int, reason: str) -> Receiver:

@@ -56,7 +56,6 @@ class PiPeer:
         cwd: str | None,
         greeting: Packet,
         opening: "asyncio.Task[None]",
-        max_frame_bytes: int,
     ) -> None:
         self.key = key
         self.namespace = namespace
@@ -68,7 +67,6 @@ class PiPeer:
         self._reels = reels
         self._greeting = greeting
         self._opening = opening
-        self._max_frame_bytes = max_frame_bytes
         self._stream: Stream | None = None
         self._early: list[bytes] = []
         """What came before the house was open."""

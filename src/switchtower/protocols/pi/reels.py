@@ -12,8 +12,6 @@ from switchtower.protocols.pi.view.transcript import NOBODY
 from switchtower.transports.packet import Packet
 
 PAGE = 500
-FROM_THE_HEAD = 2**62
-"""A cursor that no session has reached: who asks from there is given what comes next."""
 MOST_KEPT = 1_000
 
 
@@ -44,14 +42,17 @@ class Reels:
         joined: asyncio.Future[tuple[tower.Subscription, int | None]] = asyncio.get_running_loop().create_future()
 
         def attached(attachment: tower.Attachment | errors.CoreError) -> None:
-            if isinstance(attachment, errors.CoreError):
+            if joined.done():
+                if not isinstance(attachment, errors.CoreError):
+                    attachment.subscription.close()  # nobody waits for it any more
+            elif isinstance(attachment, errors.CoreError):
                 joined.set_exception(attachment)
-                return
-            # Now, in the session's own order: a moment later it may hold what is not committed yet.
-            run = attachment.session.run
-            joined.set_result((attachment.subscription, run.started_at_seq if run else None))
+            else:
+                # Now, in the session's own order: a moment later it may hold what is not committed yet.
+                run = attachment.session.run
+                joined.set_result((attachment.subscription, run.started_at_seq if run else None))
 
-        self.tower.attach(session_id, FROM_THE_HEAD, outlet, admit=lambda _: None, done=attached)
+        self.tower.attach(session_id, tower.FROM_THE_HEAD, outlet, admit=lambda _: None, done=attached)
         subscription, run_began_at = await joined
         if run_began_at is None:
             return subscription, Reel.empty()
@@ -61,8 +62,12 @@ class Reels:
             return subscription, latest[1]
         # Nobody has followed it here: the run so far is told again, to nobody.
         state, cast = Reel.empty(), self._cast(session_id)
-        async for entries in self.pages(session_id, run_began_at - 1, head):
-            _, state = reel.translate(state, session_id, entries, cast)
+        try:
+            async for entries in self.pages(session_id, run_began_at - 1, head):
+                _, state = reel.translate(state, session_id, entries, cast)
+        except BaseException:
+            subscription.close()
+            raise
         return subscription, state
 
     async def pages(self, session_id: str, after: int, head: int) -> AsyncIterator[list[journal.Entry]]:

@@ -54,7 +54,6 @@ class Roster:
         self._idle: dict[str, list[asyncio.Future[None]]] = {}
         self._shell_ends: dict[str, list[asyncio.Future[events.ShellFinished]]] = {}
         self._reserved = 0
-        self._compactions: dict[str, events.ContextCompacted] = {}
 
     async def open(self) -> None:
         self._tower.watch(self._saw)
@@ -129,10 +128,6 @@ class Roster:
             waiting.set_result(None)
         return waiting
 
-    def compaction(self, session_id: str) -> events.ContextCompacted | None:
-        """What the last compaction in this session came to; handed out once."""
-        return self._compactions.pop(session_id, None)
-
     def _saw(self, session: Session, event: events.AnyEvent) -> None:
         match event:
             case events.RunCompleted():
@@ -142,8 +137,6 @@ class Roster:
                     _resolve(self._closing, session.last_run.id, Ended(session.last_run, following))
             case events.ShellFinished():
                 _resolve(self._shell_ends, event.shell_id, event)
-            case events.ContextCompacted(reason="requested"):
-                self._compactions[session.id] = event
             case _:
                 pass
         self._keep(session)
@@ -153,7 +146,6 @@ class Roster:
     def _keep(self, session: Session) -> None:
         if not (session.loaded or (session.loaded is None and session.run is not None)):
             self._standings.pop(session.id, None)
-            self._compactions.pop(session.id, None)
             return
         model = self._models.of(session.provider, session.model)
         self._standings[session.id] = Standing(

@@ -14,8 +14,6 @@ class PiSettings(Struct, frozen=True, kw_only=True):
     command_timeout_s: float = 300.0
     dependency_timeout_s: float = 30.0
     idempotency_minutes: float = 10.0
-    ui_timeout_s: float = 60.0
-    max_frame_bytes: int = 10 * 1024 * 1024
     sessions_dir: str = ""
     """Where stored sessions are said to lie: `~/.pi/agent/sessions`, made absolute."""
     default_cwd: str = "/"
