@@ -209,7 +209,7 @@ class House:
     ) -> None:
         self.engine = Scripted(work)
         self.journal = SteeredJournal(journal_)
-        workshop = BareWorkshop(check_criterion) if check_criterion else BareWorkshop()
+        self.workshop = workshop = BareWorkshop(check_criterion) if check_criterion else BareWorkshop()
         self.killed = workshop.killed
         self.runtime = Runtime(
             self.journal,

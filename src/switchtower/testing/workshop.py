@@ -5,11 +5,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from switchtower.core import commands, events, workshop
 from switchtower.core.timeline import Change
 
+Shell = Callable[[str], Awaitable[workshop.ShellResult]]
 Check = Callable[[events.Criterion, events.Workspace, str], Awaitable[events.CriterionResult]]
 
 
 async def _passes(criterion: events.Criterion, workspace: events.Workspace, run_id: str) -> events.CriterionResult:
     return events.CriterionResult(criterion.id, passed=True, exit_code=0, output="")
+
+
+async def _ran(command: str) -> workshop.ShellResult:
+    return workshop.ShellResult(0, f"ran {command}")
 
 
 class BareWorkshop:
@@ -18,6 +23,8 @@ class BareWorkshop:
     def __init__(self, check: Check = _passes) -> None:
         self.killed: list[str] = []
         self._check = check
+        self.shell: Shell = _ran
+        """What becomes of a person's own command."""
 
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
         return command
@@ -34,7 +41,7 @@ class BareWorkshop:
         return await self._check(criterion, workspace, run_id)
 
     async def run_shell(self, command: str, workspace: events.Workspace, sandbox: str, shell_id: str) -> workshop.ShellResult:
-        return workshop.ShellResult(0, f"ran {command}")
+        return await self.shell(command)
 
     def kill_processes(self, run_id: str) -> int:
         self.killed.append(run_id)
