@@ -13,6 +13,7 @@ from bench.rows import (
     minicodex,
     pi,
     ping,
+    relay,
     replay,
     sessions,
     startup,
@@ -34,4 +35,5 @@ GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "agent": agent.measure,
     "pi": pi.measure,
     "minicodex": minicodex.measure,
+    "relay": relay.measure,
 }

@@ -18,6 +18,7 @@ from switchtower.settings.folders import locate as locate
 LOG_LEVELS = ("debug", "info", "warning", "error")
 POLICIES = ("read-only", "ask", "auto", "yolo")
 SANDBOXES = ("local", "bubblewrap", "modal")
+NEW_HOSTS = ("local", "trust", "ask", "refuse")
 TABLES = ("models", "rules")
 """Parts of the file that are no single values: `[models.NAME]` and `[[rules]]`. The rooms that use them read them."""
 
@@ -178,6 +179,32 @@ class Settings:
     minicodex_replay: int = _setting(
         10_000, values.whole(1), "COUNT", "MiniCodex: how many entries are replayed to a client that comes back"
     )
+    host_socket: Path = _setting(  # noqa: RUF009
+        _DERIVED, values.socket_path, "PATH", "The Unix socket of the host's own HTTP", also={"LOCAL_UNIX_SOCKET": None}
+    )
+    hub: str | None = _setting(
+        None, values.hub_url, "URL", "The hub that this daemon dials as a host, such as `https://hub.example`"
+    )
+    host_name: str | None = _setting(None, values.text, "NAME", "What this machine is called in lists of hosts")
+    host_id: str | None = _setting(
+        None, values.text, "ID", "Who this machine is to hubs; made once when nobody chooses", also={"HOST_ID": None}
+    )
+    new_hosts: str = _setting(
+        "local",
+        values.OneOf(*NEW_HOSTS),
+        "WHO",
+        "Hosts that come for the first time: `trust` all, those of this machine (`local`), `ask` for each, or `refuse` all",
+    )
+    lost_after: float = _setting(
+        60.0, values.number(0.001), "SECONDS", "How long a host may be away before its runs count as lost"
+    )
+    heartbeat: float = _setting(10.0, values.number(0.001), "SECONDS", "How often a host tells its hub that it lives")
+    origins: tuple[str, ...] = _setting(
+        (), values.names, "NAMES", "Other names that pages may come from and be reached by, such as `hub.example`"
+    )
+    redaction_extra: str | None = _setting(
+        None, values.regex, "REGEX", "What to hide besides known secrets", also={"REDACTION_EXTRA_REGEX": None}
+    )
     models: Mapping[str, object] = field(default_factory=dict, repr=False)
     """The file's `[models.NAME]` tables, unread."""
     rules: Sequence[object] = field(default=(), repr=False)
@@ -192,10 +219,33 @@ class Settings:
             object.__setattr__(self, "folders", locate(self.home, os.environ))
         if self.socket == _DERIVED:
             object.__setattr__(self, "socket", self.default_socket)
+        if self.host_socket == _DERIVED:
+            object.__setattr__(self, "host_socket", self.default_host_socket)
 
     @property
     def default_socket(self) -> Path:
         return self.run_dir / "pushd.sock"
+
+    @property
+    def default_host_socket(self) -> Path:
+        """In the run folder; where that is too deep for a socket, beside push's."""
+        usual = self.run_dir / "hostd.sock"
+        return usual if values.fits_a_socket(usual) else self.socket.with_name(f"{self.socket.name}.host")
+
+    @property
+    def registry_path(self) -> Path:
+        """Users, tokens and hosts."""
+        return self.data_dir / "registry.db"
+
+    @property
+    def host_file(self) -> Path:
+        """Who this machine is to hubs, and its token."""
+        return self.data_dir / "host.json"
+
+    @property
+    def prompts_file(self) -> Path:
+        """The user's own rules for prompts of programs in terminals."""
+        return self.folders.config / "prompts.toml"
 
     @property
     def pi_socket(self) -> Path:

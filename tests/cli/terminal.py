@@ -1,15 +1,25 @@
 """The person's side of a pseudo-terminal that is stdin, stdout and stderr of one command. `stdout` may be something else."""
 
+import fcntl
 import os
 import pty
 import signal
+import struct
 import subprocess
+import termios
 from typing import Any
 
 
 class Terminal:
-    def __init__(self, tower: Any, *arguments: str, stdout: Any = None, **environment: str) -> None:
+    def __init__(
+        self, tower: Any, *arguments: str, stdout: Any = None, size: tuple[int, int] | None = None, **environment: str
+    ) -> None:
         self._screen, side = pty.openpty()
+        if size is not None:
+            self._set_size(*size)
+        self.settings_before = termios.tcgetattr(self._screen)
+        """Asked at this side, they are those of the other."""
+        self.settings_after: Any = None
         self.process = subprocess.Popen(
             tower.command(*arguments),
             stdin=side,
@@ -46,11 +56,23 @@ class Terminal:
         """As Ctrl-C would; this terminal controls nobody."""
         self.process.send_signal(signal.SIGINT)
 
+    def resize(self, cols: int, rows: int) -> None:
+        self._set_size(cols, rows)
+        self.process.send_signal(signal.SIGWINCH)
+
+    def _set_size(self, cols: int, rows: int) -> None:
+        fcntl.ioctl(self._screen, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    @property
+    def is_raw(self) -> bool:
+        return not termios.tcgetattr(self._screen)[3] & termios.ICANON
+
     def end(self) -> int:
         try:
             while piece := os.read(self._screen, 65_536):
                 self.shown += piece.decode(errors="replace")
         except OSError:
             pass  # a terminal whose programs have all gone
+        self.settings_after = termios.tcgetattr(self._screen)
         os.close(self._screen)
         return self.process.wait(timeout=15)

@@ -50,6 +50,7 @@ INFO = {
     "createdAt": 1,
     "updatedAt": 2,
     "preset": "review",
+    "terminal": None,
 }
 PRESET = {
     "name": "review",

@@ -144,6 +144,16 @@ def test_file_and_variable_spellings_give_the_same_values(home: Path) -> None:
         ("shutdown_timeout", "soon"),
         ("socket", "/tmp/" + "x" * 110),
         ("socket", "~nobody-has-this-name/s"),
+        ("host_socket", "/tmp/" + "x" * 110),
+        ("hub", "hub.example"),
+        ("hub", "ftp://hub.example"),
+        ("hub", "https://"),
+        ("hub", "https://hub.example/path"),
+        ("hub", "https://user:pass@hub.example"),
+        ("new_hosts", "everybody"),
+        ("lost_after", "0"),
+        ("heartbeat", "-1"),
+        ("redaction_extra", "(unclosed"),
     ],
 )
 def test_a_bad_value_names_setting_source_and_remedy(home: Path, name: str, text: str) -> None:
@@ -213,6 +223,33 @@ def test_the_pi_socket_is_in_the_run_folder_unless_that_is_too_deep() -> None:
     deep = "/tmp/" + "deep/" * 30
     assert config.load(environ={"TOWER_HOME": "/h", "TOWER_SOCKET": "/tmp/s"}).pi_socket == Path("/h/run/pi.sock")
     assert config.load(environ={"TOWER_HOME": deep, "TOWER_SOCKET": "/tmp/s"}).pi_socket == Path("/tmp/s.pi")
+
+
+def test_the_host_s_socket_is_in_the_run_folder_unless_that_is_too_deep_or_somebody_chose() -> None:
+    deep = "/tmp/" + "deep/" * 30
+    assert config.load(environ={"TOWER_HOME": "/h"}).host_socket == Path("/h/run/hostd.sock")
+    assert config.load(environ={"TOWER_HOME": deep, "TOWER_SOCKET": "/tmp/s"}).host_socket == Path("/tmp/s.host")
+    assert config.load(environ={"TOWER_HOME": "/h", "LOCAL_UNIX_SOCKET": "/tmp/h"}).host_socket == Path("/tmp/h")
+    assert config.Settings(home=Path("/h")).host_socket == Path("/h/run/hostd.sock")
+
+
+@pytest.mark.parametrize(
+    ("spelled", "hub"),
+    [
+        ("https://hub.example", "https://hub.example"),
+        ("http://127.0.0.1:8787/", "http://127.0.0.1:8787"),
+        ("wss://hub.example", "https://hub.example"),
+        ("ws://[::1]:8787", "http://[::1]:8787"),
+    ],
+)
+def test_a_hub_is_named_by_its_web_address(home: Path, spelled: str, hub: str) -> None:
+    assert config.load(environ=environment(home, TOWER_HUB=spelled)).hub == hub
+
+
+def test_hosts_have_the_original_s_variables_too(home: Path) -> None:
+    settings = config.load(environ=environment(home, HOST_ID="host_1", REDACTION_EXTRA_REGEX="ACME-[0-9]+"))
+    assert (settings.host_id, settings.redaction_extra) == ("host_1", "ACME-[0-9]+")
+    assert config.load(environ=environment(home, HOST_ID="host_1", TOWER_HOST_ID="host_2")).host_id == "host_2"
 
 
 def test_a_bad_flag_is_named_as_a_flag(home: Path) -> None:

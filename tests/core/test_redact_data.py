@@ -81,8 +81,26 @@ def every_event(words: str) -> list[events.AnyEvent]:
     call = events.ToolRequest("call_1", "shell", {"command": words, "more": [words]}, words)
     workspace = events.Workspace("/work", remote_url=words)
     preset = events.Preset("review", "user", "/home/review.toml", words, {"it": {"env": {"PASSWORD": "${PASSWORD}"}}})
+    program = events.Program(("bash", "-lc", words), words, "codex")
+    relayed = events.Relayed(7, 1, {"note": words, "more": [words]})
     return [
         events.SessionStarted("agent", "chat", "demo", "none", workspace, ACTOR, "00ff", metadata={"note": words}, preset=preset),
+        events.SessionStarted("pty", "chat", "demo", "none", workspace, ACTOR, "00ff", program=program, host="host_1"),
+        events.TerminalTyped("input_1", words, "00ff", ACTOR),
+        events.TerminalKeys(3, ACTOR),
+        events.TerminalResized(80, 24, ACTOR),
+        events.TerminalEchoed(on=False),
+        events.PromptShown("permission", words, "appr_1"),
+        events.PromptGone(),
+        events.ScreenTaken(words, 80, 24),
+        events.ErrandStarted("req_1", "rpc.bash", {"cmd": words}, ACTOR),
+        events.ErrandFinished("req_1", "rpc.bash", ACTOR, ok=True, duration_ms=1, result={"stdout": words}),
+        events.ErrandFinished("req_1", "rpc.bash", ACTOR, ok=False, duration_ms=1, error=words),
+        events.HostLost("host_1"),
+        events.HostReturned("host_1"),
+        events.HostSaid("run.mood", {"words": words}),
+        events.HostSaid("run.mood", {"words": words}, relayed=relayed),
+        events.PromptGone(relayed=relayed),
         events.SessionResumed(ACTOR, events.SessionState.IDLE, "demo", "none", None, words, approval(words)),
         events.SessionConfigured(ACTOR, title=words),
         events.MessageQueued("msg_1", words, events.Delivery.STEER, ACTOR),
@@ -145,6 +163,11 @@ def test_an_event_without_secrets_comes_back_as_the_same_object(event: events.An
     assert REDACTOR.event(event) is event
 
 
+def test_what_another_host_said_besides_a_delta_is_redacted() -> None:
+    event = events.ToolProgressed("call_1", SECRET, relayed=events.Relayed(1, 1, {"note": SECRET}))
+    assert REDACTOR.event(event) == events.ToolProgressed("call_1", SECRET, relayed=events.Relayed(1, 1, {"note": "[redacted]"}))
+
+
 @pytest.mark.parametrize(
     "event", [events.TextDelta(SECRET), events.ThinkingDelta(SECRET), events.ToolProgressed("call_1", SECRET)]
 )
@@ -165,7 +188,18 @@ NOT_FREE_TEXT = {
         "thinking",
         "budget",
         "parent",
+        "host",
     },
+    events.TerminalTyped: {"input_id", "sha256", "by"},
+    events.TerminalKeys: {"by"},
+    events.TerminalResized: {"by"},
+    events.PromptShown: {"reason", "approval_id"},
+    events.ErrandStarted: {"errand_id", "tool", "by"},
+    events.ErrandFinished: {"errand_id", "tool", "by"},
+    events.HostLost: {"host"},
+    events.HostReturned: {"host"},
+    events.HostSaid: {"type"},
+    events.Program: {"tool"},
     events.SessionLoaded: {"by"},
     events.SessionUnloaded: {"by"},
     events.VersionAdvanced: {"by", "command"},
@@ -216,6 +250,8 @@ NOT_FREE_TEXT = {
 @pytest.mark.parametrize("struct", FREE_TEXT, ids=lambda struct: struct.__name__)
 def test_every_field_that_can_hold_text_is_known_as_free_or_not(struct: type[msgspec.Struct]) -> None:
     can_hold_text = {field.name for field in msgspec.structs.fields(struct) if not _leaves(field.type) <= {int, bool, type(None)}}
+    if issubclass(struct, events.Event):
+        can_hold_text.remove("relayed")  # looked at in every event
     assert can_hold_text == set(FREE_TEXT[struct]) | NOT_FREE_TEXT.get(struct, set())
 
 

@@ -1,7 +1,7 @@
 """The parts that the runtime's tests are put together from. Each is real at its port and has one thing to steer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from switchtower.core import codec, commands, engine, errors, events, journal, redact, tower
@@ -156,12 +156,22 @@ class SteeredJournal(Changing):
             raise self.failing_reads.pop(0)
         return await self.inner.read(session_id, after_seq, limit)
 
-    async def prune(self, retention: journal.Retention, now_ms: int, session_id: str | None = None) -> int:
+    async def read_back(self, session_id: str, before_seq: int, limit: int, *, streamed: bool = True) -> list[journal.Entry]:
+        return await self.inner.read_back(session_id, before_seq, limit, streamed=streamed)
+
+    async def prune(
+        self,
+        retention: journal.Retention,
+        now_ms: int,
+        session_id: str | None = None,
+        *,
+        keep_from: Mapping[str, int] = journal.NOTHING_KEPT,
+    ) -> int:
         self.prunings.append(session_id)
         self.changed()
         if self.failing_prunings:
             raise self.failing_prunings.pop(0)
-        return await self.inner.prune(retention, now_ms, session_id)
+        return await self.inner.prune(retention, now_ms, session_id, keep_from=keep_from)
 
     async def open(self) -> None:
         await self.inner.open()

@@ -1,5 +1,5 @@
-"""Lets pytest explain the contract suite's asserts as it does those of test files."""
+"""Lets pytest explain the contract suites' asserts as it does those of test files."""
 
 import pytest
 
-pytest.register_assert_rewrite("switchtower.testing.journal_contract")
+pytest.register_assert_rewrite("switchtower.testing.journal_contract", "switchtower.testing.registry_contract")

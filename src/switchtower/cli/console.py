@@ -72,6 +72,13 @@ def _write(text: str) -> None:
         print(text, end="", file=sys.stderr, flush=True)
 
 
+def program_output(text: str) -> None:
+    """What a program puts out for the person at its terminal, as it is, where stdout carries something else."""
+    with suppress(OSError):
+        sys.stderr.buffer.write(text.encode(errors="replace"))
+        sys.stderr.buffer.flush()
+
+
 def fail(message: str, hint: str | None = None) -> None:
     """One line: what went wrong, and what to do."""
     say(f"tower: {message}; hint: {hint}" if hint else f"tower: {message}", "red")

@@ -24,6 +24,7 @@ COMMANDS = (
     Row("stop", "stop", "Stop the daemon"),
     Row("stdio", "stdio", "Speak a protocol with the daemon over stdin and stdout"),
     Row("run", "run", "Start a run in a new session and wait for its outcome"),
+    Row("exec", "exec", "Run any program in a terminal that outlives this one"),
     Row("sessions", "sessions", "List the sessions, the last used first"),
     Row("show", "show", "Print what a session is and does: model, policy, usage, queue"),
     Row("attach", "attach", "Watch a session from any point of its history"),
@@ -39,6 +40,10 @@ COMMANDS = (
     Row("models", "models", "List the usable models, and why the others are not"),
     Row("skills", "skills", "List skills, prompt templates and the commands of extensions"),
     Row("presets", "presets", "List the presets that a session can begin with, and why some cannot be used"),
+    Row("host", "host", "Run a daemon that dials a hub, so that this machine can be worked on from there"),
+    Row("user", "user", "Say who may log in, and with which password"),
+    Row("hosts", "hosts", "List the hosts of this hub, and say which may stay"),
+    Row("token", "token", "List and revoke logins, or print the page's address"),
     Row("version", "version", "Print the version"),
 )
 _BY_NAME = {row.name: row for row in COMMANDS}
@@ -104,6 +109,11 @@ def main(args: list[str] | None = None, prog_name: str | None = None) -> NoRetur
 def pushd() -> NoReturn:
     """The push document's name for the daemon: `tower serve`."""
     main(["serve", *sys.argv[1:]], prog_name="pushd")
+
+
+def hostd() -> NoReturn:
+    """The relay document's name for a host's daemon: `tower host`."""
+    main(["host", *sys.argv[1:]], prog_name="hostd")
 
 
 def pi_server() -> NoReturn:

@@ -20,7 +20,10 @@ def _pairs(about: extensions.SessionInfo, now: float) -> Iterator[tuple[str, str
     yield "state", about.state + (f", {about.activeRunId}" if about.activeRunId else "")
     if about.preset:
         yield "preset", about.preset
-    yield "model", f"{about.provider} {about.model}" if about.model else about.provider
+    if about.terminal is not None:
+        yield from _program(about.terminal)
+    else:
+        yield "model", f"{about.provider} {about.model}" if about.model else about.provider
     if about.thinking:
         yield "thinking", about.thinking
     yield "policy", about.policy
@@ -39,6 +42,18 @@ def _pairs(about: extensions.SessionInfo, now: float) -> Iterator[tuple[str, str
     yield "undo", f"{_runs(about.undoable)} can be undone, {about.redoable} made again"
     yield "started", f"{ages.age(now - about.createdAt / 1000)} ago, in the mode {about.mode}, by the engine {about.engine}"
     yield "last event", f"{about.lastSeq}, {ages.age(now - about.updatedAt / 1000)} ago"
+
+
+def _program(terminal: extensions.Terminal) -> Iterator[tuple[str, str]]:
+    yield "program", terminal.command
+    yield "tool", terminal.tool
+    yield "terminal", f"{terminal.cols} columns, {terminal.rows} rows"
+    if terminal.waitsFor is not None:
+        yield "waits for", terminal.waitsFor
+    if terminal.exitCode is not None:
+        yield "exit code", str(terminal.exitCode)
+    if terminal.host is not None:
+        yield "host", terminal.host
 
 
 def _rule(rule: extensions.Rule) -> str:

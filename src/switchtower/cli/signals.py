@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from switchtower.cli.console import Exit
@@ -12,13 +12,14 @@ ASKED_TO_STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def interruption() -> Iterator[asyncio.Event]:
-    """Set by the first signal that asks this process to stop."""
+def interruption(at_once: Callable[[], None] = lambda: None) -> Iterator[asyncio.Event]:
+    """Set by the first signal that asks this process to stop. `at_once` is done before the second one ends it."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 
     def ask() -> None:
         if asked.is_set():
+            at_once()
             os._exit(Exit.CANCELLED)
         asked.set()
 

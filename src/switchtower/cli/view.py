@@ -16,8 +16,9 @@ OUTCOME_COLOURS = {"success": "green", "failed": "red", "cancelled": "yellow", "
 
 _COMMAND_TOOL = "sandbox_exec"
 
-_PASSED_OVER = ("Checkpoint ", "Retry succeeded", "Retries failed")
-"""How phases begin that say nothing new: an undo needs no announcement, and a retry's end shows in what follows it."""
+_PASSED_OVER = ("Checkpoint ", "Retry succeeded", "Retries failed", "Screen", "Keys typed by ", "Terminal resized")
+"""How phases begin that say nothing new: an undo needs no announcement, a retry's end shows in what follows it, and a screen
+is painted of what was put out before."""
 
 
 class Screen(Protocol):

@@ -64,6 +64,8 @@ class Client:
             raise errors.DaemonTooOld(wish)
         if request.preset is not None and not self.offers("presets"):
             raise errors.DaemonTooOld("presets")
+        if request.engine == "pty" and not self.offers("terminals"):
+            raise errors.DaemonTooOld("programs in terminals")
         within = _SLOW if request.worktree else REQUEST_TIMEOUT
         answer = await self._ask(request, messages.StartSessionAnswer, repeatable=False, within=within)
         self.remember(answer.sessionId, answer.attachToken)
@@ -126,8 +128,33 @@ class Client:
             return []
         return [dialog for _, dialog in (await self.session(session_id).open_dialogs()).values()]
 
-    async def cancel(self, session_id: str, *, run_id: str | None = None, reason: str = "user_cancelled") -> None:
-        await self._ask(messages.CancelRun(session_id, run_id, reason), messages.Accepted, session_id)
+    async def cancel(
+        self, session_id: str, *, run_id: str | None = None, reason: str = "user_cancelled", force: bool = False
+    ) -> None:
+        """With `force` a program in a terminal is killed, and not asked to end."""
+        if force and not self.offers("terminals"):
+            raise errors.DaemonTooOld("killing programs")
+        await self._ask(messages.CancelRun(session_id, run_id, reason, force), messages.Accepted, session_id)
+
+    async def type_text(self, session_id: str, text: str) -> None:
+        """Types a text into a session's program, once, however often the connection is lost meanwhile."""
+        request = extensions.TerminalInput(text, session_id, ids.spell("in", time.time_ns() // 1_000_000, secrets.randbits(80)))
+        await self._ask(request, extensions.Typed, session_id)
+
+    async def type_keys(self, session_id: str, keys: str) -> None:
+        """As a person types, of which only the number of keys is kept. Waits for a daemon that is away, and is not asked again
+        when the connection is lost on the way: nobody's key is to be pressed twice."""
+        await persist(self._connected, patience=PATIENCE)
+        await self._ask(extensions.TerminalInput(keys, session_id), extensions.Typed, session_id, repeatable=False)
+
+    async def resize(self, session_id: str, cols: int, rows: int) -> None:
+        await self._ask(extensions.TerminalResize(cols, rows, session_id), extensions.Typed, session_id)
+
+    async def terminals(self, limit: int = 20) -> list[extensions.TerminalListing]:
+        """Of the sessions that were used last, those that are programs. An older daemon has none."""
+        if not self.offers("terminals"):
+            return []
+        return (await self._ask(extensions.ListTerminals(limit), extensions.Terminals)).terminals
 
     async def get_session(self, session_id: str) -> extensions.SessionInfo:
         return await self._ask(extensions.GetSession(session_id), extensions.SessionInfo, session_id)
@@ -199,8 +226,7 @@ class Client:
         within: float = REQUEST_TIMEOUT,
     ) -> Answer:
         async def attempt() -> Answer:
-            if not self._connection.is_open:
-                self._connection = await discover.connect(self.settings)
+            await self._connected()
             try:
                 return await self._connection.request(request, answer_type, session_id=session_id, within=within)
             except errors.RequestFailed as problem:
@@ -210,6 +236,10 @@ class Client:
             return await self._connection.request(request, answer_type, session_id=session_id, within=within)
 
         return await persist(attempt, patience=PATIENCE if repeatable else 0)
+
+    async def _connected(self) -> None:
+        if not self._connection.is_open:
+            self._connection = await discover.connect(self.settings)
 
     async def _show_token(self, session_id: str) -> None:
         """Where a token is required, a connection commands only what it is attached to. Beyond the head, nothing is replayed."""

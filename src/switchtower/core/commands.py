@@ -46,6 +46,8 @@ class StartSession(Command, frozen=True, kw_only=True):
     """By name. What the other fields say goes before what the preset says."""
     resolved_preset: events.Preset | None = None
     """What the name came to: the workshop's answer, nobody else's."""
+    program: events.Program | None = None
+    """The session is this program in a terminal, and its one run begins at once."""
 
 
 class LoadSession(Command, frozen=True, kw_only=True):
@@ -157,6 +159,43 @@ class DecideApproval(Command, frozen=True, kw_only=True):
 class CancelRun(Command, frozen=True, kw_only=True):
     run_id: str | None = None
     reason: str | None = None
+    force: bool = False
+    """A program is killed rather than asked to end."""
+
+
+class TypeInput(Command, frozen=True, kw_only=True):
+    """A text for the program, written once: its id is the identity."""
+
+    identity_fields: ClassVar[tuple[str, ...]] = ("sha256",)
+    input_id: str
+    text: str
+    sha256: str
+    """Of the text; the text itself goes into no receipt."""
+
+
+class TypeKeys(Command, frozen=True, kw_only=True):
+    """Typing at the terminal, of which nothing but its length is kept."""
+
+    text: str
+
+
+class ResizeTerminal(Command, frozen=True, kw_only=True):
+    cols: int
+    rows: int
+
+
+class StartErrand(Command, frozen=True, kw_only=True):
+    errand_id: str
+    tool: str
+    args: dict[str, object]
+
+
+class FinishErrand(Command, frozen=True, kw_only=True):
+    errand_id: str
+    ok: bool
+    duration_ms: int
+    result: dict[str, object] | None = None
+    error: str | None = None
 
 
 class RequestApproval(Command, frozen=True, kw_only=True):
@@ -171,6 +210,15 @@ class RequestApproval(Command, frozen=True, kw_only=True):
     fingerprint: str
     expires_at_ms: int
     rule: events.Rule | None = None
+    approval_id: str | None = None
+    """Chosen by who asks, where its protocol wants to name the question itself."""
+
+
+class WithdrawApproval(Command, frozen=True, kw_only=True):
+    """An engine's: the question has been answered in another way, or has gone."""
+
+    approval_id: str
+    reason: str
 
 
 class OpenDialog(Command, frozen=True, kw_only=True):
@@ -208,6 +256,7 @@ class FinishRun(Command, frozen=True, kw_only=True):
     outcome: events.Outcome
     summary: str
     acceptance: tuple[events.CriterionResult, ...] = ()
+    exit_code: int | None = None
 
 
 class InterruptRun(Command, frozen=True, kw_only=True):
@@ -215,6 +264,30 @@ class InterruptRun(Command, frozen=True, kw_only=True):
 
     run_id: str
     reason: str
+
+
+class Report(Struct, frozen=True):
+    """One thing that happened on a session's host, and what it is in our words. The first event has the host's number."""
+
+    seq: int
+    events: tuple[events.AnyEvent, ...]
+
+
+class MirrorRun(Command, frozen=True, kw_only=True):
+    """The hub's: what a host told of one of its sessions, in order. What was told before is not taken twice."""
+
+    host: str
+    run_id: str
+    """Of the one run that it is in our words."""
+    reports: tuple[Report, ...]
+    opening: tuple[events.AnyEvent, ...] = ()
+    """How such a session begins when its own beginning was never told."""
+
+
+class MarkHost(Command, frozen=True, kw_only=True):
+    """The hub's: a session's host has gone silent, or is back."""
+
+    lost: bool
 
 
 AnyCommand = (
@@ -238,6 +311,14 @@ AnyCommand = (
     | RestoreWorkspace
     | DecideApproval
     | CancelRun
+    | TypeInput
+    | TypeKeys
+    | ResizeTerminal
+    | StartErrand
+    | FinishErrand
+    | WithdrawApproval
+    | MirrorRun
+    | MarkHost
     | RequestApproval
     | ExpireApproval
     | FinishRun

@@ -3,9 +3,10 @@
 Time and ids come in as arguments. Nothing here waits, so each rule can be tested without an event loop.
 """
 
+import hashlib
 from typing import assert_never
 
-from switchtower.core import commands, dialogs, errors, events, ids, shells, states
+from switchtower.core import commands, dialogs, errands, errors, events, ids, mirrors, shells, states, terminals
 from switchtower.core.decision import Decision
 from switchtower.core.session import Run, Session
 
@@ -15,9 +16,12 @@ MOST_QUEUED = 100
 
 def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint: ids.Mint) -> Decision:
     if isinstance(command, commands.StartSession):
-        return _start(session, command)
+        return _start(session, command, mint)
+    if isinstance(command, commands.MirrorRun):
+        return mirrors.mirror(session, command)
     if session.seq == 0:
         raise errors.SessionNotFound(session.id)
+    mirrors.refuse_what_is_its_hosts(session, command)
     if command.expected_version is not None and command.expected_version != session.version:
         raise errors.VersionMismatch(f"expected {command.expected_version}, got {session.version}")
     match command:
@@ -37,6 +41,12 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
             return shells.decide(session, command)
         case commands.OpenDialog() | commands.AnswerDialog() | commands.ExpireDialog():
             return dialogs.decide(session, command, now_ms=now_ms, mint=mint)
+        case commands.TypeInput() | commands.TypeKeys() | commands.ResizeTerminal():
+            return terminals.decide(session, command)
+        case commands.StartErrand() | commands.FinishErrand():
+            return errands.decide(session, command)
+        case commands.MarkHost():
+            return mirrors.mark(session, command)
         case commands.StopStep():
             return _stop_step(session, command)
         case commands.SendMessage():
@@ -55,6 +65,8 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
             return _request_approval(session, command, mint)
         case commands.ExpireApproval():
             return _expire(session, command)
+        case commands.WithdrawApproval():
+            return _withdraw(session, command)
         case commands.FinishRun():
             return _finish(session, command, mint)
         case commands.InterruptRun():
@@ -63,7 +75,7 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
             assert_never(command)
 
 
-def _start(session: Session, command: commands.StartSession) -> Decision:
+def _start(session: Session, command: commands.StartSession, mint: ids.Mint) -> Decision:
     if session.seq:
         raise errors.InvalidCommand(f"session {session.id} already exists")
     started = events.SessionStarted(
@@ -81,10 +93,15 @@ def _start(session: Session, command: commands.StartSession) -> Decision:
         budget=command.budget or events.Budget(),
         parent=command.parent,
         preset=command.resolved_preset,
+        program=command.program,
     )
     named = [events.SessionConfigured(by=command.actor, title=command.title)] if command.title else []
     loaded = [events.SessionLoaded(by=command.actor)] if command.loaded else []
-    return Decision([started, *_policy_warning(started.policy), *command.conversation, *named, *loaded])
+    begun = terminals.begin(command, mint)
+    outcome = begun.outcome if begun else {}
+    return Decision(
+        [started, *_policy_warning(started.policy), *command.conversation, *named, *loaded], None, outcome, following=begun
+    )
 
 
 def _record(session: Session, command: commands.RecordOutcome) -> Decision:
@@ -140,6 +157,8 @@ def _summary(session: Session, actor: events.Actor) -> events.SessionResumed:
 def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> Decision:
     if command.client_message_id is not None and command.client_message_id in session.recent_messages:
         return Decision([], None, {"duplicate": True})
+    if session.terminal is not None:
+        return _type(session, command, command.idempotency_key or command.client_message_id or mint("msg"))
     # push, Concurrency Rules: one active run per session
     if session.run is not None:
         raise errors.RunInProgress(session.run.id)
@@ -155,8 +174,17 @@ def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> De
     return Decision([started], run_id, {"run_id": run_id})
 
 
+def _type(session: Session, command: commands.SendMessage | commands.QueueMessage, input_id: str) -> Decision:
+    """A message to a program is typed, with the key that ends it."""
+    text = command.text + terminals.ENTER
+    typed = terminals.type_text(session, command.actor, input_id, text, hashlib.sha256(text.encode()).hexdigest())
+    return Decision(typed.events, typed.run_id, {**typed.outcome, "message_id": input_id}, said=typed.said)
+
+
 def _queue(session: Session, command: commands.QueueMessage, mint: ids.Mint) -> Decision:
     message_id = command.idempotency_key or mint("msg")
+    if session.terminal is not None:
+        return _type(session, command, message_id)
     queued = events.MessageQueued(
         message_id=message_id, text=command.text, delivery=command.delivery, by=command.actor, images=command.images
     )
@@ -199,6 +227,8 @@ def _chore(
 ) -> Decision:
     if session.run is not None:
         raise errors.RunInProgress(session.run.id)
+    if session.terminal is not None:
+        raise errors.InvalidCommand("a program in a terminal has no conversation and no checkpoints")
     run_id = run_id or mint("run")
     started = events.RunStarted(text=text, by=command.actor, purpose=purpose, force=force)
     return Decision([started], run_id, {"run_id": run_id})
@@ -231,9 +261,9 @@ def _decide_approval(session: Session, command: commands.DecideApproval, now_ms:
 
 def _cancel(session: Session, command: commands.CancelRun) -> Decision:
     run = _active(session, command.run_id)
-    if run.cancel_requested:
+    if run.cancel_requested and not command.force:
         return Decision([], run.id)
-    return Decision([events.RunCancelRequested(by=command.actor, reason=command.reason)], run.id)
+    return Decision([events.RunCancelRequested(by=command.actor, reason=command.reason, force=command.force)], run.id)
 
 
 def _request_approval(session: Session, command: commands.RequestApproval, mint: ids.Mint) -> Decision:
@@ -246,8 +276,12 @@ def _request_approval(session: Session, command: commands.RequestApproval, mint:
         for approval in run.pending.values()
         if approval.call_id == command.call_id
     ]
+    if command.approval_id is not None and (
+        command.approval_id in run.pending or command.approval_id in session.closed_approvals
+    ):
+        raise errors.IdentityConflict(command.approval_id)
     approval = events.Approval(
-        id=mint("appr"),
+        id=command.approval_id or mint("appr"),
         call_id=command.call_id,
         kind=command.kind,
         title=command.title,
@@ -267,6 +301,13 @@ def _expire(session: Session, command: commands.ExpireApproval) -> Decision:
     return Decision([events.ApprovalExpired(approval_id=command.approval_id)], run.id)
 
 
+def _withdraw(session: Session, command: commands.WithdrawApproval) -> Decision:
+    run = session.run
+    if run is None or command.approval_id not in run.pending:
+        return Decision([])  # decided in the meantime
+    return Decision([events.ApprovalWithdrawn(approval_id=command.approval_id, reason=command.reason)], run.id)
+
+
 def _finish(session: Session, command: commands.FinishRun, mint: ids.Mint) -> Decision:
     run = _active(session, command.run_id)
     outcome, summary = command.outcome, command.summary
@@ -277,7 +318,9 @@ def _finish(session: Session, command: commands.FinishRun, mint: ids.Mint) -> De
     if outcome is events.Outcome.SUCCESS and not all(result.passed for result in command.acceptance):
         outcome, hint = events.Outcome.FAILED, states.ACCEPTANCE_FAILED_HINT
         summary = f"Acceptance criteria failed. {summary}".rstrip()
-    completed = events.RunCompleted(outcome=outcome, summary=summary, exit_code_hint=hint, acceptance=command.acceptance)
+    completed = events.RunCompleted(
+        outcome=outcome, summary=summary, exit_code_hint=hint, acceptance=command.acceptance, exit_code=command.exit_code
+    )
     ends = [*_close_loose_ends(run, f"the run ended: {outcome}"), completed]
     if outcome is not events.Outcome.SUCCESS:
         return Decision([*_withdrawn(session, f"the run ended: {outcome}"), *ends], run.id)

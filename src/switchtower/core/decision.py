@@ -7,6 +7,9 @@ from msgspec import Struct
 
 from switchtower.core import events
 
+Said = events.Program | str | None
+"""What the journal does not hold, for the run's engine alone: a text as it was typed, a program as it was asked for."""
+
 
 class Decision(Struct, frozen=True):
     """What is to be journalled, for which run, and what the asker is told once it is."""
@@ -16,3 +19,4 @@ class Decision(Struct, frozen=True):
     outcome: dict[str, Any] = {}
     following: "Decision | None" = None
     """What happens with it in one and the same commit, for another run."""
+    said: Said = None

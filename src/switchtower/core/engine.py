@@ -73,6 +73,8 @@ class Task(Struct, frozen=True):
     auto_compact: bool = True
     auto_retry: bool = True
     preset: events.Preset | None = None
+    program: events.Program | None = None
+    """As it was asked for, before anything of it was hidden: known to its first daemon only."""
 
 
 class Question(Struct, frozen=True):
@@ -86,6 +88,19 @@ class Question(Struct, frozen=True):
     subject: str
     rule: events.Rule | None = None
     """What "always for this session" would allow."""
+    approval_id: str | None = None
+    """When whoever asks wants to know it beforehand."""
+
+
+class Typed(Struct, frozen=True):
+    """What somebody sent to a program, unhidden."""
+
+    text: str
+
+
+class Resized(Struct, frozen=True):
+    cols: int
+    rows: int
 
 
 class Answer(Struct, frozen=True):
@@ -95,6 +110,7 @@ class Answer(Struct, frozen=True):
     comment: str | None = None
     rule: events.Rule | None = None
     """The rule that the decision made."""
+    by: events.Actor | None = None
 
 
 class DialogAnswer(Struct, frozen=True):
@@ -109,6 +125,8 @@ class Result(Struct, frozen=True):
 
     outcome: events.Outcome
     summary: str
+    exit_code: int | None = None
+    """A program's own."""
 
 
 class StepStopped(Exception):
@@ -141,6 +159,26 @@ class Desk(Protocol):
 
     def steered(self) -> tuple[events.MessageQueued, ...]:
         """The messages that wait to be told to the model, each handed out once. Emit a `MessageDelivered` for each."""
+        ...
+
+    async def withdraw(self, approval_id: str, reason: str) -> None:
+        """The question needs no decision any more. Whoever waits in `ask` is answered as if it had expired."""
+        ...
+
+    async def typed(self) -> Typed | Resized:
+        """What comes to the terminal next, in the order it was accepted. Waits for it."""
+        ...
+
+    def exited(self, exit_code: int) -> None:
+        """How the run's program ended, told also when the run is cancelled and returns no result."""
+        ...
+
+    async def hurried(self) -> None:
+        """Returns when somebody wants the run to end without ceremony."""
+        ...
+
+    def settle_output(self, call_id: str) -> None:
+        """Lets go of output that was held back in case it began a secret: nothing more comes for now."""
         ...
 
     def mint(self, prefix: str) -> str:

@@ -102,6 +102,37 @@ class SandboxUnavailable(CoreError):
     retryable = True
 
 
+class NotATerminal(CoreError):
+    """No program in a terminal takes this."""
+
+    code = "NOT_A_TERMINAL"
+
+
+class ProgramEnded(CoreError):
+    """The program of this session has ended."""
+
+    code = "PROGRAM_ENDED"
+
+
+class LivesElsewhere(CoreError):
+    """The session lives on another host."""
+
+    code = "LIVES_ELSEWHERE"
+
+
+class HostUnreachable(CoreError):
+    """The host of this session is not connected."""
+
+    code = "HOST_UNREACHABLE"
+    retryable = True
+
+
+class NotItsHost(CoreError):
+    """Only the host that a session lives on can tell of it."""
+
+    code = "NOT_ITS_HOST"
+
+
 class NothingToRestore(CoreError):
     """There is nothing to undo or redo."""
 

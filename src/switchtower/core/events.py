@@ -44,6 +44,18 @@ class Budget(Struct, frozen=True, omit_defaults=True):
     max_minutes: float | None = None
 
 
+class Program(Struct, frozen=True, omit_defaults=True):
+    """What runs in a terminal session."""
+
+    argv: tuple[str, ...]
+    command: str
+    """The same as people write it."""
+    tool: str
+    """Which it is, of those whose prompts we know: `codex`, `claude` …; another name is as good."""
+    cols: int = 120
+    rows: int = 40
+
+
 class Preset(Struct, frozen=True, omit_defaults=True):
     """What a session took from a preset when it began: what comes of the file later changes nothing for it."""
 
@@ -139,12 +151,14 @@ class Verdict(StrEnum):
 
 
 class Purpose(StrEnum):
-    """What a run is for. Only work has a user's message; the others are housekeeping that is journalled like work."""
+    """What a run is for. Only work has a user's message; the others are journalled like work."""
 
     WORK = "work"
     COMPACT = "compact"
     UNDO = "undo"
     REDO = "redo"
+    PROGRAM = "program"
+    """A program in a terminal, from its start to its exit."""
 
 
 class Delivery(StrEnum):
@@ -170,10 +184,23 @@ class SessionState(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Event(Struct, frozen=True, omit_defaults=True):
+class Relayed(Struct, frozen=True, omit_defaults=True):
+    """What happened on another host, as that host told it."""
+
+    seq: int
+    """The host's own number for it."""
+    at_ms: int
+    """When it happened there."""
+    extra: dict[str, Any] = {}
+    """What the host said beyond what the event can hold; passed on as it came."""
+
+
+class Event(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The base of all events."""
 
     kind: ClassVar[str]
+    relayed: Relayed | None = None
+    """Only in a session that lives on another host."""
     prunable: ClassVar[bool] = False
     """Retention may remove it: only what a later event holds again, such as the pieces of a finished message."""
 
@@ -195,6 +222,10 @@ class SessionStarted(Event, frozen=True):
     parent: str | None = None
     """The session whose conversation it began with."""
     preset: Preset | None = None
+    program: Program | None = None
+    """What runs in its terminal, when it is one."""
+    host: str | None = None
+    """The host that it lives on, when that is not this daemon."""
 
 
 class SessionLoaded(Event, frozen=True):
@@ -502,6 +533,107 @@ class WorkspaceRestored(Event, frozen=True):
     """Files that could not be written."""
 
 
+class TerminalTyped(Event, frozen=True):
+    """Somebody sent the program a text. `text` is what can be shown of it; `sha256` is of all of it."""
+
+    kind: ClassVar[str] = "terminal.typed"
+    input_id: str
+    text: str
+    sha256: str
+    by: Actor
+
+
+class TerminalKeys(Event, frozen=True):
+    """Somebody typed at the terminal, key by key: what it was is not kept, only how much."""
+
+    kind: ClassVar[str] = "terminal.keys"
+    count: int
+    by: Actor
+
+
+class TerminalResized(Event, frozen=True):
+    kind: ClassVar[str] = "terminal.resized"
+    cols: int
+    rows: int
+    by: Actor
+
+
+class TerminalEchoed(Event, frozen=True):
+    """Whether the terminal shows what is typed. Where it does not, somebody is asked for a password."""
+
+    kind: ClassVar[str] = "terminal.echoed"
+    on: bool
+
+
+class PromptShown(Event, frozen=True):
+    """The program waits for somebody. `reason` is `permission`, `choice`, `prompt` or `unknown`."""
+
+    kind: ClassVar[str] = "terminal.prompt"
+    reason: str
+    prompt: str = ""
+    approval_id: str | None = None
+    """The question that was made of it, when it is one of yes or no."""
+
+
+class PromptGone(Event, frozen=True):
+    """The program waits no longer."""
+
+    kind: ClassVar[str] = "terminal.prompt_gone"
+
+
+class ScreenTaken(Event, frozen=True):
+    """The whole screen as a text that paints it. With what was put out since, it is all that a late joiner needs."""
+
+    kind: ClassVar[str] = "terminal.screen"
+    prunable: ClassVar[bool] = True
+    text: str
+    cols: int
+    rows: int
+
+
+class ErrandStarted(Event, frozen=True):
+    """Somebody uses a tool in the workspace from afar: reads a file, looks at a diff."""
+
+    kind: ClassVar[str] = "errand.started"
+    errand_id: str
+    tool: str
+    args: dict[str, Any]
+    by: Actor
+
+
+class ErrandFinished(Event, frozen=True):
+    """`result` is bounded: what was asked for has gone to who asked."""
+
+    kind: ClassVar[str] = "errand.finished"
+    errand_id: str
+    tool: str
+    by: Actor
+    ok: bool
+    duration_ms: int
+    result: dict[str, Any] | None = None
+    error: str | None = None
+
+
+class HostLost(Event, frozen=True):
+    """The host that the session lives on has been silent for too long: nobody knows what becomes of it."""
+
+    kind: ClassVar[str] = "host.lost"
+    host: str
+
+
+class HostReturned(Event, frozen=True):
+    kind: ClassVar[str] = "host.returned"
+    host: str
+
+
+class HostSaid(Event, frozen=True):
+    """Something of another host for which we have no word. Passed on as it came."""
+
+    kind: ClassVar[str] = "host.said"
+    type: str
+    data: dict[str, Any]
+
+
 class StepStopped(Event, frozen=True):
     """Somebody had enough of one step of a run, which goes on without it: `retry` or `compaction`."""
 
@@ -581,6 +713,8 @@ class RunCancelRequested(Event, frozen=True):
     kind: ClassVar[str] = "run.cancel_requested"
     by: Actor
     reason: str | None = None
+    force: bool = False
+    """Without the politeness of asking a program to end by itself."""
 
 
 class RunCompleted(Event, frozen=True):
@@ -589,6 +723,8 @@ class RunCompleted(Event, frozen=True):
     summary: str
     exit_code_hint: int
     acceptance: tuple[CriterionResult, ...] = ()
+    exit_code: int | None = None
+    """The program's own, when the run was one."""
 
 
 AnyEvent = (
@@ -623,6 +759,18 @@ AnyEvent = (
     | CompactionFailed
     | CheckpointTaken
     | WorkspaceRestored
+    | TerminalTyped
+    | TerminalKeys
+    | TerminalResized
+    | TerminalEchoed
+    | PromptShown
+    | PromptGone
+    | ScreenTaken
+    | ErrandStarted
+    | ErrandFinished
+    | HostLost
+    | HostReturned
+    | HostSaid
     | StepStopped
     | DialogOpened
     | DialogAnswered

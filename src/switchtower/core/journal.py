@@ -8,7 +8,8 @@ Several processes may share one journal: a session is written only by its home, 
 A store refuses an append of an older epoch with `errors.Fenced`.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -38,6 +39,21 @@ class Receipt(Struct, frozen=True):
     """Takes the place of one with its identity; otherwise that must have expired."""
 
 
+class Waits(Struct, frozen=True):
+    """What a program in a terminal waits for."""
+
+    reason: str
+    prompt: str
+
+
+class OpenQuestion(Struct, frozen=True):
+    """An approval that waits, in short."""
+
+    title: str
+    tool: str
+    summary: str
+
+
 class Card(Struct, frozen=True):
     """A session as the index lists it, without reading its events."""
 
@@ -57,6 +73,17 @@ class Card(Struct, frozen=True):
     """How many commands people are running in it."""
     messages: int = 0
     """How long its conversation is."""
+    mode: str = ""
+    tool: str = ""
+    """The program in its terminal, when it has one."""
+    ended_at_ms: int | None = None
+    exit_code: int | None = None
+    pid: int | None = None
+    """Of the program, while it runs."""
+    waits: Waits | None = None
+    question: OpenQuestion | None = None
+    host: str | None = None
+    host_lost: bool = False
 
 
 class Append(Struct):
@@ -91,6 +118,9 @@ class Retention(Struct, frozen=True):
     keep_ms: int
 
 
+NOTHING_KEPT: Mapping[str, int] = MappingProxyType({})
+
+
 class Journal(Protocol):
     """One store of sessions. All methods are safe to call from the event loop and never block it for long."""
 
@@ -108,6 +138,10 @@ class Journal(Protocol):
 
     async def read(self, session_id: str, after_seq: int, limit: int) -> list[Entry]:
         """The next retained entries in order: at least one while there is one, at most `limit`, and fewer when they are large."""
+        ...
+
+    async def read_back(self, session_id: str, before_seq: int, limit: int, *, streamed: bool = True) -> list[Entry]:
+        """The last retained entries before a seq, in order. Bounded as `read` is. Not `streamed`: without what is prunable."""
         ...
 
     async def gap_after(self, session_id: str, after_seq: int) -> int | None:
@@ -133,6 +167,11 @@ class Journal(Protocol):
         """Sessions, most recently updated first, optionally only those in the given states, with the given id, or loaded."""
         ...
 
-    async def prune(self, retention: Retention, now_ms: int, session_id: str | None = None) -> int:
-        """Removes what retention allows, of one session or of all, and expired receipts; returns how many entries went."""
+    async def prune(
+        self, retention: Retention, now_ms: int, session_id: str | None = None, *, keep_from: Mapping[str, int] = NOTHING_KEPT
+    ) -> int:
+        """Removes what retention allows, of one session or of all, and expired receipts; returns how many entries went.
+
+        `keep_from` are seqs of sessions from which on nothing goes, whatever retention allows.
+        """
         ...

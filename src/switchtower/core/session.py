@@ -3,6 +3,8 @@
 The fold is the same for live events, for recovery and for a load from a snapshot plus the tail.
 """
 
+from typing import assert_never
+
 from msgspec import Struct, field
 from msgspec.json import Decoder, Encoder
 
@@ -13,6 +15,9 @@ CLOSED_APPROVALS_KEPT = 1_000
 CHANGES_KEPT = 100
 RECENT_MESSAGES_KEPT = 200
 TITLE_LENGTH = 80
+SUMMARY_LENGTH = 80
+ERRAND = "errand"
+"""The kind of questions about errands: the run that they are asked in does not wait for them."""
 
 
 class Usage(Struct):
@@ -76,6 +81,11 @@ class Run(Struct):
     failure: str = ""
     """The last error it told of."""
 
+    @property
+    def waits_for_a_decision(self) -> bool:
+        """The run itself, and not somebody's errand beside it."""
+        return any(approval.kind != ERRAND for approval in self.pending.values())
+
 
 class LastRun(Struct, frozen=True):
     """How the last run ended, for who comes to ask after it has."""
@@ -84,6 +94,28 @@ class LastRun(Struct, frozen=True):
     outcome: events.Outcome
     summary: str
     failure: str = ""
+
+
+class Waiting(Struct, frozen=True):
+    """What a program waits for."""
+
+    reason: str
+    prompt: str
+    approval_id: str | None = None
+
+
+class Terminal(Struct):
+    """The terminal of a session that is a program."""
+
+    program: events.Program
+    cols: int
+    rows: int
+    hides_typing: bool = False
+    waiting: Waiting | None = None
+    screen_seq: int = 0
+    """Where its screen was last kept whole."""
+    exit_code: int | None = None
+    pid: int | None = None
 
 
 class Session(Struct):
@@ -138,6 +170,16 @@ class Session(Struct):
     last_run: "LastRun | None" = None
     recent_messages: list[str] = []
     """The ids of the messages that the run under way, or the last one, was sent."""
+    terminal: Terminal | None = None
+    errands: dict[str, str] = {}
+    """What is used in its workspace from afar at the moment: id to tool."""
+    ended_at_ms: int | None = None
+    """When its last run ended; None while one is under way."""
+    host: str | None = None
+    """Where it lives, when that is not here."""
+    host_lost: bool = False
+    relayed_seq: int = 0
+    """The last of its host's numbers that we have."""
 
     @property
     def last_assistant_text(self) -> str:
@@ -161,11 +203,14 @@ def fold(session: Session, seq: int, ts_ms: int, run_id: str | None, event: even
             session.text_parts = []
             session.message_open = True
         session.text_parts.append(event.text)
+        session.updated_at_ms = ts_ms
         return
+    if event.relayed is not None:
+        session.relayed_seq = event.relayed.seq
+    session.updated_at_ms = ts_ms
     if type(event) is events.ThinkingDelta or type(event) is events.ToolProgressed:
         return
     _fold_notable(session, ts_ms, run_id, event)
-    session.updated_at_ms = ts_ms
     if isinstance(event, states.ASKED_BY_CLIENTS) and not event.by.counts:
         session.version += 1
     if isinstance(event, events.RunCompleted):
@@ -191,6 +236,9 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.budget = event.budget
             session.parent = event.parent
             session.preset = event.preset
+            session.host = event.host
+            if event.program is not None:
+                session.terminal = Terminal(event.program, event.program.cols, event.program.rows)
         case events.SessionLoaded():
             session.loaded = True
             session.version = 0
@@ -220,12 +268,15 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
                 started_at_seq=session.seq,
             )
             session.runs_started += 1
+            session.ended_at_ms = None
             session.recent_messages = [event.message_id] if event.message_id is not None else []
             if event.message_id is not None:
                 session.queue.pop(event.message_id, None)
             if event.purpose is events.Purpose.WORK:
                 session.title = session.title or " ".join(event.text.split())[:TITLE_LENGTH]
                 session.counts.user += 1
+            elif event.purpose is events.Purpose.PROGRAM:
+                session.title = session.title or " ".join(event.text.split())[:TITLE_LENGTH]
             else:
                 session.run.instructions = event.text
         case events.MessageQueued():
@@ -247,6 +298,25 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.shells[event.shell_id] = event.command
         case events.ShellFinished():
             session.shells.pop(event.shell_id, None)
+        case (
+            events.TerminalTyped()
+            | events.TerminalKeys()
+            | events.TerminalResized()
+            | events.TerminalEchoed()
+            | events.PromptShown()
+            | events.PromptGone()
+            | events.ScreenTaken()
+        ):
+            if session.terminal is not None:
+                _fold_terminal(session.seq, session.terminal, event)
+        case events.ErrandStarted():
+            session.errands[event.errand_id] = event.tool
+        case events.ErrandFinished():
+            session.errands.pop(event.errand_id, None)
+        case events.HostLost():
+            session.host_lost = True
+        case events.HostReturned():
+            session.host_lost = False
         case events.DialogOpened() if run:
             run.dialogs[event.dialog.id] = event.dialog
         case events.DialogAnswered() | events.DialogClosed():
@@ -261,6 +331,8 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.message_open = False
         case events.ToolCalled() if run:
             run.open_calls[event.call_id] = event.tool
+            if session.terminal is not None and isinstance(pid := event.args.get("pid"), int):
+                session.terminal.pid = pid
         case events.ToolFinished():
             session.counts.tool_results += 1
             if run:
@@ -293,10 +365,41 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
         case events.RunCompleted():
             if run:
                 session.last_run = LastRun(run.id, event.outcome, event.summary, run.failure)
+            if session.terminal is not None:
+                session.terminal.waiting = None
+                session.terminal.exit_code = event.exit_code
             session.run = None
+            session.ended_at_ms = ts_ms
+            session.host_lost = False
             session.message_open = False
         case _:
             pass  # what is only told, such as a warning, changes nothing
+
+
+def _fold_terminal(
+    seq: int,
+    terminal: Terminal,
+    event: events.TerminalTyped
+    | events.TerminalKeys
+    | events.TerminalResized
+    | events.TerminalEchoed
+    | events.PromptShown
+    | events.PromptGone
+    | events.ScreenTaken,
+) -> None:
+    match event:
+        case events.TerminalTyped() | events.TerminalKeys() | events.PromptGone():
+            terminal.waiting = None
+        case events.TerminalResized():
+            terminal.cols, terminal.rows = event.cols, event.rows
+        case events.TerminalEchoed():
+            terminal.hides_typing = not event.on
+        case events.PromptShown():
+            terminal.waiting = Waiting(event.reason, event.prompt, event.approval_id)
+        case events.ScreenTaken():
+            terminal.screen_seq = seq
+        case _:
+            assert_never(event)
 
 
 def _fold_imported(session: Session, event: events.MessageImported) -> None:
@@ -340,6 +443,8 @@ def fold_entries(session: Session, entries: list[journal.Entry]) -> None:
 def card(session: Session) -> journal.Card:
     """The session as the index lists it."""
     pending = session.pending_approval
+    terminal = session.terminal
+    waiting = terminal.waiting if terminal else None
     return journal.Card(
         session_id=session.id,
         state=session.state,
@@ -354,6 +459,23 @@ def card(session: Session) -> journal.Card:
         loaded=session.loaded,
         shells=len(session.shells),
         messages=session.counts.messages,
+        mode=session.mode,
+        tool=terminal.program.tool if terminal else "",
+        ended_at_ms=session.ended_at_ms,
+        exit_code=terminal.exit_code if terminal else None,
+        pid=terminal.pid if terminal and session.run else None,
+        waits=journal.Waits(waiting.reason, waiting.prompt) if waiting else None,
+        question=question_of(pending) if pending else None,
+        host=session.host,
+        host_lost=session.host_lost,
+    )
+
+
+def question_of(approval: events.Approval) -> journal.OpenQuestion:
+    """An approval in short, for lists."""
+    tool = approval.details.get("tool")
+    return journal.OpenQuestion(
+        title=approval.title, tool=tool if isinstance(tool, str) else approval.kind, summary=approval.summary[:SUMMARY_LENGTH]
     )
 
 

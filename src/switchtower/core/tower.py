@@ -19,6 +19,7 @@ FROM_THE_HEAD = 2**62
 Outcome = dict[str, Any]
 Done = Callable[[Outcome | errors.CoreError], None]
 Watcher = Callable[[Session, events.AnyEvent], None]
+BatchWatcher = Callable[[Session, "Batch"], None]
 
 
 class Settleable(Protocol):
@@ -104,6 +105,14 @@ class Attachment(Struct, frozen=True):
     """The first seq from which the log has no hole."""
 
 
+class Elsewhere(Protocol):
+    """The way to sessions that live on other hosts."""
+
+    def forward(self, host: str, command: commands.AnyCommand, done: Done) -> None:
+        """Hands a command to its session's host. `done` is told at once when the host cannot be reached."""
+        ...
+
+
 class Tower(Protocol):
     def now_ms(self) -> int: ...
 
@@ -150,6 +159,12 @@ class Tower(Protocol):
         """A page of what the journal has of a session."""
         ...
 
+    async def entries_before(self, session_id: str, before_seq: int, limit: int, *, streamed: bool = True) -> list[journal.Entry]:
+        """The page before a seq, in order; without streamed pieces of text on request."""
+        ...
+
+    async def card(self, session_id: str) -> journal.Card | None: ...
+
     async def receipts(self, scope: str, limit: int) -> list[journal.Receipt]:
         """The newest of a protocol's own receipts, newest first."""
         ...
@@ -157,4 +172,8 @@ class Tower(Protocol):
     def watch(self, watcher: Watcher) -> Callable[[], None]:
         """Tells of every session's events once they are committed and published, but for the pieces of streamed text. The
         session is as it stands then, and not to be changed or kept. Returns what ends it."""
+        ...
+
+    def watch_batches(self, watcher: BatchWatcher) -> Callable[[], None]:
+        """As `watch`, for each batch of any session with all that is in it, once its subscribers have it."""
         ...

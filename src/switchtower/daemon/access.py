@@ -20,17 +20,17 @@ class Doorkeeper:
         in the owner's name about what it does itself."""
         self._owner_token = owner_token.encode()
         self._attach_token_required = attach_token_required
-        self._is_of_a_run = is_of_a_run
+        self.is_of_a_run = is_of_a_run
 
     def on_socket(self, origin: Origin) -> Access:
         # The socket is readable by its owner only, and the peer's uid was checked when it connected.
-        trusted = not self._attach_token_required and not self._is_of_a_run(origin)
-        return Access(name="owner", via="cli", trusted=trusted)
+        of_a_run = self.is_of_a_run(origin)
+        return Access(name="owner", via="cli", trusted=not self._attach_token_required and not of_a_run, of_a_run=of_a_run)
 
     def on_websocket(self, origin: Origin) -> Access | None:
         """None: not let in."""
         given = (origin.token or "").encode()
-        if not hmac.compare_digest(given, self._owner_token) or self._is_of_a_run(origin):
+        if not hmac.compare_digest(given, self._owner_token) or self.is_of_a_run(origin):
             return None
         return Access(name="owner", via="app", trusted=True)
 
@@ -41,6 +41,6 @@ class Doorkeeper:
         # A page under a stranger's name is shown by the owner's own browser: then the uid says nothing.
         if not by_name or not tcp_owner.is_loopback(origin.address):
             return None
-        if tcp_owner.uid_of(origin.address, origin.reached_at) not in (os.geteuid(), _ROOT) or self._is_of_a_run(origin):
+        if tcp_owner.uid_of(origin.address, origin.reached_at) not in (os.geteuid(), _ROOT) or self.is_of_a_run(origin):
             return None
         return Access(name="owner", via="app", trusted=not self._attach_token_required)

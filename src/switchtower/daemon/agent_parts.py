@@ -36,7 +36,7 @@ class AgentParts:
         """The same for every daemon of this home, so that one finds what another left behind."""
         self._sweep()
         environment.configure(secret_variables=catalog.secret_variables(), allowed=settings.pass_env)
-        sandbox.configure(hide=[*settings.folders, settings.socket, settings.pi_socket])
+        sandbox.configure(hide=[*settings.folders, settings.socket, settings.pi_socket, settings.host_socket])
         ours = [settings.data_dir, settings.run_dir, settings.folders.logs]
         checkpoints = Checkpoints(settings.checkpoints_dir, apart=ours)
         shelf = Shelf(settings.folders.config)

@@ -15,13 +15,14 @@ import uvloop
 
 from switchtower import __version__, config
 from switchtower.core import errors, journal, redact
-from switchtower.daemon import logs, pi_house
+from switchtower.daemon import logs, pi_house, terminal_engine
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.agent import Agent
 from switchtower.daemon.home import AlreadyRunning, Endpoints, Home
 from switchtower.daemon.listeners import Listeners
 from switchtower.daemon.pi_doors import PiDoors
 from switchtower.daemon.pi_house import LateHouse
+from switchtower.daemon.relay_house import RelayHouse
 from switchtower.runtime.limits import Limits
 from switchtower.runtime.runtime import Runtime
 from switchtower.stores.sqlite import SqliteJournal
@@ -68,7 +69,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     token = home.owner_token()
-    redactor = redact.Redactor(known=[token])
+    redactor = redact.Redactor(known=[token], extra=settings.redaction_extra)
     logs.set_up(settings.log_path, settings.log_level, redactor)
 
     store = SqliteJournal(settings.journal_path)
@@ -84,7 +85,9 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required, is_of_a_run=agent.is_at)
         house = LateHouse(runtime, settings, __version__)
         pi = PiDoors(settings, house.get, doorkeeper, port_required=stdio is not None)
-        listeners = Listeners(settings, runtime, doorkeeper, pi, __version__)
+        relay = RelayHouse(settings, runtime, doorkeeper, redactor, token, __version__)
+        stack.push_async_callback(relay.close)
+        listeners = Listeners(settings, runtime, doorkeeper, pi, relay, __version__)
         stack.push_async_callback(listeners.close, settings.shutdown_timeout)
         await listeners.open()
         endpoints = Endpoints(
@@ -93,6 +96,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
             http=listeners.http_url,
             pi=pi.url,
             pi_socket=pi.socket,
+            hostd_socket=str(settings.host_socket),
             token=token,
             version=__version__,
             started_at_ms=time.time_ns() // 1_000_000,
@@ -109,6 +113,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
             stack.push_async_callback(own_client.close)
         await agent.load()
         await house.load()
+        await relay.parts()
         gc.freeze()  # what is here now stays, and need not be looked at again
         gc.enable()
         await stop.wait()
@@ -121,7 +126,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
 def _make_runtime(settings: config.Settings, store: journal.Journal, redactor: redact.Redactor, agent: Agent) -> Runtime:
     return Runtime(
         store,
-        {"agent": agent.engine},
+        {"agent": agent.engine, "pty": terminal_engine.LateTerminalEngine(settings)},
         agent.workshop,
         redactor=redactor,
         approval_timeout_ms=int(settings.approval_timeout * 1_000),

@@ -3,7 +3,6 @@
 The lock is the kernel's, so a crash releases it: a pid file or a socket that a dead daemon left is never in the way.
 """
 
-import contextlib
 import fcntl
 import os
 import secrets
@@ -14,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from switchtower import config
+from switchtower.daemon import private_files
 
 LOCK_TRIES = 5
 LOCK_PAUSE = 0.02
@@ -36,6 +36,8 @@ class Endpoints(Struct, frozen=True):
     pi: str | None
     """The WebSocket of the pi protocol's own port."""
     pi_socket: str | None = msgspec.field(name="piSocket")
+    hostd_socket: str | None
+    """The Unix socket of the host's own HTTP."""
     token: str
     version: str
     started_at_ms: int
@@ -62,17 +64,11 @@ class Home:
 
     def owner_token(self) -> str:
         """The owner's token: made once, so that a page stays logged in over a restart."""
-        path = self._settings.data_dir / "owner.token"
-        with contextlib.suppress(FileNotFoundError):
-            if token := path.read_text().strip():
-                return token
-        token = secrets.token_urlsafe(32)
-        _write_private(path, token.encode())
-        return token
+        return private_files.made_once(self._settings.data_dir / "owner.token", lambda: secrets.token_urlsafe(32))
 
     def announce(self, endpoints: Endpoints) -> None:
-        _write_private(self._settings.pid_path, str(endpoints.pid).encode())
-        _write_private(self._settings.endpoints_path, msgspec.json.format(msgspec.json.encode(endpoints)))
+        private_files.write(self._settings.pid_path, str(endpoints.pid).encode())
+        private_files.write(self._settings.endpoints_path, msgspec.json.format(msgspec.json.encode(endpoints)))
 
     def release(self) -> None:
         if self._lock_fd is None:
@@ -93,13 +89,3 @@ def _locked(lock_fd: int) -> bool:
         else:
             return True
     return False
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    """Whole or not at all, and for the owner's eyes only from the first byte."""
-    # Only the holder of the lock writes, so one name will do; what a killed daemon left of it is written over.
-    temporary = path.with_name(f".{path.name}.new")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(content)
-    temporary.replace(path)

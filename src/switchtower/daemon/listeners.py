@@ -1,21 +1,25 @@
 """Where clients come in: the owner's Unix sockets, the HTTP port and pi's own. Each connection becomes a peer of one protocol."""
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
 
 from switchtower import config
 from switchtower.core import tower
-from switchtower.daemon import minicodex_door
+from switchtower.core.access import Access
+from switchtower.daemon import minicodex_door, relay_house
 from switchtower.daemon.access import Doorkeeper
+from switchtower.daemon.late_app import LateApp
 from switchtower.daemon.pi_doors import PiDoors
+from switchtower.daemon.relay_house import RelayHouse
 from switchtower.protocols.push.peer import PushPeer
 from switchtower.settings import values
 from switchtower.transports import errors, unix
 from switchtower.transports.stream import Origin, Receiver
 
 if TYPE_CHECKING:
-    from switchtower.transports import upgrade
-    from switchtower.transports.http import HttpListener
+    from switchtower.transports import upgrade, websocket
+    from switchtower.transports.http import HttpListener, UnixHttpListener
 
 log = logging.getLogger(__name__)
 
@@ -23,15 +27,25 @@ DEFAULT_HTTP = next(setting.default for setting in config.SETTINGS if setting.na
 
 
 class Listeners:
-    def __init__(self, settings: config.Settings, tower_: tower.Tower, doorkeeper: Doorkeeper, pi: PiDoors, version: str) -> None:
+    def __init__(
+        self,
+        settings: config.Settings,
+        tower_: tower.Tower,
+        doorkeeper: Doorkeeper,
+        pi: PiDoors,
+        relay: RelayHouse,
+        version: str,
+    ) -> None:
         self._settings = settings
         self._tower = tower_
         self._doorkeeper = doorkeeper
         self._pi = pi
+        self._relay = relay
         self._minicodex = minicodex_door.MiniCodexDoor(settings, tower_)
         self._version = version
         self._unix: unix.UnixListener | None = None
         self._http: HttpListener | None = None
+        self._host: UnixHttpListener | None = None
 
     @property
     def http_url(self) -> str | None:
@@ -43,6 +57,7 @@ class Listeners:
         if address := values.address(settings.http):
             self._http = await self._open_http(address)
         await self._pi.open()
+        self._host = await self._serve_host_socket()
         self._unix = await unix.listen(
             settings.socket,
             self._accept_socket,
@@ -62,29 +77,55 @@ class Listeners:
 
     async def _serve(self, address: values.Address) -> "HttpListener":
         # The HTTP server is the heaviest import of the daemon; one without it does not pay for it.
-        from switchtower.daemon import web
         from switchtower.transports import http
 
+        async def pages() -> Any:
+            return (await self._relay.parts()).app_for(address.host)
+
         return await http.serve(
-            web.make_app(),
+            LateApp(pages),
             address.host,
             address.port,
             self._accept_websocket,
             max_message_bytes=self._settings.max_line_bytes,
             output_limit_bytes=self._settings.output_limit_bytes,
+            hosts=self._settings.origins,
         )
+
+    async def _serve_host_socket(self) -> "UnixHttpListener":
+        from switchtower.transports import http
+
+        async def pages() -> Any:
+            return (await self._relay.parts()).local_app()
+
+        return await http.serve_unix(LateApp(pages), self._settings.host_socket)
 
     def _accept_socket(self, origin: Origin) -> Receiver:
         return PushPeer(self._tower, self._doorkeeper.on_socket(origin), self._version)
 
-    def _accept_websocket(self, request: "upgrade.Upgrade") -> "Receiver | upgrade.Admission | upgrade.Refusal":
+    def _accept_websocket(self, request: "upgrade.Upgrade") -> "websocket.Verdict | Awaitable[websocket.Verdict]":
         from switchtower.transports import upgrade
 
+        if request.path == relay_house.APP_PATH:
+            return self._relay.accept_app(request)
+        if request.path == relay_house.HOST_PATH:
+            return self._relay.accept_host(request)
         if request.path not in ("/ws/push", "/ws/pi", minicodex_door.PATH):
             return upgrade.Refusal(404, f"no protocol is served at {request.path}")
         access = self._doorkeeper.on_websocket(request.origin)
         if access is None:
-            return upgrade.Refusal(401, "pass the token of endpoints.json as `?token=`")
+            return self._accept_user(request)
+        return self._let_in(request, access)
+
+    async def _accept_user(self, request: "upgrade.Upgrade") -> "websocket.Verdict":
+        from switchtower.transports import upgrade
+
+        access = await self._relay.identify(request)
+        if access is None:
+            return upgrade.Refusal(401, "pass the token of endpoints.json, or one that you logged in with, as `?token=`")
+        return self._let_in(request, access)
+
+    def _let_in(self, request: "upgrade.Upgrade", access: Access) -> "websocket.Verdict":
         if request.path == "/ws/pi":
             return self._pi.accept_websocket(request, access)
         if request.path == minicodex_door.PATH:
@@ -96,5 +137,7 @@ class Listeners:
         await self._pi.close(grace)
         if self._unix is not None:
             await self._unix.close(grace=grace)
+        if self._host is not None:
+            await self._host.close(grace=grace)
         if self._http is not None:
             await self._http.close(grace=grace)

@@ -24,7 +24,11 @@ class MiniCodexDoor:
     def accept(self, request: "upgrade.Upgrade", access: Access) -> "Receiver":
         query = request.query
         return self._built().accept(
-            access, session_id=query.get("session_id") or None, preset=query.get("preset"), cwd=query.get("cwd")
+            access,
+            session_id=query.get("session_id") or None,
+            preset=query.get("preset"),
+            cwd=query.get("cwd"),
+            command=query.get("command") if query.get("engine") == "pty" else None,
         )
 
     def _built(self) -> "House":

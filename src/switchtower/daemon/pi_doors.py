@@ -61,14 +61,14 @@ class PiDoors:
 
     async def _open_port(self, address: values.Address) -> "HttpListener | None":
         # As for the HTTP port, which is the first to pay for these.
-        from switchtower.daemon import web
+        from switchtower.daemon import health_page
         from switchtower.transports import http, upgrade
 
         settings = self._settings
         is_local = address.host in upgrade.LOOPBACK or tcp_owner.is_loopback(f"{address.host}:{address.port}")
         try:
             return await http.serve(
-                web.make_app(),
+                health_page.app,
                 address.host,
                 address.port,
                 self._accept_at_port,

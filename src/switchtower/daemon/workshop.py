@@ -22,6 +22,8 @@ from switchtower.tools.sandboxes import sandbox as sandboxes
 from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
 
 AUTO = preset_rules.AUTO
+TERMINAL = "terminal"
+"""Stands for the provider of a session that has no model."""
 
 
 class DaemonWorkshop:
@@ -46,6 +48,10 @@ class DaemonWorkshop:
         self._presets = presets
 
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
+        if command.program is not None:
+            sandboxes.choose(command.sandbox, network=self._settings.sandbox_network)
+            checks.check_folder(command.workspace.root)
+            return replace(command, engine="pty", provider=TERMINAL, model=None)
         usual_budget = self._usual_budget()
         command = preset_rules.applied(command, self._presets, usual_policy=self._settings.policy, usual=usual_budget)
         provider, model = self._chosen(command.provider, command.model)

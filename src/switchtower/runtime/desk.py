@@ -9,6 +9,7 @@ from switchtower.core import commands, engine, events, ids, redact
 from switchtower.runtime.dialogs import Dialogs
 from switchtower.runtime.lane import Lane
 from switchtower.runtime.steps import Steps
+from switchtower.runtime.terminal_inbox import TerminalInbox
 
 T = TypeVar("T")
 
@@ -40,6 +41,7 @@ class RunDesk:
         self._steered = list(steered)
         self._held = False
         self.dialogs = Dialogs(lane, run_id)
+        self.terminal = TerminalInbox()
         self._steps = Steps()
         self._waiting: dict[str, asyncio.Future[engine.Answer]] = {}
         self._asked_before = {(approval.call_id, approval.fingerprint): approval.id for approval in asked_before}
@@ -111,9 +113,25 @@ class RunDesk:
                 fingerprint=fingerprint,
                 expires_at_ms=self._expires_at_ms(),
                 rule=question.rule,
+                approval_id=question.approval_id,
             )
         )
         return str(outcome["approval_id"])
+
+    async def withdraw(self, approval_id: str, reason: str) -> None:
+        await self._lane.ask(commands.WithdrawApproval(session_id=self._lane.session_id, approval_id=approval_id, reason=reason))
+
+    async def typed(self) -> engine.Typed | engine.Resized:
+        return await self.terminal.next()
+
+    async def hurried(self) -> None:
+        await self.terminal.hurried()
+
+    def exited(self, exit_code: int) -> None:
+        self.terminal.exit_code = exit_code
+
+    def settle_output(self, call_id: str) -> None:
+        self._release_output(call_id)
 
     def answered(self, approval_id: str, answer: engine.Answer) -> None:
         """A decision was committed. It may come before the asker has begun to wait."""

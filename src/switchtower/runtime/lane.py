@@ -11,11 +11,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 
 from switchtower.core import codec, commands, errors, events, ids, journal, receipts, redact, tower
 from switchtower.core.decide import decide
-from switchtower.core.decision import Decision
+from switchtower.core.decision import Decision, Said
 from switchtower.core.session import Session, card, fold, fold_entries, from_snapshot, to_snapshot
 from switchtower.runtime.hub import Cursor, Feed
 from switchtower.runtime.limits import Limits
@@ -23,9 +24,11 @@ from switchtower.runtime.limits import Limits
 log = logging.getLogger(__name__)
 
 LOAD_PAGE = 1_000
+CARD_EVERY_MS = 15_000
+"""How often a session that only streams is shown as active."""
 
 T = TypeVar("T")
-React = Callable[["Lane", str | None, events.AnyEvent], None]
+React = Callable[["Lane", str | None, events.AnyEvent, Said], None]
 
 
 class Services(Struct):
@@ -43,6 +46,7 @@ class Services(Struct):
     """Told that something a run said could not be stored, so that the run cannot go on as if it had been."""
     idle: Callable[["Lane"], None]
     """Told when a lane has nothing left to do."""
+    batch_watchers: list[tower.BatchWatcher] = field(default_factory=list)
 
 
 class Ask(Struct):
@@ -90,6 +94,7 @@ class Lane:
         self._room: asyncio.Future[None] | None = None
         self._receipts: dict[str, journal.Receipt] = {}
         self._snapshot_seq = 0
+        self._card_at_ms = 0
 
     def begin(self) -> None:
         """For a session that is only now to be started: there is nothing to load."""
@@ -220,9 +225,12 @@ class Lane:
         for done, outcome in answers:
             self._tell(done, outcome)
         if stage.entries:
-            self.feed.publish(tower.Batch(self.session_id, stage.entries))
-            for run, event in stage.notable:
-                self._react(run, event)
+            batch = tower.Batch(self.session_id, stage.entries)
+            self.feed.publish(batch)
+            for watcher in tuple(self._services.batch_watchers):
+                self._show(watcher, stage.session, batch)
+            for run, event, said in stage.notable:
+                self._react(run, event, said)
         for item in items:
             if isinstance(item, Attach):
                 await self._attach(stage.session, item)
@@ -244,7 +252,12 @@ class Lane:
             part: Decision | None = decision
             while part is not None:
                 for event in part.events:
-                    stage.add(part.run_id, services.redactor.event(event))
+                    if isinstance(event, events.ToolProgressed) and part.run_id is not None:
+                        # Of another host, told in whole pieces.
+                        safe = msgspec.structs.replace(event, text=services.redactor.text(event.text))
+                        stage.add_delta(part.run_id, services.redactor.event(safe))
+                    else:
+                        stage.add(part.run_id, services.redactor.event(event), part.said)
                 part = part.following
             if key is not None:
                 receipt = receipts.issue(command, outcome, stage.now_ms + services.receipt_ttl_ms)
@@ -258,8 +271,9 @@ class Lane:
     def _append_of(self, stage: "_Stage") -> journal.Append:
         session = stage.session
         append = journal.Append(self.session_id, self._epoch, stage.entries, stage.receipts)
-        if stage.notable:
+        if stage.notable or stage.now_ms - self._card_at_ms >= CARD_EVERY_MS:
             append.card = card(session)
+            self._card_at_ms = stage.now_ms
         if stage.run_ended or session.seq - self._snapshot_seq >= self._services.limits.snapshot_every:
             append.snapshot = to_snapshot(session)
             self._snapshot_seq = session.seq
@@ -288,9 +302,15 @@ class Lane:
             return False
         return True
 
-    def _react(self, run_id: str | None, event: events.AnyEvent) -> None:
+    def _show(self, watcher: tower.BatchWatcher, session: Session, batch: tower.Batch) -> None:
         try:
-            self._services.react(self, run_id, event)
+            watcher(session, batch)
+        except Exception:
+            log.exception("a watcher of %s failed", self.session_id)
+
+    def _react(self, run_id: str | None, event: events.AnyEvent, said: Said) -> None:
+        try:
+            self._services.react(self, run_id, event, said)
         except Exception:
             log.exception("the effect of %s in %s failed", event.kind, self.session_id)
             if run_id is not None:
@@ -334,7 +354,7 @@ class _Stage:
         self.now_ms = now_ms
         self.entries: list[journal.Entry] = []
         self.receipts: list[journal.Receipt] = []
-        self.notable: list[tuple[str | None, events.AnyEvent]] = []
+        self.notable: list[tuple[str | None, events.AnyEvent, Said]] = []
         self.run_ended = False
 
     def add_delta(self, run_id: str, event: events.AnyEvent) -> None:
@@ -343,9 +363,9 @@ class _Stage:
         fold(self.session, seq, self.now_ms, run_id, event)
         self.entries.append(journal.Entry(seq, self.now_ms, run_id, event.kind, codec.encode(event)))
 
-    def add(self, run_id: str | None, event: events.AnyEvent) -> None:
+    def add(self, run_id: str | None, event: events.AnyEvent, said: Said = None) -> None:
         seq = self.session.seq + 1
         fold(self.session, seq, self.now_ms, run_id, event)
         self.entries.append(journal.Entry(seq, self.now_ms, run_id, event.kind, codec.encode(event)))
-        self.notable.append((run_id, event))
+        self.notable.append((run_id, event, said))
         self.run_ended = self.run_ended or isinstance(event, events.RunCompleted)

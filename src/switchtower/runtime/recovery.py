@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 
 from switchtower.core import commands, states
+from switchtower.core.session import ERRAND
 from switchtower.runtime.lane import Lane
 from switchtower.runtime.runs import Runs
 
@@ -15,6 +16,7 @@ log = logging.getLogger(__name__)
 
 SHELL_INTERRUPTED = "the daemon ended while the command was running"
 INTERRUPTED = "the daemon ended while the run was working"
+ERRAND_INTERRUPTED = "the daemon ended before it was done"
 
 
 async def recover(lane: Lane, runs: Runs, kill_processes: Callable[[str], int]) -> None:
@@ -28,13 +30,21 @@ async def recover(lane: Lane, runs: Runs, kill_processes: Callable[[str], int]) 
             session_id=session.id, shell_id=shell_id, exit_code=None, text=SHELL_INTERRUPTED, cancelled=True
         )
         await lane.ask(finish)
+    for errand_id in list(session.errands):
+        ended = commands.FinishErrand(
+            session_id=session.id, errand_id=errand_id, ok=False, duration_ms=0, error=ERRAND_INTERRUPTED
+        )
+        await lane.ask(ended)
     if session.run is None:
         return
     run = session.run
+    for approval in [approval for approval in run.pending.values() if approval.kind == ERRAND]:
+        await lane.ask(commands.WithdrawApproval(session_id=session.id, approval_id=approval.id, reason=ERRAND_INTERRUPTED))
     killed = kill_processes(run.id)
     if killed:
         log.warning("killed %d processes that run %s had left behind", killed, run.id)
-    if run.pending and not run.cancel_requested:
+    # A program's terminal ended with the daemon that held it; an agent goes on from what the journal has of it.
+    if run.waits_for_a_decision and not run.cancel_requested and session.terminal is None:
         assert session.state in states.ACTIVE, "a run that waits is active"
         runs.start(lane, run.id)
         for approval in run.pending.values():

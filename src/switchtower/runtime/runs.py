@@ -8,10 +8,12 @@ import contextlib
 import logging
 from collections.abc import Mapping
 
+import msgspec
 from msgspec import Struct
 
 from switchtower.core import commands, engine, errors, events, redact, tower, workshop
-from switchtower.core.session import Run, Session
+from switchtower.core.decision import Said
+from switchtower.core.session import ERRAND, Run, Session
 from switchtower.runtime.desk import RunDesk
 from switchtower.runtime.history import task_of
 from switchtower.runtime.lane import Lane, Services
@@ -54,16 +56,25 @@ class Runs:
     def __len__(self) -> int:
         return len(self._works)
 
-    def react(self, lane: Lane, run_id: str | None, event: events.AnyEvent) -> None:
+    def react(self, lane: Lane, run_id: str | None, event: events.AnyEvent, said: Said = None) -> None:
         """One committed event and its effect, if it has one."""
+        if lane.session is not None and lane.session.host is not None:
+            return  # it happened elsewhere, and so does what comes of it
         match event:
             case events.RunStarted():
                 assert run_id is not None, "a run has an id"
-                self.start(lane, run_id)
+                self.start(lane, run_id, said if isinstance(said, events.Program) else None)
+            case events.TerminalTyped() | events.TerminalKeys():
+                # What the engine wrote itself is not handed to it again: then there is nothing said.
+                if isinstance(said, str) and run_id is not None and (work := self._works.get(run_id)) is not None:
+                    work.desk.terminal.take(engine.Typed(said))
+            case events.TerminalResized():
+                if run_id is not None and (work := self._works.get(run_id)) is not None:
+                    work.desk.terminal.take(engine.Resized(event.cols, event.rows))
             case events.ApprovalRequested():
                 self.arm(lane, event.approval)
             case events.ApprovalDecided():
-                self._settle(run_id, event.approval_id, engine.Answer(event.verdict, event.comment, event.rule))
+                self._settle(run_id, event.approval_id, engine.Answer(event.verdict, event.comment, event.rule, event.by))
             case events.ApprovalExpired() | events.ApprovalWithdrawn():
                 self._settle(run_id, event.approval_id, engine.Answer(None))
             case events.DialogOpened():
@@ -81,21 +92,23 @@ class Runs:
                     work.desk.steer(event)
             case events.RunCancelRequested():
                 assert run_id is not None, "a run has an id"
+                if event.force and (work := self._works.get(run_id)) is not None:
+                    work.desk.terminal.hurry()
                 self._cancel(lane, run_id)
             case _:
                 pass
 
-    def start(self, lane: Lane, run_id: str) -> None:
+    def start(self, lane: Lane, run_id: str, program: events.Program | None = None) -> None:
         if self._stopping.is_set():
             return  # stays open in the journal; the next start closes it
         session = lane.session
         assert session is not None and session.run is not None and session.run.id == run_id, "a run starts in its session"
         redactor: redact.Redactor = self._services.redactor
-        asked_before = tuple(session.run.pending.values())
+        asked_before = tuple(approval for approval in session.run.pending.values() if approval.kind != ERRAND)
         steered = [queued for queued in session.queue.values() if queued.delivery is events.Delivery.STEER]
         desk = RunDesk(lane, run_id, redactor, self._services.mint, self._approval_expiry, asked_before, steered)
         loop = asyncio.get_running_loop()
-        doing = self._to_the_end(lane, session, session.run, next(iter(asked_before), None), desk)
+        doing = self._to_the_end(lane, session, session.run, next(iter(asked_before), None), desk, program)
         work = self._works[run_id] = Work(desk, loop.create_task(doing, name=f"run {run_id}"))
         work.keeper = loop.create_task(self._keep(lane, run_id, work), name=f"keeper of {run_id}")
 
@@ -194,16 +207,24 @@ class Runs:
                     await self._stopping.wait()
 
     async def _to_the_end(
-        self, lane: Lane, session: Session, run: Run, pending_approval: events.Approval | None, desk: RunDesk
+        self,
+        lane: Lane,
+        session: Session,
+        run: Run,
+        pending_approval: events.Approval | None,
+        desk: RunDesk,
+        program: events.Program | None,
     ) -> commands.FinishRun:
         task = await task_of(self._services.journal, session, run, pending_approval)
+        if program is not None:
+            task = msgspec.structs.replace(task, program=program)
         result = await self._engine_result(session, task, desk)
         acceptance: list[events.CriterionResult] = []
         if result.outcome is events.Outcome.SUCCESS:
             for criterion in run.acceptance:
                 await desk.emit(events.PhaseChanged(phase="Checking acceptance", detail=criterion.id))
                 acceptance.append(await self._workshop.check_criterion(criterion, session.workspace, session.sandbox, run.id))
-        return self._finish(lane, run.id, result.outcome, result.summary, tuple(acceptance))
+        return self._finish(lane, run.id, result.outcome, result.summary, tuple(acceptance), result.exit_code)
 
     async def _engine_result(self, session: Session, task: engine.Task, desk: RunDesk) -> engine.Result:
         working = asyncio.ensure_future(self._engines[session.engine].run(task, desk))
@@ -225,10 +246,13 @@ class Runs:
         if work.failure is not None:
             return commands.InterruptRun(session_id=lane.session_id, run_id=run_id, reason=work.failure)
         if not self._stopping.is_set():
-            return self._finish(lane, run_id, events.Outcome.CANCELLED, "The run was cancelled")
+            return self._finish(
+                lane, run_id, events.Outcome.CANCELLED, "The run was cancelled", exit_code=work.desk.terminal.exit_code
+            )
         await lane.flush()
         run = lane.session.run if lane.session else None
-        if run is not None and run.pending and not run.cancel_requested:
+        is_terminal = lane.session is not None and lane.session.terminal is not None
+        if run is not None and run.waits_for_a_decision and not run.cancel_requested and not is_terminal:
             return None  # the question survives the stop, and so does the run
         return commands.InterruptRun(session_id=lane.session_id, run_id=run_id, reason="the daemon was stopped")
 
@@ -239,7 +263,13 @@ class Runs:
         outcome: events.Outcome,
         summary: str,
         acceptance: tuple[events.CriterionResult, ...] = (),
+        exit_code: int | None = None,
     ) -> commands.FinishRun:
         return commands.FinishRun(
-            session_id=lane.session_id, run_id=run_id, outcome=outcome, summary=summary, acceptance=acceptance
+            session_id=lane.session_id,
+            run_id=run_id,
+            outcome=outcome,
+            summary=summary,
+            acceptance=acceptance,
+            exit_code=exit_code,
         )

@@ -14,6 +14,7 @@ from functools import partial
 
 from switchtower.core import commands, engine, errors, events, ids, journal, redact, states, tower
 from switchtower.core import workshop as workshop_port
+from switchtower.core.decision import Said
 from switchtower.core.session import Session
 from switchtower.runtime.hub import Cursor
 from switchtower.runtime.lane import Attach, Lane, Services
@@ -53,6 +54,10 @@ class Runtime:
         self._lanes: dict[str, Lane] = {}
         self._idle: OrderedDict[str, Lane] = OrderedDict()
         self._watchers: list[tower.Watcher] = []
+        self.elsewhere: tower.Elsewhere | None = None
+        """Who reaches the hosts of sessions that do not live here."""
+        self.undelivered: Callable[[], Mapping[str, int]] = dict
+        """The first seq of each session that a hub has not acknowledged: from there on nothing is pruned."""
         self._stopping = False
         self._housekeeping: asyncio.Task[None] | None = None
         self._ended: asyncio.Queue[str] = asyncio.Queue(maxsize=10_000)  # a full one leaves the rest to the hourly round
@@ -78,7 +83,8 @@ class Runtime:
         with_shells = [card for card in at_hand if card.shells and card.active_run_id is None]
         for card in [*active, *with_shells]:
             try:
-                await recover(self._lane(card.session_id), self.runs, self.workshop.kill_processes)
+                if card.host is None:  # what lives elsewhere goes on there
+                    await recover(self._lane(card.session_id), self.runs, self.workshop.kill_processes)
             except Exception:
                 # One session that cannot be read must not keep the others from being served.
                 log.exception("%s could not be recovered", card.session_id)
@@ -119,7 +125,14 @@ class Runtime:
         lane = self._lane(command.session_id)
         if isinstance(command, commands.StartSession) and command.id_is_fresh:
             lane.begin()
-        lane.submit(command, done)
+        lane.submit(command, partial(self._answer, command, done) if self.elsewhere is not None else done)
+
+    def _answer(self, command: commands.AnyCommand, done: tower.Done, outcome: tower.Outcome | errors.CoreError) -> None:
+        """What the session's host is to decide is handed to it, and the asker hears from there."""
+        if isinstance(outcome, errors.LivesElsewhere) and self.elsewhere is not None:
+            self.elsewhere.forward(outcome.detail or "", command, done)
+        else:
+            done(outcome)
 
     async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
         answer: asyncio.Future[tower.Outcome] = asyncio.get_running_loop().create_future()
@@ -152,12 +165,22 @@ class Runtime:
     async def entries(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
         return await self._journal.read(session_id, after_seq, limit)
 
+    async def entries_before(self, session_id: str, before_seq: int, limit: int, *, streamed: bool = True) -> list[journal.Entry]:
+        return await self._journal.read_back(session_id, before_seq, limit, streamed=streamed)
+
+    async def card(self, session_id: str) -> journal.Card | None:
+        return next(iter(await self._journal.cards(limit=1, session_id=session_id)), None)
+
     async def receipts(self, scope: str, limit: int) -> list[journal.Receipt]:
         return await self._journal.receipts(scope, limit, self.now_ms())
 
     def watch(self, watcher: tower.Watcher) -> Callable[[], None]:
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
+
+    def watch_batches(self, watcher: tower.BatchWatcher) -> Callable[[], None]:
+        self._services.batch_watchers.append(watcher)
+        return lambda: self._services.batch_watchers.remove(watcher)
 
     # Lanes
 
@@ -167,8 +190,8 @@ class Runtime:
             lane = self._lanes[session_id] = Lane(session_id, self._services)
         return lane
 
-    def _react(self, lane: Lane, run_id: str | None, event: events.AnyEvent) -> None:
-        self.runs.react(lane, run_id, event)
+    def _react(self, lane: Lane, run_id: str | None, event: events.AnyEvent, said: Said) -> None:
+        self.runs.react(lane, run_id, event, said)
         self.shells.react(lane, event)
         if self._watchers and lane.session is not None:
             for watcher in tuple(self._watchers):
@@ -207,7 +230,7 @@ class Runtime:
             if session_id is None:
                 next_round = loop.time() + self._services.limits.housekeeping
             try:
-                await self._journal.prune(self._retention, self.now_ms(), session_id)
+                await self._journal.prune(self._retention, self.now_ms(), session_id, keep_from=self.undelivered())
             except Exception:
                 log.exception("housekeeping failed; it goes on with the next round")
 

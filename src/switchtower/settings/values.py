@@ -4,6 +4,7 @@ Each parser raises ValueError with the reason alone; what to do about it, the se
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +95,25 @@ class OneOf:
         if word not in self.choices:
             raise ValueError(f"`{value}` is not known")
         return word
+
+
+def hub_url(value: object) -> str:
+    """Where a hub is, as a web address without a path."""
+    spelled = text(value).rstrip("/")
+    scheme, separator, rest = spelled.partition("://")
+    scheme = {"ws": "http", "wss": "https"}.get(scheme, scheme)
+    if not separator or scheme not in ("http", "https") or not rest or any(mark in rest for mark in " /?#@"):
+        raise ValueError(f"`{value}` is not a hub's address")
+    return f"{scheme}://{rest}"
+
+
+def regex(value: object) -> str:
+    spelled = text(value)
+    try:
+        re.compile(spelled)
+    except re.error as problem:
+        raise ValueError(f"`{value}` is not a regular expression: {problem}") from None
+    return spelled
 
 
 def names(value: object) -> tuple[str, ...]:

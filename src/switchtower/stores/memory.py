@@ -5,8 +5,8 @@ Closing keeps the content, so opening the same object again is a restart as far 
 
 import asyncio
 import time
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from switchtower.core import errors, events, journal
@@ -100,6 +100,14 @@ class MemoryJournal:
         start = bisect_right(session.entries, after_seq, key=_seq_of)
         return session.entries[start : start + limit]
 
+    async def read_back(self, session_id: str, before_seq: int, limit: int, *, streamed: bool = True) -> list[journal.Entry]:
+        self._check_open()
+        session = self._sessions.get(session_id)
+        if session is None:
+            return []
+        before = session.entries[: bisect_left(session.entries, before_seq, key=_seq_of)]
+        return [entry for entry in before if streamed or not events.BY_KIND[entry.kind].prunable][-limit:] if limit > 0 else []
+
     async def gap_after(self, session_id: str, after_seq: int) -> int | None:
         self._check_open()
         session = self._sessions.get(session_id)
@@ -131,21 +139,29 @@ class MemoryJournal:
         listed.sort(key=lambda session: (session.card.updated_at_ms, session.number), reverse=True)
         return [session.card for session in listed[:limit]]
 
-    async def prune(self, retention: journal.Retention, now_ms: int, session_id: str | None = None) -> int:
+    async def prune(
+        self,
+        retention: journal.Retention,
+        now_ms: int,
+        session_id: str | None = None,
+        *,
+        keep_from: Mapping[str, int] = journal.NOTHING_KEPT,
+    ) -> int:
         self._check_open()
         for identity in [identity for identity in self._receipts if not self._live_receipt(*identity, now_ms)]:
             del self._receipts[identity]
-        return sum(_prune(session, retention, now_ms) for key, session in self._sessions.items() if session_id in (None, key))
+        wanted = [(key, session) for key, session in self._sessions.items() if session_id in (None, key)]
+        return sum(_prune(session, retention, now_ms, keep_from.get(key)) for key, session in wanted)
 
 
-def _prune(session: _Session, retention: journal.Retention, now_ms: int) -> int:
+def _prune(session: _Session, retention: journal.Retention, now_ms: int, keep_from: int | None) -> int:
     beyond_count = session.head - retention.keep_entries if retention.keep_entries else 0
     old_before_ms = now_ms - retention.keep_ms if retention.keep_ms else 0
     kept: list[journal.Entry] = []
     sweeping = True
     for entry in session.entries:
         prunable = entry.kind in _PRUNABLE
-        within_reach = entry.seq <= session.snapshot_seq and entry.seq < session.head
+        within_reach = entry.seq <= session.snapshot_seq and entry.seq < min(session.head, keep_from or session.head)
         if prunable and not (within_reach and (entry.seq <= beyond_count or entry.ts_ms < old_before_ms)):
             sweeping = False
         if prunable and sweeping:

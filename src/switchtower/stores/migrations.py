@@ -1,6 +1,7 @@
-"""Brings a journal's file to the schema that this version knows: `sql/NNNN_*.sql` in order, each in its own transaction.
+"""Brings a file to the schema that this version knows: `sql/NNNN_*.sql` in order, each in its own transaction.
 
-A migration that shipped is never edited; a change is the next file.
+A migration that shipped is never edited; a change is the next file. Each kind of file has its own folder of scripts: `sql` is
+the journal's.
 """
 
 import re
@@ -10,17 +11,17 @@ from pathlib import Path
 from switchtower.core import errors
 
 
-def known() -> dict[int, str]:
+def known(folder: str = "sql") -> dict[int, str]:
     """The scripts by schema version."""
     scripts: dict[int, str] = {}
-    for file in (Path(__file__).parent / "sql").iterdir():
+    for file in (Path(__file__).parent / folder).iterdir():
         if numbered := re.fullmatch(r"(\d{4})_\w+\.sql", file.name):
             scripts[int(numbered[1])] = file.read_text(encoding="utf-8")
     return dict(sorted(scripts.items()))
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    scripts = known()
+def migrate(connection: sqlite3.Connection, folder: str = "sql") -> None:
+    scripts = known(folder)
     newest = max(scripts)
     (current,) = connection.execute("PRAGMA user_version").fetchone()
     if current > newest:
@@ -34,4 +35,6 @@ def migrate(connection: sqlite3.Connection) -> None:
             except sqlite3.Error:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                raise
+                (current,) = connection.execute("PRAGMA user_version").fetchone()
+                if current < version:  # else another process was quicker
+                    raise

@@ -5,7 +5,7 @@ from `pruned_through`: below it nothing that is prunable is left, so it is both 
 """
 
 import sqlite3
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 
 from switchtower.core import journal
 from switchtower.stores import strips
@@ -14,12 +14,17 @@ _STRETCH = 1_000
 
 
 def prune(
-    connection: sqlite3.Connection, retention: journal.Retention, now_ms: int, session_id: str | None
+    connection: sqlite3.Connection,
+    retention: journal.Retention,
+    now_ms: int,
+    session_id: str | None,
+    keep_from: Mapping[str, int] = journal.NOTHING_KEPT,
 ) -> Generator[None, None, int]:
     pruned = 0
     if retention.keep_entries or retention.keep_ms:
+        floors = {sid: seq for kept, seq in keep_from.items() for sid in _sids(connection, kept)}
         for sid in _sids(connection, session_id):
-            pruned += yield from _sweep(connection, sid, retention, now_ms)
+            pruned += yield from _sweep(connection, sid, retention, now_ms, floors.get(sid))
             yield
     while connection.execute(
         "DELETE FROM receipts WHERE (scope, key) IN (SELECT scope, key FROM receipts WHERE expires_at_ms <= ? LIMIT ?)",
@@ -43,7 +48,9 @@ def _sids(connection: sqlite3.Connection, session_id: str | None) -> Iterator[in
         yield sid
 
 
-def _sweep(connection: sqlite3.Connection, sid: int, retention: journal.Retention, now_ms: int) -> Generator[None, None, int]:
+def _sweep(
+    connection: sqlite3.Connection, sid: int, retention: journal.Retention, now_ms: int, keep_from: int | None
+) -> Generator[None, None, int]:
     """Removes one session's prunable entries up to the first that retention keeps."""
     standing = connection.execute(
         "SELECT pruned_through, seq, (SELECT max(seq) FROM events WHERE sid = ?1)"
@@ -54,6 +61,8 @@ def _sweep(connection: sqlite3.Connection, sid: int, retention: journal.Retentio
         return 0
     after, snapshot_seq, head = standing
     last = min(snapshot_seq, head - 1)
+    if keep_from is not None:
+        last = min(last, keep_from - 1)
     beyond_count = head - retention.keep_entries if retention.keep_entries else 0
     old_before_ms = now_ms - retention.keep_ms if retention.keep_ms else 0
     pruned = 0

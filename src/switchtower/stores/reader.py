@@ -51,6 +51,21 @@ class Reader:
         except sqlite3.Error as problem:
             raise troubles.told(problem) from problem
 
+    def read_back(self, session_id: str, before_seq: int, limit: int, *, streamed: bool) -> list[journal.Entry]:
+        unwanted = () if streamed else tuple(strips.PACKED)
+        # A row may reach beyond the seq by as much as a strip holds.
+        sql = (
+            "SELECT seq, count, ts_ms, run_id, kind, data FROM events"  # noqa: S608 - question marks only
+            " WHERE sid = (SELECT sid FROM sessions WHERE session_id = ?) AND seq < ?"
+            f" AND kind NOT IN ({', '.join('?' * len(unwanted))}) ORDER BY seq DESC"
+        )
+        try:
+            beyond = min(before_seq + strips.MOST_ENTRIES, 2**62)
+            with contextlib.closing(self._connection.execute(sql, (session_id, beyond, *unwanted))) as rows:
+                return strips.unpack_back(rows, before_seq, limit)
+        except sqlite3.Error as problem:
+            raise troubles.told(problem) from problem
+
     def gap_after(self, session_id: str, after_seq: int) -> int | None:
         for (pruned_through,) in self._rows(
             "SELECT pruned_through FROM sessions WHERE session_id = ? AND pruned_through > ?", session_id, after_seq

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from switchtower.core import errors, events, journal
@@ -56,6 +56,9 @@ class SqliteJournal:
     async def read(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
         return self._reader.read(session_id, after_seq, limit)
 
+    async def read_back(self, session_id: str, before_seq: int, limit: int, *, streamed: bool = True) -> list[journal.Entry]:
+        return self._reader.read_back(session_id, before_seq, limit, streamed=streamed)
+
     async def gap_after(self, session_id: str, after_seq: int) -> int | None:
         return self._reader.gap_after(session_id, after_seq)
 
@@ -78,5 +81,12 @@ class SqliteJournal:
         cards = self._reader.loaded_cards(limit)
         return [card for card in cards if (not states or card.state in states) and session_id in (None, card.session_id)]
 
-    async def prune(self, retention: journal.Retention, now_ms: int, session_id: str | None = None) -> int:
-        return await self._writer.do(lambda connection: pruning.prune(connection, retention, now_ms, session_id))
+    async def prune(
+        self,
+        retention: journal.Retention,
+        now_ms: int,
+        session_id: str | None = None,
+        *,
+        keep_from: Mapping[str, int] = journal.NOTHING_KEPT,
+    ) -> int:
+        return await self._writer.do(lambda connection: pruning.prune(connection, retention, now_ms, session_id, keep_from))

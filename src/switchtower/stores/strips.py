@@ -13,7 +13,7 @@ from switchtower.core import events, journal
 PACKED = frozenset(kind for kind, event_type in events.BY_KIND.items() if event_type.prunable)
 """Only what retention may remove: it comes in quantities, and nobody looks a single one up."""
 
-_MOST_ENTRIES = 512
+MOST_ENTRIES = 512
 _MOST_BYTES = 65_536
 _PAGE_BYTES = 2_097_152
 """About how much one read takes up, however large the entries are."""
@@ -33,7 +33,7 @@ def pack(sid: int, entries: Sequence[journal.Entry], values: list[Any]) -> None:
                 strip.append(data)
                 size += len(data)
                 last_seq = seq
-                if len(strip) < _MOST_ENTRIES:
+                if len(strip) < MOST_ENTRIES:
                     continue
             values += (sid, last_seq, len(strip), strip_ts_ms, strip_run_id, strip_kind, b"\n".join(strip))
             strip.clear()
@@ -70,6 +70,21 @@ def unpack(rows: Iterable[Row], after_seq: int, limit: int) -> list[journal.Entr
             del entries[limit:]
             break
     return cast(list[journal.Entry], entries)
+
+
+def unpack_back(rows: Iterable[Row], before_seq: int, limit: int) -> list[journal.Entry]:
+    """The entries before a seq, of rows that come last first: as many as wanted or as fit a page, in order."""
+    pages: list[list[journal.Entry]] = []
+    found = size = 0
+    for row in rows:
+        entries = [entry for entry in unpack([row], 0, MOST_ENTRIES) if entry.seq < before_seq]
+        if entries:
+            pages.append(entries)
+            found += len(entries)
+            size += len(row[-1])
+        if found >= limit or size >= _PAGE_BYTES:
+            break
+    return [entry for page in reversed(pages) for entry in page][-limit:] if limit > 0 else []
 
 
 def behead(data: bytes, entries: int) -> bytes:

@@ -110,6 +110,78 @@ class JournalContract:
             cursor = page[-1].seq
         assert pages == [[1, 2, 3], [4, 5, 6], [7]]
 
+    # Reading backwards
+
+    @pytest.mark.parametrize("limit", [1, 3, 100, 700, 2_000])
+    async def test_going_back_page_by_page_comes_to_the_beginning(self, store: journal.Journal, limit: int) -> None:
+        """Over strips of streamed text and what stands between them."""
+        entries = [warning(1), *deltas(2, 650), warning(651), warning(652), *deltas(653, 700), delta(701, NOON + 5), warning(702)]
+        await store.append(addition("sess_a", entries))
+        await store.append(addition("sess_b", deltas(1, 3)))
+        pages: list[list[journal.Entry]] = []
+        before = 2**62
+        while page := await store.read_back("sess_a", before, limit):
+            assert len(page) <= limit
+            pages.insert(0, page)
+            before = page[0].seq
+        assert [entry for page in pages for entry in page] == entries
+
+    async def test_going_back_begins_right_before_the_seq_wherever_that_is(self, store: journal.Journal) -> None:
+        entries = [*deltas(1, 600), warning(601), *deltas(602, 620)]
+        await store.append(addition("sess_a", entries))
+        for before in (1, 2, 300, 512, 513, 514, 600, 601, 602, 603, 620, 621, 5_000):
+            assert await store.read_back("sess_a", before, 4) == entries[: before - 1][-4:]
+
+    async def test_going_back_without_streamed_text_passes_over_it(self, store: journal.Journal) -> None:
+        screen = events.ScreenTaken(text="$ ", cols=80, rows=24)
+        entries = [
+            warning(1),
+            *deltas(2, 600),
+            warning(601),
+            journal.Entry(602, NOON, "run_1", screen.kind, codec.encode(screen)),
+            warning(603),
+            *deltas(604, 610),
+        ]
+        await store.append(addition("sess_a", entries))
+
+        async def back(before: int, limit: int) -> list[int]:
+            return [entry.seq for entry in await store.read_back("sess_a", before, limit, streamed=False)]
+
+        assert await back(2**62, 10) == [1, 601, 603]
+        assert await back(2**62, 2) == [601, 603]
+        assert await back(603, 10) == [1, 601]
+        assert await back(600, 10) == [1]
+        assert await back(1, 10) == []
+
+    async def test_going_back_finds_nothing_where_nothing_is(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", deltas(1, 3)))
+        assert await store.read_back("sess_none", 2**62, 10) == []
+        assert await store.read_back("sess_a", 1, 10) == []
+        assert await store.read_back("sess_a", 0, 10) == []
+        assert await store.read_back("sess_a", 3, 0) == []
+
+    async def test_going_back_over_what_was_pruned_gives_what_is_left(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", [warning(1), *deltas(2, 9), warning(10), *deltas(11, 20)], snapshot=b"folded"))
+        await store.prune(journal.Retention(keep_entries=4, keep_ms=0), NOON)
+        assert [entry.seq for entry in await store.read_back("sess_a", 2**62, 100)] == [1, 10, 17, 18, 19, 20]
+        assert [entry.seq for entry in await store.read_back("sess_a", 19, 3)] == [10, 17, 18]
+        assert [entry.seq for entry in await store.read_back("sess_a", 2**62, 100, streamed=False)] == [1, 10]
+
+    async def test_going_back_over_large_entries_is_bounded_and_still_comes_to_the_beginning(
+        self, store: journal.Journal
+    ) -> None:
+        large = [
+            journal.Entry(seq, NOON, "run_1", "text.delta", codec.encode(events.TextDelta(text=f"{seq}" + "x" * 300_000)))
+            for seq in range(1, 21)
+        ]
+        await store.append(addition("sess_a", large))
+        found: list[int] = []
+        before = 2**62
+        while page := await store.read_back("sess_a", before, 1_000):
+            found = [entry.seq for entry in page] + found
+            before = page[0].seq
+        assert found == list(range(1, 21))
+
     async def test_appends_of_any_length_arrive_whole(self, store: journal.Journal) -> None:
         head = 0
         for length in (1, 2, 63, 64, 65, 255, 256, 257, 700):
@@ -360,6 +432,16 @@ class JournalContract:
         assert await store.prune(journal.Retention(keep_entries=1, keep_ms=0), NOON, "sess_b") == 3
         assert await seqs(store, "sess_a") == [1, 2, 3, 4]
         assert await seqs(store, "sess_b") == [4]
+
+    async def test_what_somebody_still_needs_is_not_pruned(self, store: journal.Journal) -> None:
+        for session_id in ("sess_a", "sess_b", "sess_c"):
+            await store.append(addition(session_id, deltas(1, 6), snapshot=b"folded"))
+        newest = journal.Retention(keep_entries=1, keep_ms=0)
+        assert await store.prune(newest, NOON, keep_from={"sess_a": 4, "sess_b": 1, "sess_none": 1}) == 3 + 0 + 5
+        assert await seqs(store, "sess_a") == [4, 5, 6]
+        assert await seqs(store, "sess_b") == [1, 2, 3, 4, 5, 6]
+        assert await seqs(store, "sess_c") == [6]
+        assert await store.prune(newest, NOON) == 2 + 5
 
     async def test_a_long_log_is_pruned_while_appends_go_on(self, store: journal.Journal) -> None:
         await store.append(addition("sess_a", deltas(1, 4_500), snapshot=b"as of 4500"))

@@ -1,39 +1,57 @@
 """An HTTP server inside the loop that already runs: uvicorn's protocol, an ASGI app for pages, WebSockets for the rest.
 
-Takes no signals and configures no logging. Query strings carry tokens, so there is no access log, and uvicorn's loggers are
-kept above the level at which it would write whole requests.
+At a port, or at a Unix socket that only its owner can reach. An app finds who is at the other end as `peer` in the state of
+its scope. Takes no signals and configures no logging. Query strings carry tokens, so there is no access log, and uvicorn's
+loggers are kept above the level at which it would write whole requests.
 """
 
 import asyncio
 import contextlib
 import errno
 import logging
+import os
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any, cast
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from switchtower.transports import errors, websocket
+from switchtower.transports import errors, socketfile, unix, websocket
+from switchtower.transports.stream import Origin
+
+_log = logging.getLogger(__name__)
 
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 """Where to connect when all interfaces are listened on."""
+_ROOT = 0
+HEAD_SECONDS = 30.0
+"""How long a client may take to say what it wants."""
+
+FindOrigin = Callable[[asyncio.Transport], Origin | None]
+"""Who is at the other end; None when that is nobody to be served."""
 
 
-class HttpListener:
-    """A listening port and the connections that came through it."""
+class Peer:
+    """The other end of a connection, for as long as that lasts."""
 
-    def __init__(self, server: asyncio.Server, state: "_State", lifespan: Any) -> None:
-        host, self.port = server.sockets[0].getsockname()[:2]
-        host = _REACHED_AT.get(host, host)
-        self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
-        self.websocket_url = self.url.replace("http", "ws", 1)
+    __slots__ = ("of_a_run", "origin")
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.of_a_run: bool | None = None
+        """Whether it is a process of a run: kept here by whoever found out, so that it is found out once."""
+
+
+class _Listener:
+    """Something that listens, and the connections that came through it."""
+
+    def __init__(self, server: asyncio.AbstractServer, site: "_Site") -> None:
         self._server = server
-        self._state = state
-        self._lifespan = lifespan
+        self._site = site
         self._closed = False
 
     async def close(self, *, grace: float = 5.0) -> None:
@@ -41,8 +59,8 @@ class HttpListener:
         if self._closed:
             return
         self._closed = True
-        self._server.close()
-        connections, tasks = self._state.connections, self._state.tasks
+        self._stop_listening()
+        connections, tasks = self._site.state.connections, self._site.state.tasks
         for connection in tuple(connections):
             connection.shutdown()
         with contextlib.suppress(TimeoutError):
@@ -55,7 +73,34 @@ class HttpListener:
         await asyncio.gather(*tasks, return_exceptions=True)
         await connections.all_gone()
         await self._server.wait_closed()
-        await self._lifespan.shutdown()
+        await self._site.lifespan.shutdown()
+
+    def _stop_listening(self) -> None:
+        self._server.close()
+
+
+class HttpListener(_Listener):
+    """A listening port."""
+
+    def __init__(self, server: asyncio.Server, site: "_Site") -> None:
+        super().__init__(server, site)
+        host, self.port = server.sockets[0].getsockname()[:2]
+        host = _REACHED_AT.get(host, host)
+        self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        self.websocket_url = self.url.replace("http", "ws", 1)
+
+
+class UnixHttpListener(_Listener):
+    """A listening Unix socket."""
+
+    def __init__(self, server: asyncio.AbstractServer, site: "_Site", path: Path, file: socketfile.Identity) -> None:
+        super().__init__(server, site)
+        self.path = path
+        self._file = file
+
+    def _stop_listening(self) -> None:
+        socketfile.remove(self.path, self._file)
+        super()._stop_listening()
 
 
 async def serve(
@@ -68,6 +113,7 @@ async def serve(
     output_limit_bytes: int,
     hosts: Collection[str] = (),
     ping_seconds: float = 30.0,
+    head_seconds: float = HEAD_SECONDS,
 ) -> HttpListener:
     """Listens at `host:port`; port 0 picks a free one. Raises an `errors.CannotListen` that says what stands in the way.
 
@@ -80,34 +126,126 @@ async def serve(
         output_limit_bytes=output_limit_bytes,
         ping_seconds=ping_seconds,
     )
-    config = Config(
-        app,
-        ws=cast(Any, websocket.protocol(door)),
-        interface="asgi3",
-        log_config=None,
-        log_level=logging.WARNING,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-    )
-    config.load()
-    lifespan = config.lifespan_class(config)
-    await lifespan.startup()
-    if lifespan.should_exit:
-        raise RuntimeError("the app could not start")
-    state = _State()
-
-    def connection() -> asyncio.Protocol:
-        build: Any = config.http_protocol_class
-        built: asyncio.Protocol = build(config=config, server_state=state, app_state=lifespan.state)
-        return built
-
+    site = await _Site.start(app, websocket.protocol(door), _from_port, head_seconds)
     try:
-        server = await asyncio.get_running_loop().create_server(connection, host, port)
+        server = await asyncio.get_running_loop().create_server(site.connection, host, port)
     except OSError as problem:
-        await lifespan.shutdown()
+        await site.lifespan.shutdown()
         raise _explained(problem, host, port) from problem
-    return HttpListener(server, state, lifespan)
+    return HttpListener(server, site)
+
+
+async def serve_unix(
+    app: Any, path: Path, *, owner_uid: int | None = None, head_seconds: float = HEAD_SECONDS
+) -> UnixHttpListener:
+    """Listens at `path`, without WebSockets. Raises an `errors.CannotListen` that says what stands in the way.
+
+    Only processes of `owner_uid` (by default whoever runs this) and of root are let in.
+    """
+    owner = os.geteuid() if owner_uid is None else owner_uid
+
+    def from_socket(transport: asyncio.Transport) -> Origin | None:
+        pid, uid = unix._peer(transport)
+        if uid not in (None, owner, _ROOT):
+            _log.warning("refused a connection to %s from uid %s", path, uid)
+            return None
+        return Origin(transport="unix", address="" if pid is None else f"pid {pid}", pid=pid)
+
+    sock, file = socketfile.bind(path)
+    try:
+        site = await _Site.start(app, None, from_socket, head_seconds)
+        server = await asyncio.get_running_loop().create_unix_server(site.connection, sock=sock)
+    except BaseException:
+        sock.close()
+        socketfile.remove(path, file)
+        raise
+    return UnixHttpListener(server, site, path, file)
+
+
+def _from_port(transport: asyncio.Transport) -> Origin:
+    theirs, ours = (transport.get_extra_info(end) for end in ("peername", "sockname"))
+    return Origin(transport="http", address=_spelled(theirs), reached_at=_spelled(ours))
+
+
+def _spelled(end: Any) -> str:
+    return f"{end[0]}:{end[1]}" if isinstance(end, tuple) else ""
+
+
+class _Site:
+    """An app that has started, and how connections to it are made."""
+
+    def __init__(self, config: Config, lifespan: Any, find_origin: FindOrigin, head_seconds: float) -> None:
+        self.lifespan = lifespan
+        self.state = _State()
+        self._config = config
+        self._class = _knowing(cast(Any, config.http_protocol_class), find_origin, head_seconds)
+
+    @classmethod
+    async def start(cls, app: Any, ws: Any, find_origin: FindOrigin, head_seconds: float) -> "_Site":
+        config = Config(
+            app,
+            ws="none" if ws is None else ws,
+            interface="asgi3",
+            log_config=None,
+            log_level=logging.WARNING,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+        )
+        config.load()
+        lifespan = config.lifespan_class(config)
+        await lifespan.startup()
+        if lifespan.should_exit:
+            raise RuntimeError("the app could not start")
+        return cls(config, lifespan, find_origin, head_seconds)
+
+    def connection(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self._class(config=self._config, server_state=self.state, app_state=self.lifespan.state)
+        return made
+
+
+def _knowing(base: Any, find_origin: FindOrigin, head_seconds: float) -> Any:
+    """uvicorn's protocol, which also knows who is at the other end, hangs up when that is nobody we serve, and does not wait
+    for ever for a request to be said to its end."""
+
+    class Connection(base):  # type: ignore[misc]
+        app_state: dict[str, Any]
+        _refused = False
+        _patience: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            origin = find_origin(transport)
+            if origin is None:
+                self._refused = True
+                transport.abort()
+                return
+            self.app_state = {**self.app_state, "peer": Peer(origin)}
+            super().connection_made(transport)
+            self._mind_the_time()
+
+        def data_received(self, data: bytes) -> None:
+            if not self._refused:
+                super().data_received(data)
+                self._mind_the_time()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if not self._refused:
+                self._stop_waiting()
+                super().connection_lost(exc)
+
+        def _mind_the_time(self) -> None:
+            asked = self.cycle is not None and not self.cycle.response_complete
+            if asked or self.transport.is_closing() or self.transport.get_protocol() is not self:
+                self._stop_waiting()
+            elif self._patience is None:
+                self._patience = asyncio.get_running_loop().call_later(head_seconds, self.transport.abort)
+
+        def _stop_waiting(self) -> None:
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+
+    return Connection
 
 
 def _explained(problem: OSError, host: str, port: int) -> errors.CannotListen:

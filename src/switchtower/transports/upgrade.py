@@ -68,6 +68,7 @@ def read(head: bytes, address: str, reached_at: str = "") -> Upgrade:
             headers[name] = f"{headers[name]}, {value.strip()}" if name in headers else value.strip()
     query = dict(parse_qsl(query_string, keep_blank_values=True))
     token = query.pop("token", None)
+    token = query.pop("host_token", None) or token
     scheme, _, credentials = headers.pop("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and credentials:
         token = credentials.strip()

@@ -6,7 +6,7 @@ is negotiated, so nothing is compressed.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, cast
 
 from msgspec import Struct
@@ -18,13 +18,18 @@ from switchtower.transports.stream import Origin, Receiver
 
 _log = logging.getLogger(__name__)
 
-Accept = Callable[[upgrade.Upgrade], Receiver | upgrade.Admission | upgrade.Refusal]
+Verdict = Receiver | upgrade.Admission | upgrade.Refusal
+Accept = Callable[[upgrade.Upgrade], Verdict | Awaitable[Verdict]]
+"""Who must look something up first says so with an awaitable; the client waits at the door meanwhile."""
 
 _MOST_PER_READ = 65_536
 """picows doubles its buffer whenever a read fills it; this keeps a client that floods from making it grow."""
 
 _GOODBYE_SECONDS = 5.0
 """How long the other side may take to answer a close, or to stop sending after an error, before it is cut off."""
+
+_DECISION_SECONDS = 30.0
+"""How long it may take to look up whether somebody is let in."""
 
 _LONGEST_REASON = 123
 """RFC 6455, 5.5: a control frame has at most 125 bytes, and the close code takes two."""
@@ -72,6 +77,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._pinged = False
         self._unsent = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._deciding: asyncio.Task[None] | None = None
 
     # What uvicorn calls, in this order; then it hands the transport over to us.
 
@@ -86,6 +92,25 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         except Exception:
             _log.exception("accepting a WebSocket at %s failed", request.path)
             answer = upgrade.Refusal(500, "internal error")
+        if isinstance(answer, Awaitable):
+            self.transport.pause_reading()
+            self._deciding = asyncio.get_running_loop().create_task(self._decide(request, answer))
+        else:
+            self._answer(request, answer)
+
+    async def _decide(self, request: upgrade.Upgrade, verdict: Awaitable[Verdict]) -> None:
+        try:
+            async with asyncio.timeout(_DECISION_SECONDS):
+                answer = await verdict
+        except Exception:
+            _log.exception("accepting a WebSocket at %s failed", request.path)
+            answer = upgrade.Refusal(500, "internal error")
+        self._deciding = None
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+            self._answer(request, answer)
+
+    def _answer(self, request: upgrade.Upgrade, answer: Verdict) -> None:
         if isinstance(answer, upgrade.Refusal):
             self.transport.write(answer.encode())
             self.transport.close()
@@ -163,6 +188,8 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._connections.discard(self)
         if self._timer is not None:
             self._timer.cancel()
+        if self._deciding is not None:
+            self._deciding.cancel()
         if self._wire is not None:
             self._wire.connection_lost(exc)
         if self._receiver is not None:

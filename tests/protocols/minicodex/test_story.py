@@ -4,6 +4,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,7 @@ from tests.protocols.minicodex.tales import (
 )
 from tests.protocols.pi.strategies import ANY_EVENT, ONE_OF_EACH, runs
 
-from switchtower.core import events, ids, journal
+from switchtower.core import codec, events, ids, journal
 from switchtower.protocols.minicodex import scribe, stamps, story
 
 APPROVED = events.ApprovalDecided("appr_1", events.Verdict.APPROVE, OWNER)
@@ -261,10 +262,15 @@ def test_a_message_that_reached_the_run_on_its_way_is_told_where_it_did() -> Non
     assert in_short(tell(STARTED, events.MessageDelivered("msg_1", "use tabs")))[-1] == "user_text use tabs"
 
 
-@pytest.mark.parametrize("purpose", [purpose for purpose in events.Purpose if purpose is not events.Purpose.WORK])
+@pytest.mark.parametrize("purpose", [events.Purpose.COMPACT, events.Purpose.UNDO, events.Purpose.REDO])
 def test_housekeeping_has_no_user(purpose: events.Purpose) -> None:
     told = tell(events.RunStarted("keep the names", OWNER, purpose=purpose), ended())
     assert in_short(told) == ["run_status starting", "run_status running", "run_status finished", "turn_done"]
+
+
+def test_a_program_begins_with_its_command() -> None:
+    told = tell(events.RunStarted("codex --help", OWNER, purpose=events.Purpose.PROGRAM), ended())
+    assert in_short(told)[:3] == ["run_status starting", "user_text codex --help", "run_status running"]
 
 
 def test_what_was_said_elsewhere_is_part_of_the_transcript_without_a_run() -> None:
@@ -325,7 +331,10 @@ def test_every_run_ends_and_every_call_has_one_output(happened: list[events.AnyE
 def test_pieces_are_stored_as_they_are_sent() -> None:
     """A second field of theirs would reach strict clients."""
     for kind in scribe.PIECES:
-        assert events.BY_KIND[kind].__struct_fields__ == ("text",)
+        piece = events.BY_KIND[kind]("words")
+        assert msgspec.json.decode(codec.encode(piece)) == {"text": "words"}
+        # What another host told is stored with it; such sessions have no pieces of these kinds.
+        assert events.BY_KIND[kind].__struct_fields__ == ("text", "relayed")
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

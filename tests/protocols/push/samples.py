@@ -55,7 +55,22 @@ SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
                 attach_token_sha256="0" * 64,
                 preset=events.Preset("review", "user", "/home/review.toml", "You are a reviewer.", {"it": {"command": "it"}}),
             ),
-        )
+        ),
+        (
+            None,
+            events.SessionStarted(
+                engine="pty",
+                mode="interactive",
+                provider="terminal",
+                sandbox="local",
+                workspace=events.Workspace(root="/work"),
+                by=OWNER,
+                attach_token_sha256="",
+                program=events.Program(("bash", "-lc", "codex"), "codex", "codex", 80, 24),
+                host="host_1",
+                relayed=events.Relayed(1, 1_759_000_000_000),
+            ),
+        ),
     ],
     "session.resumed": [
         (None, events.SessionResumed(by=OWNER, state=events.SessionState.IDLE, provider="demo", sandbox="local")),
@@ -92,6 +107,27 @@ SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
         (None, events.ShellFinished("sh_1", 0, "12 passed\n")),
         (None, events.ShellFinished("sh_1", None, "", cancelled=True)),
     ],
+    "terminal.typed": [
+        (RUN, events.TerminalTyped("input_1", "ls -l\r", "a" * 64, OWNER)),
+        (RUN, events.TerminalTyped("input_2", "[hidden]", "b" * 64, OWNER)),
+    ],
+    "terminal.keys": [(RUN, events.TerminalKeys(3, OWNER))],
+    "terminal.resized": [(RUN, events.TerminalResized(80, 24, OWNER))],
+    "terminal.echoed": [(RUN, events.TerminalEchoed(on=on)) for on in (False, True)],
+    "terminal.prompt": [
+        (RUN, events.PromptShown("permission", "Proceed? (y/n)", "appr_1")),
+        (RUN, events.PromptShown("unknown")),
+    ],
+    "terminal.prompt_gone": [(RUN, events.PromptGone())],
+    "terminal.screen": [(RUN, events.ScreenTaken("\x1b[2J" + "line\r\n" * 200, 80, 24))],
+    "errand.started": [(RUN, events.ErrandStarted("req_1", "rpc.fs.read", {"path": "README.md"}, OWNER))],
+    "errand.finished": [
+        (RUN, events.ErrandFinished("req_1", "rpc.fs.read", OWNER, ok=True, duration_ms=3, result={"content": "# Tower"})),
+        (None, events.ErrandFinished("req_1", "rpc.bash", OWNER, ok=False, duration_ms=3, error="denied")),
+    ],
+    "host.lost": [(RUN, events.HostLost("host_1"))],
+    "host.returned": [(RUN, events.HostReturned("host_1"))],
+    "host.said": [(RUN, events.HostSaid("run.mood", {"mood": "fine"}, relayed=events.Relayed(9, 1_759_000_000_000, {"a": 1})))],
     "run.step_stopped": [(RUN, events.StepStopped("retry", OWNER))],
     "dialog.opened": [
         (RUN, events.DialogOpened(events.Dialog("dlg_1", "select", "What to review?", 1_760_000_060_000, options=("a", "b")))),
@@ -99,7 +135,10 @@ SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
     "dialog.answered": [(RUN, events.DialogAnswered("dlg_1", {"value": "a"}, OWNER))],
     "dialog.closed": [(RUN, events.DialogClosed("dlg_1", "expired"))],
     "prompt.expanded": [(RUN, events.PromptExpanded("see @a.py\n\ncontent", ("a.py",)))],
-    "tool.progressed": [(RUN, events.ToolProgressed("call_1", "12 passed\n"))],
+    "tool.progressed": [
+        (RUN, events.ToolProgressed("call_1", "12 passed\n")),
+        (RUN, events.ToolProgressed("terminal", "$ ", relayed=events.Relayed(2, 1_759_000_000_000, {"note": "theirs"}))),
+    ],
     "model.usage": [
         (RUN, events.UsageReported("openai", "gpt", 1_200, 80, 1_000, 0, 0.0123, 128_000)),
         (RUN, events.UsageReported("local", "qwen", 10, 2)),
@@ -185,12 +224,14 @@ SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
     "run.cancel_requested": [
         (RUN, events.RunCancelRequested(by=OWNER)),
         (RUN, events.RunCancelRequested(by=OWNER, reason="user_cancelled")),
+        (RUN, events.RunCancelRequested(by=OWNER, force=True)),
     ],
     "run.completed": [
         *(
             (RUN, events.RunCompleted(outcome=outcome, summary=f"It was {outcome}", exit_code_hint=hint))
             for hint, outcome in enumerate(events.Outcome)
         ),
+        (RUN, events.RunCompleted(outcome=events.Outcome.FAILED, summary="It ended", exit_code_hint=1, exit_code=130)),
         (
             RUN,
             events.RunCompleted(

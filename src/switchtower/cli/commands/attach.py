@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from switchtower.client.client import Client
     from switchtower.client.frames import Event
     from switchtower.client.session import Session
+    from switchtower.protocols.push import extensions
 
     Show = Callable[[Event], None]
 
@@ -24,12 +25,16 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="With --no-follow: print one array of events.")
 @click.option("--jsonl", "as_jsonl", is_flag=True, help="Print each event as it comes, one a line.")
 @click.option("--follow/--no-follow", default=True, help="Stay for what happens next, or stop at the present.  [default: follow]")
+@click.option("--read-only", is_flag=True, help="Of a program in a terminal: only show it, and pass on no key.")
 @arguments.token
-def attach(session: str, from_seq: int, as_json: bool, as_jsonl: bool, follow: bool, token: str | None) -> int:
+def attach(session: str, from_seq: int, as_json: bool, as_jsonl: bool, follow: bool, read_only: bool, token: str | None) -> int:
     """Watch a session from any point of its history. Ctrl-C detaches; the session goes on.
 
     SESSION is an id, a unique beginning or end of one, or `last`. At a terminal, the dialogs that are open or come up can be
     answered here; elsewhere they are left to `tower answer`, and approvals always to `tower approve`.
+
+    To a program in a terminal, as `tower exec` starts one, this terminal is joined: its screen is painted again, what you type
+    goes to it, Ctrl-] or Ctrl-\\ twice leaves it running, and the exit code is the program's.
 
     \b
     Example:
@@ -38,36 +43,72 @@ def attach(session: str, from_seq: int, as_json: bool, as_jsonl: bool, follow: b
     """
     if as_json and (as_jsonl or follow):
         raise click.UsageError("`--json` prints one array, so it wants `--no-follow` and excludes `--jsonl`")
-    return asyncio.run(_attach(session, from_seq, follow, token, "json" if as_json else "jsonl" if as_jsonl else "text"))
+    form = "json" if as_json else "jsonl" if as_jsonl else "text"
+    return asyncio.run(_attach(session, from_seq, token, form, follow=follow, read_only=read_only))
 
 
-async def _attach(meant: str, from_seq: int, follow: bool, token: str | None, form: str) -> int:
-    from switchtower.cli import lookup, signals, through
+async def _attach(meant: str, from_seq: int, token: str | None, form: str, *, follow: bool, read_only: bool) -> int:
+    from switchtower.cli import lookup
+
+    async with lookup.opened(meant, token) as (client, session_id):
+        if form == "text" and follow and (about := await _program(client, session_id)) is not None:
+            return await _join(client, about, from_seq, read_only=read_only)
+        return await _follow(client, session_id, from_seq, follow, form)
+
+
+async def _program(client: "Client", session_id: str) -> "extensions.SessionInfo | None":
+    """What is known of the session, if it is a program in a terminal."""
+    from switchtower.client import errors
+
+    if not client.offers("terminals"):
+        return None
+    try:
+        about = await client.get_session(session_id)
+    except errors.RequestFailed:
+        return None  # attaching says better why not
+    return about if about.terminal is not None else None
+
+
+async def _join(client: "Client", about: "extensions.SessionInfo", from_seq: int, *, read_only: bool) -> int:
+    from switchtower.cli import seat
+
+    assert about.terminal is not None, "a program has a terminal"
+    after_seq = from_seq or max(0, about.terminal.screenSeq - 1)
+    has_ended = about.activeRunId is None
+    if has_ended and after_seq >= about.lastSeq:
+        parted = seat.Parted(has_ended=True, exit_code=about.terminal.exitCode)
+    else:
+        place = seat.Place(about.sessionId, after_seq, answered_seq=about.lastSeq, read_only=read_only or has_ended)
+        parted = await seat.Seat(client, place).sit()
+    return seat.said_goodbye(parted, about.sessionId)
+
+
+async def _follow(client: "Client", session_id: str, from_seq: int, follow: bool, form: str) -> int:
+    from switchtower.cli import signals, through
     from switchtower.cli.asker import Asker
 
     lines: list[bytes] = []
     with signals.interruption() as interrupted:
-        async with lookup.opened(meant, token) as (client, session_id):
-            session = client.session(session_id, last_seen_seq=from_seq, on_lost=through.say_lost)
-            asker = Asker()
-            if form != "text":
-                show = _keeper(form, lines)
-            elif not follow:
-                show = _shower()
+        session = client.session(session_id, last_seen_seq=from_seq, on_lost=through.say_lost)
+        asker = Asker()
+        if form != "text":
+            show = _keeper(form, lines)
+        elif not follow:
+            show = _shower()
+        else:
+            show = await _asking_shower(client, session, asker)
+        watching = asyncio.create_task(_watch(session, follow, show))
+        asked = asyncio.create_task(interrupted.wait())
+        try:
+            await asyncio.wait({watching, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                watching.result()
             else:
-                show = await _asking_shower(client, session, asker)
-            watching = asyncio.create_task(_watch(session, follow, show))
-            asked = asyncio.create_task(interrupted.wait())
-            try:
-                await asyncio.wait({watching, asked}, return_when=asyncio.FIRST_COMPLETED)
-                if watching.done():
-                    watching.result()
-                else:
-                    console.say(f"detached; come back with `tower attach {session_id} --from {session.last_seen_seq}`", "dim")
-            finally:
-                watching.cancel()
-                asked.cancel()
-                await asker.close()
+                console.say(f"detached; come back with `tower attach {session_id} --from {session.last_seen_seq}`", "dim")
+        finally:
+            watching.cancel()
+            asked.cancel()
+            await asker.close()
     if form == "json":
         output.line(b"[" + b",".join(lines) + b"]")
     return console.Exit.OK

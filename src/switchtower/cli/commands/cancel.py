@@ -9,9 +9,10 @@ from switchtower.cli import arguments, console
 
 @click.command()
 @click.argument("session")
+@click.option("--force", is_flag=True, help="Kill a program in a terminal, and do not ask it to end first.")
 @arguments.token
-def cancel(session: str, token: str | None) -> int:
-    """Cancel a session's run. The session stays and takes further messages.
+def cancel(session: str, force: bool, token: str | None) -> int:
+    """Cancel a session's run. The session stays and takes further messages, unless it is a program in a terminal.
 
     SESSION is an id, a unique beginning or end of one, or `last`.
 
@@ -19,13 +20,13 @@ def cancel(session: str, token: str | None) -> int:
     Example:
       tower cancel last
     """
-    return asyncio.run(_cancel(session, token))
+    return asyncio.run(_cancel(session, token, force=force))
 
 
-async def _cancel(meant: str, token: str | None) -> int:
+async def _cancel(meant: str, token: str | None, *, force: bool) -> int:
     from switchtower.cli import lookup
 
     async with lookup.opened(meant, token) as (client, session_id):
-        await client.cancel(session_id)
+        await client.cancel(session_id, force=force)
     console.say(f"cancelling the run of {session_id}")
     return console.Exit.OK

@@ -2,15 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from switchtower.cli import ages, console, output, table
 
 if TYPE_CHECKING:
-    from switchtower.protocols.push import messages
+    from switchtower.protocols.push import extensions, messages
+
+    Listing = tuple[Sequence[messages.ListedSession], Mapping[str, extensions.TerminalListing]]
 
 
 @click.command()
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 def sessions(as_json: bool, limit: int) -> int:
     """List the sessions, the last used first.
 
-    The end of an id is enough to name a session in other commands, and `last` is the first one listed.
+    Of a program in a terminal, the command is shown too, or what somebody has called it. The end of an id is enough to name a
+    session in other commands, and `last` is the first one listed.
 
     \b
     Example:
@@ -27,26 +30,40 @@ def sessions(as_json: bool, limit: int) -> int:
     """
     import msgspec
 
-    listed = asyncio.run(_list(limit))
+    listed, programs = asyncio.run(_list(limit))
     if as_json:
-        output.line(msgspec.json.encode(listed))
+        output.line(msgspec.json.encode([_described(session, programs) for session in listed]))
         return console.Exit.OK
     if not listed:
         console.say('no sessions yet; hint: start one with `tower run --headless "…"`')
-    for row in table.rows(_cells(listed, now=time.time())):
+    for row in table.rows(_cells(listed, programs, now=time.time())):
         output.line(console.printable(row))
     return console.Exit.OK
 
 
-async def _list(limit: int) -> "Sequence[messages.ListedSession]":
+async def _list(limit: int) -> "Listing":
     from switchtower import config
     from switchtower.client.client import Client
 
     async with await Client.connect(config.load()) as client:
-        return await client.list_sessions(limit)
+        listed = await client.list_sessions(limit)
+        return listed, {program.sessionId: program for program in await client.terminals(limit)}
 
 
-def _cells(listed: "Sequence[messages.ListedSession]", *, now: float) -> list[tuple[str, ...]]:
+def _described(
+    session: "messages.ListedSession", programs: "Mapping[str, extensions.TerminalListing]"
+) -> "messages.ListedSession | dict[str, Any]":
+    import msgspec
+
+    if (program := programs.get(session.sessionId)) is None:
+        return session
+    about = {name: value for name, value in msgspec.to_builtins(program).items() if name != "sessionId"}
+    return {**msgspec.to_builtins(session), "terminal": about}
+
+
+def _cells(
+    listed: "Sequence[messages.ListedSession]", programs: "Mapping[str, extensions.TerminalListing]", *, now: float
+) -> list[tuple[str, ...]]:
     return [
         (
             session.sessionId,
@@ -54,6 +71,16 @@ def _cells(listed: "Sequence[messages.ListedSession]", *, now: float) -> list[tu
             ages.age(now - session.updatedAt / 1000),
             session.repo.currentBranch,
             session.repo.rootPath,
+            *((_program(programs.get(session.sessionId)),) if programs else ()),
         )
         for session in listed
     ]
+
+
+def _program(program: "extensions.TerminalListing | None") -> str:
+    if program is None:
+        return ""
+    title = " ".join(program.title.split())
+    named = title if title.startswith(program.tool) else f"{program.tool}: {title}"
+    where = f" on {program.host}" if program.host else ""
+    return f"{named}{where}" + (f" (exit code {program.exitCode})" if program.exitCode else "")

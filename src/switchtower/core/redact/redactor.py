@@ -1,5 +1,6 @@
 """The door to redaction: one `Redactor` a daemon, for texts, JSON-like data, events and streams."""
 
+import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -7,6 +8,7 @@ import msgspec
 
 from switchtower.core import events
 from switchtower.core.redact import names
+from switchtower.core.redact.extra import ExtraStreamRedactor
 from switchtower.core.redact.shapes import MARK
 from switchtower.core.redact.stream import Rules, StreamRedactor
 
@@ -15,7 +17,7 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 _DEEPEST = 100
 
 FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
-    events.SessionStarted: ("workspace", "metadata", "preset"),
+    events.SessionStarted: ("workspace", "metadata", "preset", "program"),
     events.SessionResumed: ("last_assistant_text", "pending_approval"),
     events.SessionConfigured: ("title",),
     events.RunStarted: ("text", "acceptance"),
@@ -30,6 +32,18 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.ShellStarted: ("command",),
     events.ShellCancelRequested: (),
     events.ShellFinished: ("text",),
+    events.TerminalTyped: ("text",),
+    events.TerminalKeys: (),
+    events.TerminalResized: (),
+    events.TerminalEchoed: (),
+    events.PromptShown: ("prompt",),
+    events.PromptGone: (),
+    events.ScreenTaken: ("text",),
+    events.ErrandStarted: ("args",),
+    events.ErrandFinished: ("result", "error"),
+    events.HostLost: (),
+    events.HostReturned: (),
+    events.HostSaid: ("data",),
     events.StepStopped: (),
     events.DialogOpened: ("dialog",),
     events.DialogAnswered: ("response",),
@@ -58,8 +72,10 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.ErrorRaised: ("message", "detail"),
     events.RunCancelRequested: ("reason",),
     events.RunCompleted: ("summary", "acceptance"),
+    events.Relayed: ("extra",),
     events.Workspace: ("remote_url",),
     events.Preset: ("system",),
+    events.Program: ("argv", "command"),
     events.Criterion: ("check", "description"),
     events.CriterionResult: ("output",),
     events.ToolError: ("message", "detail"),
@@ -77,8 +93,10 @@ A delta has none: a secret may be cut between two of them, so their text goes th
 class Redactor:
     """Hides secrets: what looks like one, what is named like one, and the values that the daemon was configured with."""
 
-    def __init__(self, known: Iterable[str] = ()) -> None:
+    def __init__(self, known: Iterable[str] = (), *, extra: str | None = None) -> None:
+        """`extra` is a pattern of the owner's own."""
         self._rules = Rules()
+        self._extra = re.compile(extra) if extra else None
         for value in known:
             self.add(value)
 
@@ -88,10 +106,10 @@ class Redactor:
 
     def stream(self) -> StreamRedactor:
         """For one text that arrives in pieces; what comes out is in sum what `text` makes of the whole."""
-        return StreamRedactor(self._rules)
+        return StreamRedactor(self._rules) if self._extra is None else ExtraStreamRedactor(self._rules, self._extra)
 
     def text(self, text: str) -> str:
-        if self._rules.suspicious(text) is None:
+        if self._extra is None and self._rules.suspicious(text) is None:
             return text
         stream = self.stream()
         redacted = stream.feed(text) + stream.close()
@@ -102,8 +120,12 @@ class Redactor:
         return self._value(value, _DEEPEST)
 
     def event(self, event: events.AnyEvent) -> events.AnyEvent:
-        """The event with its free text redacted; itself when nothing changed. Text and thinking deltas pass untouched."""
-        return self._struct(event)
+        """The event with its free text redacted; itself when nothing changed. The text of deltas passes untouched."""
+        redacted = self._struct(event)
+        if event.relayed is None:
+            return redacted
+        relayed = self._struct(event.relayed)
+        return redacted if relayed is event.relayed else msgspec.structs.replace(redacted, relayed=relayed)
 
     def _struct(self, struct: _S) -> _S:
         changes = {}

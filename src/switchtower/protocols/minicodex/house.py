@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 
-from switchtower.core import commands, events, tower
+from switchtower.core import commands, events, terminals, tower
 from switchtower.core.access import Access
 from switchtower.protocols.minicodex import outbound
 from switchtower.protocols.minicodex.library import Library
@@ -21,10 +21,20 @@ class House:
         self._peers: set[MiniCodexPeer] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def accept(self, access: Access, *, session_id: str | None, preset: str | None = None, cwd: str | None = None) -> Receiver:
+    def accept(
+        self,
+        access: Access,
+        *,
+        session_id: str | None,
+        preset: str | None = None,
+        cwd: str | None = None,
+        command: str | None = None,
+    ) -> Receiver:
+        """`command` is the line of a program: the session is then that program in a terminal."""
+
         async def open_session(actor: events.Actor) -> str:
             if session_id is None:
-                return await self._new_session(actor, preset, cwd or self._settings.default_cwd)
+                return await self._new_session(actor, preset, cwd or self._settings.default_cwd, command)
             await self._tower.session(session_id)  # refuses one that is not there
             return session_id
 
@@ -32,7 +42,7 @@ class House:
             self._beat()
         return MiniCodexPeer(self._library, self._peers, access, open_session, replay_entries=self._settings.replay_entries)
 
-    async def _new_session(self, actor: events.Actor, preset: str | None, cwd: str) -> str:
+    async def _new_session(self, actor: events.Actor, preset: str | None, cwd: str, program: str | None) -> str:
         session_id = self._tower.mint("sess")
         token = self._tower.mint_secret("att")  # nobody knows it: over other doors only the owner attaches
         command = commands.StartSession(
@@ -46,6 +56,7 @@ class House:
             attach_token_sha256=hashlib.sha256(token.encode()).hexdigest(),
             id_is_fresh=True,
             preset=preset,
+            program=terminals.program(program) if program else None,
         )
         await self._tower.ask(self._tower.workshop.prepared(command))
         return session_id

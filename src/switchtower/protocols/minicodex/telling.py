@@ -159,6 +159,18 @@ class Teller:
                 | events.CompactionFailed()
                 | events.CheckpointTaken()
                 | events.WorkspaceRestored()
+                | events.TerminalTyped()
+                | events.TerminalKeys()
+                | events.TerminalResized()
+                | events.TerminalEchoed()
+                | events.PromptShown()
+                | events.PromptGone()
+                | events.ScreenTaken()
+                | events.ErrandStarted()
+                | events.ErrandFinished()
+                | events.HostLost()
+                | events.HostReturned()
+                | events.HostSaid()
                 | events.StepStopped()
                 | events.DialogOpened()
                 | events.DialogAnswered()
@@ -176,7 +188,7 @@ class Teller:
         self._is_touched = True
         self._take(Story(run_id=run_id, started_ms=ts_ms, seq=seq, starting=True))
         self._tell_status()
-        if event.purpose is events.Purpose.WORK:
+        if event.purpose in (events.Purpose.WORK, events.Purpose.PROGRAM):
             self._scribe.item(messages.UserText(event.text))
 
     def _complete_run(self, event: events.RunCompleted) -> None:

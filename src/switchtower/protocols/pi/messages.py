@@ -20,6 +20,9 @@ Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Path = Annotated[str, Meta(min_length=1, max_length=4_096)]
 BashLine = Annotated[str, Meta(min_length=1, max_length=20_000)]
 PresetName = Annotated[str, Meta(min_length=1, max_length=256)]
+ProgramCommand = (
+    Annotated[str, Meta(min_length=1, max_length=65_536)] | Annotated[list[str], Meta(min_length=1, max_length=1_000)]
+)
 
 StreamingBehavior = Literal["steer", "followUp"]
 Direction = Literal["forward", "backward"]
@@ -62,6 +65,9 @@ class CreateSession(ServerCommand, frozen=True, kw_only=True):
     cwd: Path | None = None
     preset: PresetName | None = None
     """Ours: what the session begins with."""
+    engine: Literal["agent", "pty"] = "agent"
+    """Ours: `pty` is a program in a terminal, which `command` names."""
+    command: ProgramCommand | None = None
 
 
 class DeleteSession(SessionCommand, frozen=True, kw_only=True):

@@ -3,9 +3,9 @@
 A client learns of them from `hello`: each group is one capability. None of them changes what the document says.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from switchtower.protocols.push.messages import (
     ClientMessageId,
@@ -16,6 +16,7 @@ from switchtower.protocols.push.messages import (
     RunId,
     SessionId,
     SessionState,
+    TerminalSize,
     ThinkingLevel,
 )
 
@@ -30,7 +31,10 @@ CAPABILITIES = [
     "presets",
     "always_allow",
     "dialogs",
+    "terminals",
 ]
+
+InputId = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 # Requests
@@ -100,6 +104,27 @@ class AnswerDialog(Struct, frozen=True):
     dismissed: bool = False
 
 
+class TerminalInput(Struct, frozen=True):
+    """Types a text into a session's program, without an Enter of its own. With `inputId` it is typed once, however often it is
+    asked for, and journalled; without, it is a person's keys, of which only the number is kept."""
+
+    text: NonEmpty
+    sessionId: SessionId | None = None
+    inputId: InputId | None = None
+
+
+class TerminalResize(Struct, frozen=True):
+    cols: TerminalSize
+    rows: TerminalSize
+    sessionId: SessionId | None = None
+
+
+class ListTerminals(Struct, frozen=True):
+    """Of the sessions that were used last, those that are programs."""
+
+    limit: Annotated[int, Meta(ge=1, le=200)] = 20
+
+
 Request = (
     GetSession
     | ConfigureSession
@@ -111,6 +136,9 @@ Request = (
     | ListTemplates
     | ListPresets
     | AnswerDialog
+    | TerminalInput
+    | TerminalResize
+    | ListTerminals
 )
 
 REQUESTS: dict[str, type[Request]] = {
@@ -124,6 +152,9 @@ REQUESTS: dict[str, type[Request]] = {
     "list_templates": ListTemplates,
     "list_presets": ListPresets,
     "answer_dialog": AnswerDialog,
+    "terminal_input": TerminalInput,
+    "terminal_resize": TerminalResize,
+    "list_terminals": ListTerminals,
 }
 
 NEEDS_SESSION = frozenset(
@@ -135,6 +166,8 @@ NEEDS_SESSION = frozenset(
         "undo_run",
         "diff_session",
         "answer_dialog",
+        "terminal_input",
+        "terminal_resize",
     }
 )
 
@@ -167,6 +200,20 @@ class QueuedMessage(Struct, frozen=True, forbid_unknown_fields=True):
     delivery: Literal["steer", "follow_up"]
 
 
+class Terminal(Struct, frozen=True, forbid_unknown_fields=True):
+    """The program of a session that is one. `exitCode` is there when it has ended and its end was seen."""
+
+    tool: str
+    command: str
+    cols: int
+    rows: int
+    screenSeq: int
+    """The event that paints the whole screen last, the status `Screen`; 0 when there is none and all output is needed."""
+    waitsFor: str | None
+    exitCode: int | None
+    host: str | None
+
+
 class SessionInfo(Struct, frozen=True, forbid_unknown_fields=True):
     sessionId: SessionId
     state: SessionState
@@ -196,6 +243,7 @@ class SessionInfo(Struct, frozen=True, forbid_unknown_fields=True):
     createdAt: int
     updatedAt: int
     preset: str | None = None
+    terminal: Terminal | None = None
 
 
 class Queued(Struct, frozen=True, forbid_unknown_fields=True):
@@ -237,6 +285,26 @@ class ModelListing(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Models(Struct, frozen=True, forbid_unknown_fields=True):
     models: list[ModelListing]
+
+
+class Typed(Struct, frozen=True, forbid_unknown_fields=True):
+    """The program gets it next; whether it reads it is the program's affair."""
+
+    accepted: bool
+
+
+class TerminalListing(Struct, frozen=True, forbid_unknown_fields=True):
+    sessionId: SessionId
+    tool: str
+    title: str
+    """What somebody called it; otherwise the command."""
+    waitsFor: str | None
+    exitCode: int | None
+    host: str | None
+
+
+class Terminals(Struct, frozen=True, forbid_unknown_fields=True):
+    terminals: list[TerminalListing]
 
 
 class DialogAnswered(Struct, frozen=True, forbid_unknown_fields=True):
@@ -287,4 +355,7 @@ ANSWERS: dict[str, type[Struct]] = {
     "list_templates": Templates,
     "list_presets": Presets,
     "answer_dialog": DialogAnswered,
+    "terminal_input": Typed,
+    "terminal_resize": Typed,
+    "list_terminals": Terminals,
 }

@@ -29,6 +29,9 @@ def handlers(peer: "PushPeer") -> dict[str, Callable[[inbound.Request], None]]:
         "list_templates": extras.list_templates,
         "list_presets": extras.list_presets,
         "answer_dialog": extras.answer_dialog,
+        "terminal_input": extras.terminal_input,
+        "terminal_resize": extras.terminal_resize,
+        "list_terminals": extras.list_terminals,
     }
 
 
@@ -168,6 +171,28 @@ class _Extras:
         answered = extensions.DialogAnswered(accepted=True)
         self._peer.submit(command, request, lambda _: self._peer.answer(request, command.session_id, answered))
 
+    def terminal_input(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, extensions.TerminalInput)
+        self._type(inbound.terminal_input(request.payload, self._commanded_by_a_person(request), self._peer.actor), request)
+
+    def terminal_resize(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, extensions.TerminalResize)
+        self._type(inbound.terminal_resize(request.payload, self._commanded_by_a_person(request), self._peer.actor), request)
+
+    def list_terminals(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, extensions.ListTerminals)
+        limit = request.payload.limit
+
+        async def terminals() -> Struct:
+            cards = await self._peer.tower.cards(limit)
+            return extensions.Terminals([outbound.terminal_listing(card) for card in cards if card.tool])
+
+        self._peer.answer_later(request, terminals)
+
+    def _type(self, command: commands.TypeInput | commands.TypeKeys | commands.ResizeTerminal, request: inbound.Request) -> None:
+        typed = extensions.Typed(accepted=True)
+        self._peer.submit(command, request, lambda _: self._peer.answer(request, command.session_id, typed))
+
     def _start_chore(self, command: commands.CompactContext | commands.RestoreWorkspace, request: inbound.Request) -> None:
         def accepted(outcome: tower.Outcome) -> bytes:
             self._peer.hear_of(command.session_id, outcome)
@@ -179,3 +204,9 @@ class _Extras:
         assert request.session_id is not None, "the request names a session"
         self._peer.check_may_command(request.session_id)
         return request.session_id
+
+    def _commanded_by_a_person(self, request: inbound.Request) -> str:
+        """What a run has started could answer the prompts that are there to stop it, whichever token it has found."""
+        if self._peer.is_of_a_run:
+            raise errors.AttachForbidden(request.session_id, hint="what a run has started cannot type into terminals")
+        return self._commanded(request)

@@ -1,5 +1,6 @@
 """Push frames in: bytes to a checked request, and a request to a core command. Bad input becomes push's own error."""
 
+import hashlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from switchtower.core import commands, events
+from switchtower.core import commands, events, terminals
 from switchtower.core import errors as core_errors
 from switchtower.protocols.push import errors, extensions, messages
 
@@ -132,7 +133,7 @@ def start_session(
     return commands.StartSession(
         session_id=session_id,
         actor=actor,
-        engine="agent",
+        engine=request.engine,
         mode=request.mode,
         provider=request.provider,
         model=request.model,
@@ -150,6 +151,7 @@ def start_session(
         budget=_budget(request.limits) if request.limits else None,
         preset=request.preset,
         id_is_fresh=True,
+        program=terminals.wanted(request.engine, request.command, tool=request.tool, cols=request.cols, rows=request.rows),
     )
 
 
@@ -190,7 +192,9 @@ def decide_approval(request: messages.SubmitApproval, session_id: str, actor: ev
 
 
 def cancel_run(request: messages.CancelRun, session_id: str, actor: events.Actor) -> commands.CancelRun:
-    return commands.CancelRun(session_id=session_id, actor=actor, run_id=request.runId, reason=request.reason)
+    return commands.CancelRun(
+        session_id=session_id, actor=actor, run_id=request.runId, reason=request.reason, force=request.force
+    )
 
 
 def queue_message(request: extensions.QueueMessage, session_id: str, actor: events.Actor) -> commands.QueueMessage:
@@ -229,3 +233,23 @@ def answer_dialog(request: extensions.AnswerDialog, session_id: str, actor: even
     return commands.AnswerDialog(
         session_id=session_id, actor=actor, dialog_id=request.dialogId, response=None if request.dismissed else given
     )
+
+
+def terminal_input(
+    request: extensions.TerminalInput, session_id: str, actor: events.Actor
+) -> commands.TypeInput | commands.TypeKeys:
+    if request.inputId is None:
+        return commands.TypeKeys(session_id=session_id, actor=actor, text=request.text)
+    return commands.TypeInput(
+        session_id=session_id,
+        actor=actor,
+        # Its own kind of identity: a message's may be spelled the same.
+        idempotency_key=f"input:{request.inputId}",
+        input_id=request.inputId,
+        text=request.text,
+        sha256=hashlib.sha256(request.text.encode()).hexdigest(),
+    )
+
+
+def terminal_resize(request: extensions.TerminalResize, session_id: str, actor: events.Actor) -> commands.ResizeTerminal:
+    return commands.ResizeTerminal(session_id=session_id, actor=actor, cols=request.cols, rows=request.rows)

@@ -18,11 +18,16 @@ ApprovalId = Annotated[str, Meta(pattern=r"^appr_[A-Za-z0-9._:-]+(?!\n)$", max_l
 DialogId = Annotated[str, Meta(pattern=r"^dlg_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 """Ours."""
 AttachToken = Annotated[str, Meta(pattern=r"^att_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
+TerminalSize = Annotated[int, Meta(ge=1, le=1000)]
+Engine = Literal["agent", "pty"]
 Seq = Annotated[int, Meta(ge=1)]
 Cursor = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 """No more than a JSON number can hold exactly, which is also less than stores can count to."""
 ExitCode = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 NonEmpty = Annotated[str, Meta(min_length=1)]
+ProgramCommand = (
+    Annotated[str, Meta(min_length=1, max_length=65_536)] | Annotated[list[str], Meta(min_length=1, max_length=1_000)]
+)
 
 SessionState = Literal["idle", "running", "awaiting_approval", "completed", "failed", "cancelled"]
 RunOutcome = Literal["success", "failed", "cancelled", "denied"]
@@ -141,6 +146,13 @@ class StartSession(Struct, frozen=True):
     limits: Limits | None = None
     worktree: bool = False
     preset: PresetName | None = None
+    engine: Engine = "agent"
+    command: ProgramCommand | None = None
+    """With `engine: pty`: what runs in the terminal, as a list of arguments or as one line for a shell."""
+    tool: NonEmpty | None = None
+    """With `engine: pty`: whose prompts to look for; otherwise the program's name says it."""
+    cols: TerminalSize | None = None
+    rows: TerminalSize | None = None
 
 
 class ListSessions(Struct, frozen=True):
@@ -185,6 +197,8 @@ class CancelRun(Struct, frozen=True):
     sessionId: SessionId | None = None
     runId: RunId | None = None
     reason: str | None = None
+    force: bool = False
+    """Ours: a program in a terminal is killed rather than asked to end."""
 
 
 class Ping(Struct, frozen=True):

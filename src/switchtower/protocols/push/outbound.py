@@ -35,6 +35,8 @@ TOOL_NAMES = {
 """The names that push clients know how to render."""
 
 STATUS_DETAIL_LIMIT = 500
+SCREEN_PHASE = "Screen"
+"""The phase of a status whose detail paints a terminal's whole screen."""
 
 _TOOL_ERROR_TYPES = frozenset(get_args(messages.ToolErrorType))
 
@@ -96,6 +98,31 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
         case events.ShellFinished():
             how = "was cancelled" if event.cancelled else f"ended with exit code {event.exit_code}"
             return "warning", messages.Warn("COMMAND_ENDED", f"The command {how}", _cut(event.text))
+        case events.TerminalTyped():
+            return "status", _status(f"Typed by {event.by.name}", event.text)
+        case events.TerminalKeys():
+            return "status", _status(f"Keys typed by {event.by.name}", str(event.count))
+        case events.TerminalResized():
+            return "status", _status("Terminal resized", f"{event.cols}x{event.rows}")
+        case events.TerminalEchoed():
+            return "status", _status("Typing is shown" if event.on else "Typing is hidden", None)
+        case events.PromptShown():
+            return "status", _status(f"Awaiting input: {event.reason}", event.prompt)
+        case events.PromptGone():
+            return "status", _status("No longer awaiting input", None)
+        case events.ScreenTaken():
+            return "status", messages.Status("tool", SCREEN_PHASE, event.text)  # told whole: half a screen paints nothing
+        case events.ErrandStarted():
+            return "warning", messages.Warn("ERRAND_STARTED", f"{event.by.name} uses {event.tool}", _cut(_json(event.args)))
+        case events.ErrandFinished():
+            how = "succeeded" if event.ok else f"failed: {event.error}"
+            return "warning", messages.Warn("ERRAND_FINISHED", f"{event.tool} {how}", event.errand_id)
+        case events.HostLost():
+            return "warning", messages.Warn("HOST_LOST", "The session's host has not been heard of", event.host)
+        case events.HostReturned():
+            return "warning", messages.Warn("HOST_RETURNED", "The session's host is back", event.host)
+        case events.HostSaid():
+            return "warning", messages.Warn("HOST_SAID", f"The session's host said `{event.type}`", _cut(_json(event.data)))
         case events.StepStopped():
             return "status", _status(f"Stopped: {event.step}", None)
         case events.DialogOpened():
@@ -285,7 +312,29 @@ def session_info(session: Session) -> extensions.SessionInfo:
         createdAt=session.created_at_ms,
         updatedAt=session.updated_at_ms,
         preset=session.preset.name if session.preset else None,
+        terminal=_terminal(session),
     )
+
+
+def _terminal(session: Session) -> extensions.Terminal | None:
+    terminal = session.terminal
+    if terminal is None:
+        return None
+    return extensions.Terminal(
+        tool=terminal.program.tool,
+        command=terminal.program.command,
+        cols=terminal.cols,
+        rows=terminal.rows,
+        screenSeq=terminal.screen_seq,
+        waitsFor=terminal.waiting.reason if terminal.waiting else None,
+        exitCode=terminal.exit_code,
+        host=session.host,
+    )
+
+
+def terminal_listing(card: journal.Card) -> extensions.TerminalListing:
+    waits_for = card.waits.reason if card.waits else None
+    return extensions.TerminalListing(card.session_id, card.tool, card.title, waits_for, card.exit_code, card.host)
 
 
 def _usage_total(usage: Usage) -> extensions.Usage:
@@ -317,6 +366,7 @@ _RUN_PHASES = {
     events.Purpose.COMPACT: "Compaction started",
     events.Purpose.UNDO: "Undo started",
     events.Purpose.REDO: "Redo started",
+    events.Purpose.PROGRAM: "Program started",
 }
 
 
@@ -346,6 +396,10 @@ def _dialog(dialog: events.Dialog) -> str:
         "expiresAt": dialog.expires_at_ms,
     }
     return _encode(told).decode()
+
+
+def _json(value: dict[str, Any]) -> str:
+    return _encode(value).decode()
 
 
 def _usage(event: events.UsageReported) -> str:

@@ -140,11 +140,14 @@ class PushPeer:
         session_id = self.tower.mint("sess")
         token = self.tower.mint_secret("att")
         command = inbound.start_session(request.payload, session_id, self.actor, _sha256(token))
+        if command.program is not None and self._access.of_a_run:
+            raise core_errors.AttachForbidden(hint="what a run has started cannot start a terminal beside it")
         command = self.tower.workshop.prepared(command)
 
         def started(outcome: tower.Outcome) -> bytes:
             self._subscribe(session_id, after_seq=0)
-            return self.answer(request, session_id, messages.StartSessionAnswer(session_id, "idle", token))
+            state: messages.SessionState = "idle" if command.program is None else "running"
+            return self.answer(request, session_id, messages.StartSessionAnswer(session_id, state, token))
 
         if not request.payload.worktree:
             self.submit(command, request, started)
@@ -305,6 +308,10 @@ class PushPeer:
 
     def _may_command(self, session_id: str) -> bool:
         return self._access.trusted or session_id in self._subscriptions
+
+    @property
+    def is_of_a_run(self) -> bool:
+        return self._access.of_a_run
 
     def check_may_command(self, session_id: str) -> None:
         if not self._may_command(session_id):

@@ -14,7 +14,7 @@ from msgspec import Struct
 from switchtower.core.redact import names
 
 _INTERNAL_PREFIX = "TOWER_"
-_INTERNAL = frozenset({"PUSHD_SOCKET"})
+_INTERNAL = frozenset({"PUSHD_SOCKET", "JWT_SECRET", "ADMIN_PASSWORD_HASH", "HOST_TOKEN"})
 _OUR_FOLDER = frozenset({"PWD", "OLDPWD"})
 """Where the daemon is says nothing about where a command is."""
 _SECRET_TOO = re.compile(
@@ -61,13 +61,16 @@ def for_commands(
     passed = {
         name: value
         for name, value in around.items()
-        if not _is_internal(name) and (name in wanted or not (name in hidden or name in _ASKS_OR_PAINTS or is_secret(name)))
+        if not is_internal(name)
+        and name not in _OUR_FOLDER
+        and (name in wanted or not (name in hidden or name in _ASKS_OR_PAINTS or is_secret(name)))
     }
     return passed | {name: value for name, value in _NOBODY_THERE.items() if name not in wanted}
 
 
-def _is_internal(name: str) -> bool:
-    return name.startswith(_INTERNAL_PREFIX) or name in _INTERNAL or name in _OUR_FOLDER
+def is_internal(name: str) -> bool:
+    """Whether a variable is the daemon's own and nobody else's business."""
+    return name.startswith(_INTERNAL_PREFIX) or name in _INTERNAL
 
 
 class Rules(Struct, frozen=True):

@@ -77,6 +77,13 @@ def session_of(pid: int) -> int | None:
         return None
 
 
+def ignores(pid: int, number: signal.Signals) -> bool:
+    """Whether the signal would do nothing to it. A program that catches it does not ignore it."""
+    status = _read(pid, "status") or b""
+    mask = status.partition(b"\nSigIgn:")[2].split(maxsplit=1)
+    return bool(mask) and bool(int(mask[0], 16) >> (number - 1) & 1)
+
+
 def _is_between_programs(pid: int) -> bool:
     """In the middle of an `exec` a process has no environment for a moment, and would look as if it had none at all."""
     fields = _status_of(pid)

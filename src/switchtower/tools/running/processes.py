@@ -1,5 +1,5 @@
 """Programs and shell commands in a workspace. Each gets a session of its own, marks that tell whose it is, nothing to read,
-and one pipe for what it writes; only the beginning and the end of that are kept in memory.
+and one pipe for what it writes, or two when its errors are wanted apart; only the beginning and the end are kept in memory.
 
 When a command is cancelled or takes too long, all that it started goes with it before this room returns or raises. What it
 leaves in the background after a normal end may live on for the run's next commands, unless its sandbox ends with it;
@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,6 +44,9 @@ class Finished(Struct, frozen=True):
     """How much it put out in all."""
     spilled_bytes: int = 0
     """How much of that is in the file given as `spill`; 0 when `output` has it all."""
+    errors: str = ""
+    """What it wrote as errors, when that was wanted apart. Otherwise it is in `output`."""
+    errors_bytes: int = 0
 
 
 async def run_command(
@@ -59,6 +62,7 @@ async def run_command(
     environment: Mapping[str, str] | None = None,
     on_output: output.Listener | None = None,
     spill: int | None = None,
+    errors_apart: bool = False,
 ) -> Finished:
     """Runs a command to its end: a text in a shell, a row of words as a program and its arguments. Raises `OSError` or
     `ValueError` when it cannot even be started, and `SandboxUnavailable` when the sandbox cannot be built around the workspace.
@@ -69,11 +73,14 @@ async def run_command(
       that is done, and a program that writes on has to wait.
     - `spill` is a descriptor open for writing, into which all output goes once it is more than `keep_bytes`. It stays empty
       otherwise. It is written to for as long as this runs and never closed here.
+    - `errors_apart` keeps what goes to the error channel by itself, as much of it as of the rest. How the two were mixed is
+      then unknown; the listener is told both, and only the rest is spilled.
     """
     mark = marks.for_command(run_id)
     argv = [_SHELL, "-c", command] if isinstance(command, str) else command
-    process, pipe = _spawn(argv, cwd, mark, sandbox, workspace or cwd, environment)
-    heard = output.Output(pipe, capture.Spool(keep_bytes, spill), on_output)
+    process, pipes = _spawn(argv, cwd, mark, sandbox, workspace or cwd, environment, errors_apart=errors_apart)
+    heard = output.Output(pipes[0], capture.Spool(keep_bytes, spill), on_output)
+    heard_apart = [output.Output(pipe, capture.Spool(keep_bytes), on_output) for pipe in pipes[1:]]
     running = _Running(process, mark, grace_s, has_guard=sandbox.guard is not None)
     deadline = asyncio.get_running_loop().time() + timeout_s
     timed_out = False
@@ -85,7 +92,8 @@ async def run_command(
         except TimeoutError:
             timed_out = True
             await patience.to_the_end(running.end_tree())
-        await heard.drain(deadline)
+        for channel in (heard, *heard_apart):
+            await channel.drain(deadline)
         ended = True
     except asyncio.CancelledError:
         await patience.to_the_end(running.end_tree())
@@ -96,15 +104,18 @@ async def run_command(
             # The event loop is going down and has cancelled the cleaning too.
             running.kill_group(signal.SIGKILL)
             kill_marked(run_id)
-        heard.close()
+        for channel in (heard, *heard_apart):
+            channel.close()
         exit_code = running.reap()
     return Finished(
         exit_code=exit_code if exit_code >= 0 else 128 - exit_code,
         output=heard.kept.text(),
         timed_out=timed_out,
-        left_running=not heard.closed.is_set(),
+        left_running=not all(channel.closed.is_set() for channel in (heard, *heard_apart)),
         output_bytes=heard.kept.total,
         spilled_bytes=heard.kept.spilled,
+        errors="".join(channel.kept.text() for channel in heard_apart),
+        errors_bytes=sum(channel.kept.total for channel in heard_apart),
     )
 
 
@@ -114,20 +125,29 @@ async def end_run(run_id: str, *, grace_s: float = GRACE) -> None:
 
 
 async def _end_run(run_id: str, grace_s: float) -> None:
-    await _ask_to_end(marks.Mark(run_id), grace_s)
+    await ask_to_end(marks.Mark(run_id), grace_s)
     await asyncio.to_thread(kill_marked, run_id)
     await asyncio.to_thread(adoption.run_has_ended, run_id)
 
 
 def _spawn(
-    argv: Sequence[str], cwd: str, mark: marks.Mark, sandbox: Sandbox, workspace: str, given: Mapping[str, str] | None
-) -> tuple[subprocess.Popen[bytes], int]:
+    argv: Sequence[str],
+    cwd: str,
+    mark: marks.Mark,
+    sandbox: Sandbox,
+    workspace: str,
+    given: Mapping[str, str] | None,
+    *,
+    errors_apart: bool,
+) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """The process and the read ends of its pipes: its output, and its errors when they are wanted apart."""
     variables = {**(environment.current() if given is None else given), "PWD": cwd, **mark.variables()}
-    _check_program(argv, cwd, variables)
+    check_program(argv, cwd, variables)
     # The mark first: it is on everything from then on, the sandbox's guard too.
     wrapped = marks.wrap(sandbox.wrap(argv, workspace), mark)
     adoption.expect(mark.run_id)
-    read_end, write_end = os.pipe()
+    pipes = [os.pipe() for _ in range(2 if errors_apart else 1)]
+    read_ends, write_ends = [read for read, _ in pipes], [write for _, write in pipes]
     try:
         # On the event loop's own thread: a guard dies with the thread that started it.
         process = adoption.keep(
@@ -136,20 +156,22 @@ def _spawn(
                 cwd=cwd,
                 env=variables,
                 stdin=subprocess.DEVNULL,
-                stdout=write_end,
-                stderr=write_end,
+                stdout=write_ends[0],
+                stderr=write_ends[-1],
                 start_new_session=True,
             )
         )
     except BaseException:
-        os.close(read_end)
+        for read_end in read_ends:
+            os.close(read_end)
         raise
     finally:
-        os.close(write_end)
-    return process, read_end
+        for write_end in write_ends:
+            os.close(write_end)
+    return process, read_ends
 
 
-def _check_program(argv: Sequence[str], cwd: str, variables: Mapping[str, str]) -> None:
+def check_program(argv: Sequence[str], cwd: str, variables: Mapping[str, str]) -> None:
     """What is started first is not the program itself, so nobody else would tell that there is none."""
     if not argv:
         raise ValueError("there is no program to run")
@@ -171,7 +193,7 @@ class _Running:
     async def exit(self) -> None:
         """Waits for the process to end, without reaping it where the system can."""
         if self._pidfd is not None:
-            await _all_ended([self._pidfd])
+            await all_ended([self._pidfd])
             return
         while self._process.poll() is None:  # noqa: ASYNC110 - there is nothing to wait on without a pidfd
             await asyncio.sleep(_POLL)
@@ -182,10 +204,10 @@ class _Running:
             await asyncio.to_thread(strays.look)
             if self._has_guard:
                 # The guard itself is not told: its end would leave nobody inside the time to clean up.
-                await _ask_to_end(self._mark, self._grace_s, except_pid=self._process.pid)
+                await ask_to_end(self._mark, self._grace_s, except_pid=self._process.pid)
             else:
                 self.kill_group(signal.SIGTERM)
-                await _ask_to_end(self._mark, self._grace_s, except_group=self._process.pid)
+                await ask_to_end(self._mark, self._grace_s, except_group=self._process.pid)
             await asyncio.to_thread(strays.look)
             self.kill_group(signal.SIGKILL)
             await asyncio.to_thread(strays.kill, _LAST_WAIT)
@@ -213,27 +235,42 @@ class _Running:
             adoption.let_go(self._process.pid)
 
 
-async def _ask_to_end(
-    mark: marks.Mark, grace_s: float, *, except_pid: int | None = None, except_group: int | None = None
+def _terminate(told: Mapping[int, int]) -> None:
+    proc.send(told.values(), signal.SIGTERM)
+
+
+async def ask_to_end(
+    mark: marks.Mark,
+    grace_s: float,
+    *,
+    except_pid: int | None = None,
+    except_group: int | None = None,
+    tell: Callable[[Mapping[int, int]], None] = _terminate,
 ) -> None:
     """Tells the processes to stop and gives them time, with what they start meanwhile. Who is excepted is not told: at a
-    second signal some programs drop their cleaning up."""
+    second signal some programs drop their cleaning up. `tell` gets them as pid → pidfd, and is called once."""
     is_told = False
     with suppress(TimeoutError):
         async with asyncio.timeout(grace_s):
             while held := await asyncio.to_thread(orphans.hold_marked, mark.run_id, command=mark.command):
                 try:
                     if not is_told:
-                        told = [pidfd for pid, pidfd in held.items() if pid != except_pid and proc.group_of(pid) != except_group]
-                        proc.send(told, signal.SIGTERM)
+                        tell(
+                            {
+                                pid: pidfd
+                                for pid, pidfd in held.items()
+                                if pid != except_pid and proc.group_of(pid) != except_group
+                            }
+                        )
                         is_told = True
-                    await _all_ended(held.values())
+                    await all_ended(held.values())
                 finally:
                     for pidfd in held.values():
                         os.close(pidfd)
 
 
-async def _all_ended(pidfds: Collection[int]) -> None:
+async def all_ended(pidfds: Collection[int]) -> None:
+    """Waits for the end of these. Only one may wait on the same pidfd."""
     loop = asyncio.get_running_loop()
     waiting = set(pidfds)
     nobody_left = asyncio.Event()

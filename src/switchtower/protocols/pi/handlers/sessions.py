@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 from msgspec.structs import replace
 
-from switchtower.core import commands, errors, events, journal
+from switchtower.core import commands, errors, events, journal, terminals
 from switchtower.core.session import Session
 from switchtower.protocols.pi import messages, strings
 from switchtower.protocols.pi.announcing import session_created, session_deleted
@@ -32,7 +32,8 @@ class SessionHandlers:
         assert isinstance(body, messages.CreateSession)
         session_id = body.sessionId or self._hall.tower.mint("sess")
         cwd = body.cwd or visitor.cwd or self._hall.settings.default_cwd
-        command = self._start(session_id, visitor, cwd, preset=body.preset)
+        program = terminals.wanted(body.engine, body.command)
+        command = self._start(session_id, visitor, cwd, preset=body.preset, program=program)
         return await self._begin(request, visitor, command, fresh=body.sessionId is None)
 
     async def _begin(
@@ -173,6 +174,7 @@ class SessionHandlers:
         title: str | None = None,
         parent: str | None = None,
         preset: str | None = None,
+        program: events.Program | None = None,
     ) -> commands.StartSession:
         token = self._hall.tower.mint_secret("att")  # nobody knows it: over other doors only the owner attaches
         return commands.StartSession(
@@ -189,6 +191,7 @@ class SessionHandlers:
             title=title,
             parent=parent,
             preset=preset,
+            program=program,
         )
 
     # Conversations

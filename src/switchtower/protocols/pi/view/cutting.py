@@ -167,6 +167,12 @@ class Cutter:
                 self._tell(shapes.BashEnd(event.exit_code, event.text, event.cancelled))
             case events.SessionConfigured():
                 self._tell(_configured(event))
+            case events.PromptShown():
+                self._tell(shapes.Notice("info", "AWAITING_INPUT", event.prompt or "The program waits for input", event.reason))
+            case events.HostLost():
+                self._tell(shapes.Notice("warning", "HOST_LOST", f"{event.host} has not been heard of"))
+            case events.HostReturned():
+                self._tell(shapes.Notice("info", "HOST_RETURNED", f"{event.host} is back"))
             case events.WarningRaised():
                 self._tell(shapes.Notice("warning", event.code, event.message, event.detail or UNSET))
             case events.ErrorRaised():
@@ -187,6 +193,15 @@ class Cutter:
                 | events.MessageImported()
                 | events.CheckpointTaken()
                 | events.WorkspaceRestored()
+                | events.TerminalTyped()
+                | events.TerminalKeys()
+                | events.TerminalResized()
+                | events.TerminalEchoed()
+                | events.PromptGone()
+                | events.ScreenTaken()
+                | events.ErrandStarted()
+                | events.ErrandFinished()
+                | events.HostSaid()
                 | events.StepStopped()
                 | events.ShellCancelRequested()
                 | events.RunCancelRequested()

@@ -1,0 +1,148 @@
+"""Asks the daemon about users, tokens and hosts: HTTP with JSON, over its owner-only Unix socket. Prints nothing."""
+
+import asyncio
+import http.client
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from switchtower import config
+from switchtower.client import discover, errors
+
+TIMEOUT = 30.0
+MOST_BYTES = 16 * 1024 * 1024
+_NOT_THERE = (FileNotFoundError, ConnectionRefusedError)
+
+
+class Endpoints(msgspec.Struct, frozen=True):
+    """What these commands need of `endpoints.json`."""
+
+    socket: str
+    hostd_socket: str | None = None
+    http: str | None = None
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        """Without the token."""
+        return f"Endpoints(socket={self.socket!r}, hostd_socket={self.hostd_socket!r})"
+
+
+def path_of(*names: str, **query: str | None) -> str:
+    """A route from its parts, whatever is in them."""
+    asked = urlencode({name: value for name, value in query.items() if value is not None})
+    path = "".join(f"/{quote(name, safe='')}" for name in names)
+    return f"{path}?{asked}" if asked else path
+
+
+def get(*names: str, **query: str | None) -> Any:
+    return call("GET", path_of(*names, **query))
+
+
+def rows(*names: str, **query: str | None) -> list[dict[str, Any]]:
+    """A listing: objects, each with what the daemon knows."""
+    try:
+        return msgspec.convert(get(*names, **query), list[dict[str, Any]])
+    except msgspec.ValidationError:
+        raise errors.ProtocolViolation("the daemon answered with something that is no list") from None
+
+
+def call(method: str, path: str, body: dict[str, str] | None = None) -> Any:
+    """What the daemon answers; None when that is nothing. Starts it when none runs."""
+    settings = config.load()
+    if (place := _socket(settings, _read(settings))) is not None:
+        try:
+            return _ask(place, method, path, body)
+        except _NOT_THERE:
+            pass  # left by a daemon that has gone
+    if (place := _socket(settings, running(settings))) is None:
+        raise errors.DaemonTooOld("users, tokens and hosts")
+    try:
+        return _ask(place, method, path, body)
+    except _NOT_THERE as problem:
+        raise errors.DaemonUnreachable(
+            f"the daemon does not answer at `{place}` ({problem.strerror})", hint="stop it with `tower stop`"
+        ) from None
+
+
+def _socket(settings: config.Settings, endpoints: Endpoints | None) -> Path | None:
+    """One that was asked for; else the running daemon's own word."""
+    if settings.host_socket != settings.default_host_socket:
+        return settings.host_socket
+    return Path(endpoints.hostd_socket) if endpoints is not None and endpoints.hostd_socket is not None else None
+
+
+def running(settings: config.Settings) -> Endpoints:
+    """Where the daemon is, which is started when none runs."""
+    asyncio.run(_start(settings))
+    endpoints = _read(settings)
+    if endpoints is None:
+        raise errors.DaemonUnreachable(
+            f"the daemon at `{settings.socket}` is another home's", hint="set `TOWER_HOME` to that daemon's home"
+        )
+    return endpoints
+
+
+async def _start(settings: config.Settings) -> None:
+    (await discover.connect_or_start(settings)).close()
+
+
+def _read(settings: config.Settings) -> Endpoints | None:
+    """None when there are none, or when the socket that was asked for is another daemon's."""
+    try:
+        endpoints = msgspec.json.decode(settings.endpoints_path.read_bytes(), type=Endpoints)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return endpoints if endpoints.socket == str(discover.socket_path(settings)) else None
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=TIMEOUT)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT)
+        try:
+            self.sock.connect(str(self._path))
+        except OSError:
+            self.close()
+            raise
+
+
+def _ask(socket_path: Path, method: str, path: str, body: dict[str, str] | None) -> Any:
+    connection = _Connection(socket_path)
+    try:
+        content = None if body is None else msgspec.json.encode(body)
+        connection.request(method, path, content, {"Accept": "application/json", "Content-Type": "application/json"})
+        response = connection.getresponse()
+        answer = response.read(MOST_BYTES + 1)
+        if response.length and len(answer) <= MOST_BYTES:
+            raise http.client.IncompleteRead(b"")
+    except _NOT_THERE:
+        raise
+    except TimeoutError:
+        raise errors.ConnectionLost(f"the daemon did not answer within {TIMEOUT:g} s", hint="see whether it happened") from None
+    except (OSError, http.client.HTTPException) as problem:
+        raise errors.ConnectionLost(f"the connection to the daemon ended ({type(problem).__name__})", hint="try again") from None
+    finally:
+        connection.close()
+    if len(answer) > MOST_BYTES:
+        raise errors.ProtocolViolation(f"the daemon answered with more than {MOST_BYTES} bytes")
+    return _result(response.status, answer)
+
+
+def _result(status: int, answer: bytes) -> Any:
+    try:
+        said = msgspec.json.decode(answer) if answer else None
+    except (msgspec.MsgspecError, RecursionError):
+        said = ...
+    if 200 <= status < 300 and said is not ...:
+        return said
+    if 400 <= status < 500 and isinstance(said, dict) and isinstance(said.get("error"), str):
+        hint = said.get("hint")
+        raise errors.ClientError(said["error"], hint=hint if isinstance(hint, str) and hint else None)
+    raise errors.ProtocolViolation(f"the daemon answered with HTTP {status} and no reason", hint="see its log")

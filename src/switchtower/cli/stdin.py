@@ -1,0 +1,33 @@
+"""Bytes from stdin as they come: from a terminal, a pipe or a file. One reader at a time."""
+
+import asyncio
+import os
+
+_MOST = 32 * 1024
+
+
+async def read(within: float | None = None) -> bytes | None:
+    """What is there next; empty at the end, and None when nothing came in time."""
+    loop = asyncio.get_running_loop()
+    there = asyncio.Event()
+    try:
+        loop.add_reader(0, there.set)
+    except (PermissionError, FileExistsError):
+        return _take()  # a file, which is never waited for
+    except (OSError, ValueError):
+        return b""  # closed
+    try:
+        async with asyncio.timeout(within):
+            await there.wait()
+    except TimeoutError:
+        return None
+    finally:
+        loop.remove_reader(0)
+    return _take()
+
+
+def _take() -> bytes:
+    try:
+        return os.read(0, _MOST)
+    except OSError:  # the terminal has gone
+        return b""

@@ -1,0 +1,69 @@
+"""The rules of sessions that live on another host: what that host says is taken once, in its order. Pure."""
+
+from switchtower.core import commands, errors, events
+from switchtower.core.decision import Decision
+from switchtower.core.session import Session
+
+OURS_TO_DECIDE = (
+    commands.LoadSession,
+    commands.UnloadSession,
+    commands.RecordOutcome,
+    commands.ResumeSession,
+    commands.ConfigureSession,
+    commands.MarkHost,
+    commands.MirrorRun,
+)
+"""What concerns our picture of such a session. All else is its host's to decide."""
+
+
+def refuse_what_is_its_hosts(session: Session, command: commands.AnyCommand) -> None:
+    if session.host is not None and not isinstance(command, OURS_TO_DECIDE):
+        raise errors.LivesElsewhere(session.host)
+
+
+def mirror(session: Session, command: commands.MirrorRun) -> Decision:
+    if session.seq and session.host != command.host:
+        raise errors.NotItsHost(f"{session.id} is not a session of {command.host}")
+    told: list[events.AnyEvent] = []
+    last = session.relayed_seq
+    asked = dict.fromkeys(session.run.pending if session.run else ())
+    begun, ended = session.seq > 0, session.seq > 0 and session.run is None
+    fresh = [report for report in command.reports if report.seq > last]
+    if not begun and fresh and not isinstance(fresh[0].events[0], events.SessionStarted):
+        told += command.opening
+        begun = True
+    for report in fresh:
+        if report.seq <= last:
+            continue  # told before
+        last = report.seq
+        begins = isinstance(report.events[0], events.SessionStarted)
+        ends = isinstance(report.events[-1], events.RunCompleted)
+        if (begun and begins) or (ended and ends):
+            # A session begins once and ends once. What comes again is only noted, so that its number counts as taken.
+            relayed = next(event.relayed for event in report.events if event.relayed)
+            told.append(events.HostSaid(type="run.repeated", data={}, relayed=relayed))
+            continue
+        begun = True
+        if ends:
+            # Its host may have no word for it: a question does not outlive the run that it was asked in.
+            told += [events.ApprovalWithdrawn(approval_id=approval_id, reason="the run ended") for approval_id in asked]
+            asked.clear()
+            ended = True
+        for event in report.events:
+            if isinstance(event, events.ApprovalRequested):
+                asked[event.approval.id] = None
+            elif isinstance(event, events.ApprovalDecided | events.ApprovalExpired | events.ApprovalWithdrawn):
+                if event.approval_id not in asked and event.relayed is None:
+                    continue  # a guess of ours, and there is no such question
+                asked.pop(event.approval_id, None)
+            told.append(event)
+    if told and session.host_lost:
+        told.insert(0, events.HostReturned(host=command.host))
+    return Decision(told, command.run_id, {"last_seq": last})
+
+
+def mark(session: Session, command: commands.MarkHost) -> Decision:
+    if session.host is None or session.host_lost == command.lost or session.run is None:
+        return Decision([])
+    event = events.HostLost(host=session.host) if command.lost else events.HostReturned(host=session.host)
+    return Decision([event], session.run.id)

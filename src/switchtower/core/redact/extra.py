@@ -1,0 +1,34 @@
+"""What the owner wants hidden besides: any pattern. Text in pieces is let go a line at a time: a line is looked at whole."""
+
+import re
+
+from switchtower.core.redact.shapes import MARK
+from switchtower.core.redact.stream import Rules, StreamRedactor
+
+LONGEST_LINE = 4_096
+"""A longer one is let go in parts; a match across two of them is not found."""
+
+
+class ExtraStreamRedactor(StreamRedactor):
+    __slots__ = ("_line", "_pattern")
+
+    def __init__(self, rules: Rules, pattern: re.Pattern[str]) -> None:
+        super().__init__(rules)
+        self._pattern = pattern
+        self._line = ""
+
+    def feed(self, delta: str) -> str:
+        self._line += super().feed(delta)
+        end = self._line.rfind("\n") + 1
+        if not end and len(self._line) >= LONGEST_LINE:
+            end = len(self._line)
+        released, self._line = self._line[:end], self._line[end:]
+        return hidden(self._pattern, released)
+
+    def close(self) -> str:
+        rest, self._line = self._line + super().close(), ""
+        return hidden(self._pattern, rest)
+
+
+def hidden(pattern: re.Pattern[str], text: str) -> str:
+    return pattern.sub(MARK, text) if text else text

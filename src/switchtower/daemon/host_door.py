@@ -1,0 +1,78 @@
+"""Which hosts are let in. Trust on first use: the first token a host comes with is remembered by its hash, and later it must
+come with the same. Who may come for the first time, the settings say."""
+
+import hashlib
+import hmac
+import logging
+from collections.abc import Callable
+
+from switchtower import config
+from switchtower.core import registry
+from switchtower.protocols.relay import names
+from switchtower.transports import tcp_owner, upgrade
+
+log = logging.getLogger(__name__)
+
+MOST_HOSTS = 10_000
+LONGEST_TOKEN = 4_096
+SHORTEST_TOKEN = 8
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+
+
+class HostDoor:
+    def __init__(self, settings: config.Settings, hosts: registry.Registry, own_host_id: str, now_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._hosts = hosts
+        self._own_host_id = own_host_id
+        self._now_ms = now_ms
+
+    async def admit(self, request: upgrade.Upgrade) -> str | upgrade.Refusal:
+        """The id of the host that asks, or why it stays outside."""
+        host_id, token = request.query.get("host_id", ""), request.origin.token or ""
+        if not 0 < len(host_id) <= names.LONGEST or not host_id.isprintable():
+            return upgrade.Refusal(400, "pass the host's id as `host_id`")
+        if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
+            return upgrade.Refusal(401, f"pass the host's token, at least {SHORTEST_TOKEN} characters, as `host_token`")
+        if host_id == self._own_host_id:
+            return upgrade.Refusal(403, "this is the hub's own id; give the host another one")
+        given = hashlib.sha256(token.encode(errors="replace")).hexdigest()
+        known = await self._hosts.host(host_id)
+        if known is None and self._settings.new_hosts == "refuse":
+            return upgrade.Refusal(403, "no new hosts are taken here")
+        visit = registry.Visit(
+            host_id=host_id,
+            token_sha256=given,
+            address=request.origin.address,
+            at_ms=self._now_ms(),
+            name=request.query.get("name", "")[:100] or host_id,
+        )
+        host = await self._hosts.meet(visit, first_state=self._first_state(request), most=MOST_HOSTS)
+        if host is None:
+            return upgrade.Refusal(403, "too many hosts are known here")
+        # relay, WebSocket Endpoints: later connections must present the same token
+        if not hmac.compare_digest(host.token_sha256 or "", given):
+            log.warning("a host came as %s with another token", host_id)
+            return upgrade.Refusal(401, "this host is known with another token")
+        match host.state:
+            case registry.HostState.APPROVED:
+                return host_id
+            case registry.HostState.PENDING:
+                if known is None:
+                    log.warning("host %s (%s) waits to be approved: `tower hosts approve %s`", host_id, host.name, host_id)
+                return upgrade.Refusal(403, "this host waits to be approved")
+            case registry.HostState.REFUSED:
+                return upgrade.Refusal(403, "this host was refused")
+
+    def _first_state(self, request: upgrade.Upgrade) -> registry.HostState:
+        match self._settings.new_hosts:
+            case "trust":
+                return registry.HostState.APPROVED
+            case "local" if tcp_owner.is_loopback(request.origin.address) and not _is_forwarded(request):
+                return registry.HostState.APPROVED
+            case _:
+                return registry.HostState.PENDING
+
+
+def _is_forwarded(request: upgrade.Upgrade) -> bool:
+    """Through a proxy on this machine everybody seems to be of this machine."""
+    return any(header in request.headers for header in _FORWARDED)

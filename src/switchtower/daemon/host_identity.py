@@ -1,0 +1,51 @@
+"""Who this machine is to hubs: an id and a token, made once and kept for the owner's eyes. The environment's words go first."""
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from switchtower import config
+from switchtower.daemon import private_files
+
+LONGEST_ID = 128
+
+
+class HostIdentity(Struct, frozen=True):
+    host_id: str
+    host_token: str
+
+    def __repr__(self) -> str:
+        return f"HostIdentity(host_id={self.host_id!r})"
+
+
+def identity(settings: config.Settings, environ: Mapping[str, str] = os.environ) -> HostIdentity:
+    path = settings.host_file
+    try:
+        kept = msgspec.json.decode(private_files.made_once(path, _fresh), type=HostIdentity)
+    except msgspec.DecodeError as problem:
+        raise config.ConfigError(
+            "host.json", f"`{path}`", f"cannot be read: {problem}", hint="remove the file: a new one is made"
+        ) from None
+    host_id = settings.host_id or kept.host_id
+    if len(host_id) > LONGEST_ID:
+        raise config.ConfigError("host_id", "the settings", f"is longer than {LONGEST_ID}", hint="choose a shorter one")
+    return HostIdentity(host_id, environ.get("HOST_TOKEN") or kept.host_token)
+
+
+def rotate(settings: config.Settings) -> None:
+    """A new token under the old id. The hub must be told to trust it: `tower hosts rotate`."""
+    host_id = identity(settings, {}).host_id
+    private_files.write(settings.host_file, msgspec.json.encode(HostIdentity(host_id, secrets.token_urlsafe(32))))
+
+
+def name(settings: config.Settings) -> str:
+    return settings.host_name or socket.gethostname().partition(".")[0] or "host"
+
+
+def _fresh() -> str:
+    made = HostIdentity(f"host_{secrets.token_hex(8)}", secrets.token_urlsafe(32))
+    return msgspec.json.encode(made).decode()

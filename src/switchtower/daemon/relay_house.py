@@ -1,0 +1,89 @@
+"""Relay as the daemon's other parts see it, before and after it is loaded: when the first client comes, or when the daemon
+listens and has the time."""
+
+import asyncio
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from switchtower import config
+from switchtower.core import redact
+from switchtower.core.access import Access
+from switchtower.daemon.access import Doorkeeper
+from switchtower.runtime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from switchtower.daemon.relay_parts import RelayParts
+    from switchtower.transports import upgrade, websocket
+
+APP_PATH, HOST_PATH = "/ws/app", "/ws/host"
+
+
+class RelayHouse:
+    def __init__(
+        self,
+        settings: config.Settings,
+        runtime: Runtime,
+        doorkeeper: Doorkeeper,
+        redactor: redact.Redactor,
+        owner_token: str,
+        version: str,
+    ) -> None:
+        self._settings = settings
+        self._runtime = runtime
+        self._doorkeeper = doorkeeper
+        self._redactor = redactor
+        self._owner_token = owner_token
+        self._version = version
+        self._loading = asyncio.Lock()
+        self._parts: RelayParts | None = None
+
+    async def parts(self) -> "RelayParts":
+        """Loads them if nobody has."""
+        async with self._loading:
+            if self._parts is None:
+                await asyncio.to_thread(import_module, "switchtower.daemon.relay_parts")
+                from switchtower.daemon.relay_parts import RelayParts
+
+                parts = RelayParts(
+                    self._settings,
+                    self._runtime,
+                    self._redactor,
+                    self._owner_token,
+                    self._version,
+                    self._doorkeeper.is_of_a_run,
+                )
+                await parts.open()
+                self._parts = parts
+            return self._parts
+
+    async def identify(self, request: "upgrade.Upgrade") -> Access | None:
+        """Whoever comes with a token: the owner, or a user who has logged in."""
+        if (access := self._doorkeeper.on_websocket(request.origin)) is not None:
+            return access
+        token = request.origin.token
+        if token is None or self._doorkeeper.is_of_a_run(request.origin):
+            return None
+        identity = await (await self.parts()).accounts.verify(token)
+        return None if identity is None else Access(name=identity.name, via="web", trusted=True)
+
+    async def accept_app(self, request: "upgrade.Upgrade") -> "websocket.Verdict":
+        from switchtower.transports import upgrade
+
+        access = await self.identify(request)
+        if access is None:
+            return upgrade.Refusal(401, "log in, and pass the access token as `?token=`")
+        from switchtower.protocols.relay.hub.app_peer import AppPeer
+
+        # Whatever token it came with, it is a page or an app that has come in here.
+        return AppPeer((await self.parts()).hub, Access(name=access.name, via="web", trusted=True))
+
+    async def accept_host(self, request: "upgrade.Upgrade") -> "websocket.Verdict":
+        from switchtower.transports import upgrade
+
+        parts = await self.parts()
+        admitted = await parts.host_door.admit(request)
+        return admitted if isinstance(admitted, upgrade.Refusal) else parts.hub.welcome(admitted)
+
+    async def close(self) -> None:
+        if self._parts is not None:
+            await self._parts.close()

@@ -1,0 +1,113 @@
+"""Relay's parts, made from the settings and joined: accounts, this host, the hub, and the link to another hub."""
+
+import os
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from switchtower import config
+from switchtower.core import redact
+from switchtower.daemon import credentials, host_identity, pi_house, web
+from switchtower.daemon.accounts import Accounts
+from switchtower.daemon.host_door import HostDoor
+from switchtower.protocols.relay.host.rpc import HostRpc
+from switchtower.protocols.relay.host.settings import HostSettings
+from switchtower.protocols.relay.hub.hub import Hub
+from switchtower.runtime.runtime import Runtime
+from switchtower.stores.registry import SqliteRegistry
+from switchtower.transports.stream import Origin
+
+if TYPE_CHECKING:
+    from switchtower.protocols.relay.link.link import Link
+
+PING_SECONDS = 15.0
+"""How long the hub may be silent before it is asked whether it lives."""
+
+
+class RelayParts:
+    def __init__(
+        self,
+        settings: config.Settings,
+        runtime: Runtime,
+        redactor: redact.Redactor,
+        owner_token: str,
+        version: str,
+        is_of_a_run: Callable[[Origin], bool],
+    ) -> None:
+        self._settings = settings
+        self._version = version
+        self._is_of_a_run = is_of_a_run
+        me = host_identity.identity(settings)
+        redactor.add(me.host_token)
+        secret = credentials.jwt_secret(settings.data_dir, os.environ)
+        redactor.add(secret.decode(errors="replace"))
+        self._runtime = runtime
+        self._registry = SqliteRegistry(settings.registry_path)
+        user = credentials.environment_user(os.environ)
+        self.accounts = Accounts(self._registry, secret, owner_token, environment_user=user)
+        host_name = host_identity.name(settings)
+        about_us = HostSettings(
+            host_id=me.host_id,
+            version=version,
+            default_cwd=pi_house.workplace(),
+            approval_timeout_ms=int(settings.approval_timeout * 1_000),
+            log_path=os.environ.get("HOSTD_LOG_PATH") or str(settings.log_path),
+            server_base_url=settings.hub,
+            local_unix_socket=str(settings.host_socket),
+            journal_path=str(settings.journal_path),
+        )
+        self.rpc = HostRpc(runtime, about_us)
+        self.hub = Hub(runtime, self._registry, self.rpc, host_name=host_name, lost_after_s=settings.lost_after)
+        self.host_door = HostDoor(settings, self._registry, me.host_id, runtime.now_ms)
+        self.link: Link | None = None
+        if settings.hub is not None:
+            from switchtower.protocols.relay.link import link as links
+            from switchtower.protocols.relay.link.settings import LinkSettings
+            from switchtower.transports import ws_client
+
+            link = LinkSettings(
+                hub_url=settings.hub,
+                host_id=me.host_id,
+                host_token=me.host_token,
+                host_name=host_name,
+                heartbeat_s=settings.heartbeat,
+            )
+            connect = partial(
+                ws_client.connect,
+                max_message_bytes=settings.max_line_bytes,
+                output_limit_bytes=settings.output_limit_bytes,
+                ping_seconds=PING_SECONDS,
+            )
+            self.link = links.Link(runtime, self._registry, self.rpc, link, connect, random.random)
+
+    def app_for(self, host: str) -> Any:
+        """The pages of the HTTP port that listens at `host`."""
+        return web.make_app(
+            self.hub,
+            self.accounts,
+            version=self._version,
+            is_of_a_run=self._is_of_a_run,
+            host=host,
+            origins=self._settings.origins,
+        )
+
+    def local_app(self) -> Any:
+        """The pages of the host's own socket."""
+        return web.make_local_app(
+            self.hub, self.accounts, self._runtime, self.rpc, version=self._version, is_of_a_run=self._is_of_a_run
+        )
+
+    async def open(self) -> None:
+        await self._registry.open()
+        self._runtime.elsewhere = self.hub
+        await self.hub.start()
+        if self.link is not None:
+            self.link.start()
+
+    async def close(self) -> None:
+        if self.link is not None:
+            await self.link.close()
+        await self.hub.close()
+        self.accounts.close()
+        await self._registry.close()

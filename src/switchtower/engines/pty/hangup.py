@@ -1,0 +1,50 @@
+"""Ends all that a program in a terminal has started, wherever it went: politely first, then for certain."""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+
+from switchtower.tools.running import descendants, marks, orphans, proc, processes
+
+LAST_WAIT = 5.0
+"""For the killed to be gone: only one stuck in the kernel takes that long, and it dies on its way out."""
+
+
+async def end_tree(process: "subprocess.Popen[bytes]", mark: marks.Mark, grace_s: float) -> None:
+    """Returns when nothing with the program's mark is left. The program itself must not be reaped meanwhile: its pid, which
+    is also its group's, could become somebody else's."""
+    strays = descendants.Descendants(process.pid)
+    try:
+        await asyncio.to_thread(strays.look)
+        if grace_s > 0:
+            await processes.ask_to_end(mark, grace_s, tell=_hang_up)
+        await asyncio.to_thread(strays.look)
+        kill_group(process)
+        await asyncio.to_thread(strays.kill, LAST_WAIT)
+        await asyncio.to_thread(orphans.kill_marked, mark.run_id, command=mark.command)
+    finally:
+        strays.close()
+
+
+def end_tree_now(process: "subprocess.Popen[bytes]", mark: marks.Mark) -> None:
+    """For when the event loop goes down and cannot wait any more."""
+    kill_group(process)
+    orphans.kill_marked(mark.run_id, command=mark.command)
+
+
+def kill_group(process: "subprocess.Popen[bytes]") -> None:
+    if process.returncode is None:
+        for kill in (os.killpg, os.kill):  # before it has a session of its own, there is no group of that number
+            with suppress(ProcessLookupError, PermissionError):
+                kill(process.pid, signal.SIGKILL)
+
+
+def _hang_up(told: Mapping[int, int]) -> None:
+    """Each gets one signal: at a second some programs drop their cleaning up. Interactive shells ignore SIGTERM; they get
+    what a terminal sends when it is closed. The stopped are continued, so that they can hear it."""
+    for pid, pidfd in told.items():
+        proc.send([pidfd], signal.SIGHUP if proc.ignores(pid, signal.SIGTERM) else signal.SIGTERM)
+    proc.send(told.values(), signal.SIGCONT)

@@ -1,0 +1,193 @@
+"""Sees on a settled screen that the program waits for somebody, and says when that is news. Pure: screens and rules come in.
+
+Only what stands at the end of the output counts: the text right before the cursor, or a dialog near the bottom. A prompt
+that was answered higher up is history.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from switchtower.engines.pty import prompts_dialogs, prompts_rows, rules
+
+OPTIONS_LIMIT = 20
+_REACH = 60  # rows that a menu may span
+_BLOCK = 20  # rows above a line's prompt that may belong to it
+_WRAPPED = 5  # rows that one prompt may be wrapped over
+
+
+class Prompt(Struct, frozen=True):
+    reason: rules.Reason
+    prompt: str
+    """One line for the one who decides, without the box around it."""
+    rule: str
+    approve_text: str | None = None
+    deny_text: str | None = None
+    details: str = ""
+    """What it is about: the command in the box, the rows above the question."""
+    options: tuple[str, ...] = ()
+    waits: Literal["behind", "below", "dialog"] = "behind"
+    """Where the cursor is: behind the question, at the beginning of the next row, or anywhere."""
+    row: int = 0
+
+    def says_the_same(self, other: "Prompt") -> bool:
+        return (self.rule, self.prompt, self.options) == (other.rule, other.prompt, other.options)
+
+
+def seek(
+    lines: Sequence[str], cursor: tuple[int, int], tool: str, ruleset: rules.Rules, *, columns: int | None = None
+) -> Prompt | None:
+    """What the program asks, if it asks. With `columns`, a question wrapped over several rows is read as one."""
+    candidates = ruleset.of(tool)
+    dialogs = prompts_dialogs.Dialogs(lines)
+    tail = _tail(lines, cursor, columns)
+    if tail is not None and any(ignored.search(tail.text) for ignored in ruleset.ignore):
+        tail = None
+    for each in candidates:
+        if found := _dialog(each, dialogs) if each.rule.kind == "dialog" else _line(each, tail, lines):
+            return found
+    return None
+
+
+def _dialog(each: rules.Compiled, dialogs: prompts_dialogs.Dialogs) -> Prompt | None:
+    dialog = dialogs.find(each)
+    if dialog is None:
+        return None
+    return Prompt(
+        each.rule.reason,
+        prompts_rows.question(dialog.question),
+        each.rule.name,
+        each.rule.approve,
+        each.rule.deny,
+        prompts_rows.details(dialog.about),
+        tuple(dialog.options[:OPTIONS_LIMIT]),
+        "dialog",
+        dialog.row,
+    )
+
+
+# The line that the cursor waits behind
+
+
+class _Tail(Struct, frozen=True):
+    text: str
+    first_row: int
+    behind: bool
+
+
+def _tail(lines: Sequence[str], cursor: tuple[int, int], columns: int | None) -> _Tail | None:
+    row, column = cursor
+    if not 0 <= row < len(lines) or any(line.strip() for line in lines[row + 1 :]):
+        return None
+    at = prompts_rows.index(lines[row], column)
+    before, after = lines[row][:at], lines[row][at:]
+    if after.strip(" \u2500\u2502\u2503"):
+        return None
+    behind = bool(before.strip())
+    if not behind:
+        row -= 1
+        before = lines[row] if row >= 0 else ""
+        if not before.strip():
+            return None
+    first = row
+    while columns and first > 0 and row - first < _WRAPPED and prompts_rows.is_wrapped(lines[first - 1], before, columns):
+        first -= 1
+        before = lines[first] + before
+    return _Tail(prompts_rows.plain(before)[-prompts_rows.ROW_LIMIT :], first, behind)
+
+
+def _line(each: rules.Compiled, tail: _Tail | None, lines: Sequence[str]) -> Prompt | None:
+    rule = each.rule
+    if tail is None:
+        return None
+    if not (tail.behind or rule.below) or not each.match.search(tail.text) or (each.unless and each.unless.search(tail.text)):
+        return None
+    options: tuple[str, ...] = ()
+    if each.options is not None:
+        options = _options_above(each.options, lines, tail.first_row)
+        if len(options) < rule.least:
+            return None
+    return Prompt(
+        rule.reason,
+        prompts_rows.question(tail.text),
+        rule.name,
+        rule.approve,
+        rule.deny,
+        _block_above(lines, tail.first_row),
+        options,
+        "behind" if tail.behind else "below",
+        tail.first_row,
+    )
+
+
+def _options_above(option: re.Pattern[str], lines: Sequence[str], row: int) -> tuple[str, ...]:
+    found: list[str] = []
+    gap = 0
+    for line in reversed(lines[max(0, row - _REACH) : row]):
+        labels = prompts_rows.labels(option, prompts_rows.plain(line))
+        if not labels:
+            gap += 1
+            if gap > 2 or found:
+                break
+        found = labels + found
+    return tuple(found[:OPTIONS_LIMIT])
+
+
+def _block_above(lines: Sequence[str], row: int) -> str:
+    block: list[str] = []
+    for line in reversed(lines[max(0, row - _BLOCK) : row]):
+        if not line.strip():
+            break
+        block.insert(0, prompts_rows.plain(line))
+    return prompts_rows.details(block)
+
+
+# News
+
+
+class News(Struct, frozen=True):
+    new: Prompt | None = None
+    gone: Prompt | None = None
+
+
+class Watch:
+    """Says once that a prompt is there, and once that it has gone; the same words after that are a new prompt."""
+
+    def __init__(self) -> None:
+        self._reported: Prompt | None = None
+        self._answered: Prompt | None = None
+        self._typed = False
+
+    @property
+    def pending(self) -> Prompt | None:
+        return self._reported
+
+    def typed(self) -> None:
+        """Something was written to the program: the same question on other ground is then another question."""
+        self._typed = True
+
+    def look(self, found: Prompt | None) -> News:
+        self._answered = self._answered_by(found)
+        if self._answered is not None:
+            found = None
+        before = self._reported
+        if found is not None and before is not None and self._is_still(before, found):
+            return News()
+        self._reported, self._typed = found, False
+        return News(found, before) if found is not before else News()
+
+    def _is_still(self, before: Prompt, found: Prompt) -> bool:
+        if not before.says_the_same(found):
+            return False
+        if found.approve_text is not None and found.details != before.details:
+            return False  # an approval is bound to what will run: the same words about another command are another question
+        return not self._typed or (before.row, before.details) == (found.row, found.details)
+
+    def _answered_by(self, found: Prompt | None) -> Prompt | None:
+        """The cursor waited behind the question and stands below it now: somebody pressed Enter, and the program works on."""
+        asked = self._reported or self._answered
+        if found is None or asked is None or (asked.waits, found.waits) != ("behind", "below"):
+            return None
+        return asked if asked.says_the_same(found) else None

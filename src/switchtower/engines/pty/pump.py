@@ -1,0 +1,122 @@
+"""A program's output on its way to the journal: soon when it is little, in large pieces when it is much, and after a silence
+the screen is looked at. Nothing more is read than can be stored, so a program that floods its terminal waits."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from switchtower.core import engine, events
+from switchtower.engines.pty import program as programs
+from switchtower.engines.pty import queries
+from switchtower.engines.pty.chunks import Chunks
+from switchtower.engines.pty.program import Program
+from switchtower.engines.pty.screen import Screen
+
+AT_ONCE = 0.001
+"""From a key's echo to the journal."""
+SOON = 0.005
+"""From the first output after a pause to the journal."""
+EVERY = 0.05
+"""Between two pieces, while output goes on and none is full."""
+ECHO = 0.1
+"""After a key, output is taken to be its echo for so long."""
+SILENCE = 0.12
+"""After this the program is taken to wait for something."""
+KEYFRAME_CHARS = 256 * 1024
+"""Output after which the whole screen is kept again."""
+
+
+class Pump:
+    def __init__(
+        self, program: Program, desk: engine.Desk, call_id: str, screen: Screen, on_silence: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._program = program
+        self._desk = desk
+        self._call_id = call_id
+        self._screen = screen
+        self._on_silence = on_silence
+        self._chunks = Chunks()
+        self._since_keyframe = 0
+        self._keyframe_is_due = False
+        self._typed_at = -ECHO
+
+    async def run(self) -> None:
+        """To the program's end; then all that it put out has been handed over."""
+        clock = asyncio.get_running_loop().time
+        flushed_at = 0.0
+        flush_at: float | None = None
+        silent_at: float | None = None
+        while True:
+            due = min((moment for moment in (flush_at, silent_at) if moment is not None), default=None)
+            try:
+                async with asyncio.timeout_at(due):
+                    data = await self._program.read()
+            except TimeoutError:
+                now = clock()
+                if flush_at is not None and now >= flush_at:
+                    await self._put_out(self._chunks.flush())
+                    if self._is_echo(now):
+                        # What may begin a secret is not held back from who has just typed it.
+                        self._desk.settle_output(self._call_id)
+                    flushed_at = now
+                    # The beginning of an escape sequence is waited for once more, then it is let go.
+                    flush_at = None if self._chunks.is_empty else now + EVERY
+                if silent_at is not None and now >= silent_at:
+                    silent_at = None
+                    await self._silence()
+                continue
+            if not data:
+                break
+            for text in self._chunks.feed(data):
+                await self._put_out(text)
+            now = clock()
+            if flush_at is None and not self._chunks.is_empty:
+                flush_at = now + AT_ONCE if self._is_echo(now) else max(now + SOON, flushed_at + EVERY)
+            silent_at = now + SILENCE
+        await self._put_out(self._chunks.close())
+        self._desk.settle_output(self._call_id)
+        await self.settle()
+
+    def typed(self) -> None:
+        """Somebody has typed: what comes now is likely the echo, and is looked for."""
+        self._typed_at = asyncio.get_running_loop().time()
+
+    def _is_echo(self, now: float) -> bool:
+        return now - self._typed_at < ECHO
+
+    def keyframe_soon(self) -> None:
+        """The screen has another size, so what was kept of it no longer fits."""
+        self._keyframe_is_due = True
+
+    async def settle(self) -> None:
+        """Brings the picture up to date, a little at a time: others have work too."""
+        for _ in self._screen.settling():
+            await asyncio.sleep(0)
+
+    async def _silence(self) -> None:
+        self._desk.settle_output(self._call_id)
+        await self.settle()
+        if self._keyframe_is_due or self._since_keyframe >= KEYFRAME_CHARS:
+            self._keyframe_is_due = False
+            self._since_keyframe = 0
+            taken = events.ScreenTaken(text=self._screen.repaint(), cols=self._screen.cols, rows=self._screen.rows)
+            await self._desk.emit(taken)
+        await self._on_silence()
+
+    async def _put_out(self, text: str) -> None:
+        told = 0
+        for query in queries.QUERY.finditer(text) if "\x1b" in text else ():
+            # Up to the question all is on the screen before it is answered.
+            await self._hand_over(text[told : query.start()])
+            told = query.end()
+            await self.settle()
+            if answer := queries.answer(query, self._screen.cursor, self._screen.cols):
+                with contextlib.suppress(programs.HasEnded, programs.InputFull):
+                    self._program.write(answer.encode())
+        await self._hand_over(text[told:] if told else text)
+
+    async def _hand_over(self, text: str) -> None:
+        if text:
+            self._screen.feed(text)
+            self._since_keyframe += len(text)
+            await self._desk.emit(events.ToolProgressed(call_id=self._call_id, text=text))

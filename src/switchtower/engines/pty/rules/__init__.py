@@ -1,0 +1,141 @@
+"""What a program looks like when it waits for somebody: rules as data, one TOML file for each tool, and a user's own over them.
+
+A rule of kind `line` looks at the text before the cursor; one of kind `dialog` looks for a question with options near the
+bottom of the screen, wherever the cursor is. This room reads and checks rules; `prompts` applies them.
+"""
+
+import re
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+Reason = Literal["permission", "choice", "prompt", "unknown"]
+
+GENERIC = "generic"
+"""Rules for every tool, tried after its own."""
+
+FILE_LIMIT = 256 * 1024
+
+
+class BrokenRules(Exception):
+    """A rules file cannot be used; the message names the file and the rule."""
+
+
+class Rule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    name: str
+    reason: Reason
+    match: str
+    """`line`: what the text before the cursor ends with. `dialog`: the row with the question."""
+    kind: Literal["line", "dialog"] = "line"
+    tool: str = ""
+    """In a user's file: which tool it is for; every tool where it says nothing."""
+    approve: str | None = None
+    deny: str | None = None
+    unless: str | None = None
+    """`line`: not when the text has this. `dialog`: not when a row from the question down has it."""
+    below: bool = True
+    """`line`: also when the cursor stands at the beginning of the next row, as after `echo "Continue?"; read`."""
+    options: str | None = None
+    """What an option looks like; its group `label`, or all of it, is the option. A rule with it wants at least `least`."""
+    least: int = 2
+    needs: str | None = None
+    """`dialog`: some row from the question down must have this."""
+    marked: bool = False
+    """`dialog`: one of the options must be marked; a numbered list without a mark is only a list."""
+    trailing: int = 4
+    """`dialog`: so many rows (hints, a status line) may follow the last option."""
+    details: Literal["above", "between", "none"] = "above"
+    """`dialog`: what is asked about stands in the box above the question, or between it and its options."""
+    enabled: bool = True
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    rule: list[dict[str, object]] = []
+    ignore: list[str] = []
+    """Texts before the cursor that somebody is typing: a shell's line, a composer."""
+
+
+class Compiled(Struct, frozen=True):
+    rule: Rule
+    match: re.Pattern[str]
+    unless: re.Pattern[str] | None
+    options: re.Pattern[str] | None
+    needs: re.Pattern[str] | None
+
+
+class Rules(Struct, frozen=True):
+    by_tool: dict[str, tuple[Compiled, ...]]
+    ignore: tuple[re.Pattern[str], ...]
+
+    def of(self, tool: str) -> tuple[Compiled, ...]:
+        """The tool's own first; a path or a file name serves as the tool's name."""
+        name = Path(tool).name.lower().removesuffix(".exe")
+        own = self.by_tool.get(name, ()) if name != GENERIC else ()
+        return own + self.by_tool.get(GENERIC, ())
+
+
+def load(extra: Path | None = None) -> Rules:
+    """The shipped rules, under a user's: theirs come first, and one of the same tool and name takes the shipped one's place."""
+    by_tool: dict[str, dict[str, Compiled]] = {}
+    ignore: list[re.Pattern[str]] = []
+    for file in sorted(Path(__file__).parent.glob("*.toml")):
+        compiled, ignored = _read(file)
+        by_tool[file.stem] = {each.rule.name: each for each in compiled}
+        ignore += ignored
+    if extra is not None:
+        compiled, ignored = _read(extra)
+        for each in reversed(compiled):
+            tool = each.rule.tool.lower() or GENERIC
+            shipped = by_tool.setdefault(tool, {})
+            shipped.pop(each.rule.name, None)
+            by_tool[tool] = {each.rule.name: each, **shipped}
+        ignore += ignored
+    return Rules(
+        {tool: tuple(each for each in named.values() if each.rule.enabled) for tool, named in by_tool.items()},
+        tuple(ignore),
+    )
+
+
+def _read(file: Path) -> tuple[list[Compiled], list[re.Pattern[str]]]:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(FILE_LIMIT + 1)
+        if len(content) > FILE_LIMIT:
+            raise BrokenRules(f"rules file `{file}`: larger than {FILE_LIMIT} bytes")
+        parsed = msgspec.toml.decode(content, type=_File)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+        raise BrokenRules(f"rules file `{file}`: {problem}") from problem
+    compiled = [_compiled(file, number, fields) for number, fields in enumerate(parsed.rule, start=1)]
+    names = [(each.rule.tool.lower(), each.rule.name) for each in compiled]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise BrokenRules(f"rules file `{file}`, rule `{name[1]}`: there are two of that name")
+    return compiled, [_pattern(file, "ignore", "ignore", text) for text in parsed.ignore]
+
+
+def _compiled(file: Path, number: int, fields: dict[str, object]) -> Compiled:
+    name = str(fields.get("name") or f"number {number}")
+    try:
+        rule = msgspec.convert(fields, type=Rule)
+    except msgspec.ValidationError as problem:
+        raise BrokenRules(f"rules file `{file}`, rule `{name}`: {problem}") from problem
+    if (rule.approve is None) != (rule.deny is None):
+        raise BrokenRules(f"rules file `{file}`, rule `{name}`: `approve` and `deny` go together")
+    if rule.kind == "dialog" and rule.options is None:
+        raise BrokenRules(f"rules file `{file}`, rule `{name}`: a dialog needs `options`")
+
+    def pattern(field: str, text: str | None) -> re.Pattern[str] | None:
+        return None if text is None else _pattern(file, name, field, text)
+
+    # Only what stands at the end of the output counts, so a line's pattern is held to the end for its author.
+    match = _pattern(file, name, "match", rule.match if rule.kind == "dialog" else rf"(?:{rule.match})\s*\Z")
+    return Compiled(rule, match, pattern("unless", rule.unless), pattern("options", rule.options), pattern("needs", rule.needs))
+
+
+def _pattern(file: Path, name: str, field: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE)
+    except (re.error, OverflowError, RecursionError) as problem:
+        raise BrokenRules(f"rules file `{file}`, rule `{name}`: `{field}` is no regular expression: {problem}") from problem

@@ -1,0 +1,198 @@
+"""The screen of a program in a terminal: what stands on it, where the cursor is, and how to paint it again. No I/O.
+
+Output is only remembered until somebody wants to look: `settle()` (or `settling()`, in steps that never hold the event loop
+long) brings the picture up to date. A flood is not drawn: of more than 64 KiB that wait, only the last 32 KiB ever show,
+after the terminal modes that the rest had set.
+"""
+
+import logging
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from switchtower.engines.pty import screen_parser
+
+if TYPE_CHECKING:
+    from pyte.screens import Char
+
+log = logging.getLogger(__name__)
+
+WAITING_LIMIT = 64 * 1024
+DRAWN_AFTER_SKIP = 32 * 1024
+STEP = 1024
+COLUMNS = (2, 1000)
+ROWS = (1, 500)
+_SEEK_BOUNDARY = 4 * 1024
+_USUAL_CELLS = 132 * 43
+
+_MODES = re.compile(r"\x1b(?:\[\?([0-9;]{1,64})([hl])|\[([0-9;]{0,9})r|(c))")
+_BOUNDARY = re.compile(r"\n|\x1b")
+_STRING_OPENERS = ("\x1b]", "\x1bP", "\x1b_", "\x1b^", "\x1bX")
+
+
+class Screen:
+    def __init__(self, cols: int, rows: int) -> None:
+        self.cols, self.rows = _within(cols, COLUMNS), _within(rows, ROWS)
+        self._waiting: deque[str] = deque()
+        self._waiting_chars = 0
+        self._skipped = False
+        self._modes: dict[str, str] = {}  # what a skipped part had set last, in order
+        self._failed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        # pyte costs 40 ms to import: only who has a terminal pays.
+        from switchtower.engines.pty import screen_emulator
+
+        self._emulator = screen_emulator.Emulator(self.cols, self.rows)
+        self._parser = screen_parser.Parser(self._emulator)
+
+    # Output comes in
+
+    def feed(self, text: str) -> None:
+        """Remember what the program wrote; nothing is drawn yet, and memory stays bounded."""
+        for at in range(0, len(text), WAITING_LIMIT):
+            piece = text[at : at + WAITING_LIMIT]
+            self._waiting.append(piece)
+            self._waiting_chars += len(piece)
+            if self._waiting_chars > WAITING_LIMIT:
+                self._skip()
+
+    @property
+    def settled(self) -> bool:
+        return not self._waiting and not self._skipped
+
+    def settle(self) -> None:
+        for _ in self.settling():
+            pass
+
+    def settling(self) -> Iterator[None]:
+        """Bring the picture up to date, one short step at a time."""
+        # A big screen makes each character dearer.
+        step = max(128, min(STEP, STEP * _USUAL_CELLS // (self.cols * self.rows)))
+        while not self.settled:
+            if self._skipped:
+                self._start_over()
+            if self._waiting:
+                self._draw(self._next(step))
+            self._emulator.mend()
+            yield
+
+    def _next(self, limit: int) -> str:
+        """Up to `limit` characters: of many small pieces several, of a long one a part."""
+        taken: list[str] = []
+        room = limit
+        while self._waiting and room > 0:
+            piece = self._waiting.popleft()
+            if len(piece) > room:
+                self._waiting.appendleft(piece[room:])
+                piece = piece[:room]
+            taken.append(piece)
+            room -= len(piece)
+        self._waiting_chars -= limit - room
+        return "".join(taken)
+
+    def _draw(self, text: str) -> None:
+        try:
+            self._parser.feed(text)
+        except Exception:
+            # A fault of the emulator costs the picture, never the run; the next repaint of the program brings it back.
+            if not self._failed:
+                log.warning("the terminal's screen could not follow its program and starts afresh", exc_info=True)
+            self._failed = True
+            self._begin()
+
+    def _skip(self) -> None:
+        waiting = "".join(self._waiting)
+        cut = len(waiting) - DRAWN_AFTER_SKIP
+        boundary = _BOUNDARY.search(waiting, cut, cut + _SEEK_BOUNDARY)
+        cut = boundary.start() if boundary else cut
+        skipped, rest = waiting[:cut], waiting[cut:]
+        for setting in _MODES.finditer(skipped):
+            private, switch, margins, reset = setting.groups()
+            if reset:
+                self._modes = {"reset": setting.group()}
+            elif private is None:
+                self._remember("margins", f"\x1b[{margins}r")
+            else:
+                for mode in private.split(";"):
+                    # The three alternate-screen modes are one switch.
+                    name = "alternate" if mode in ("47", "1047", "1049") else mode
+                    self._remember(name, f"\x1b[?{mode}{switch}")
+        self._waiting = deque([_reopened(skipped) + rest])
+        self._waiting_chars = len(self._waiting[0])
+        self._skipped = True
+
+    def _remember(self, name: str, setting: str) -> None:
+        self._modes.pop(name, None)
+        if len(self._modes) < 64:
+            self._modes[name] = setting
+
+    def _start_over(self) -> None:
+        settings = "".join(self._modes.values())
+        self._modes, self._skipped = {}, False
+        self._parser = screen_parser.Parser(self._emulator)
+        self._emulator.start_over()
+        self._draw(settings + "\x1b[H")
+
+    def resize(self, cols: int, rows: int) -> None:
+        cols, rows = _within(cols, COLUMNS), _within(rows, ROWS)
+        if (cols, rows) != (self.cols, self.rows):
+            self.cols, self.rows = cols, rows
+            self._emulator.resize(rows, cols)
+
+    # What stands there, as of the last settling
+
+    def lines(self) -> list[str]:
+        rows = (self._emulator.buffer.get(y) for y in range(self.rows))
+        # Behind the last cell that was ever written there are only blanks.
+        return ["".join(row[x].data for x in range(min(max(row) + 1, self.cols))).rstrip() if row else "" for row in rows]
+
+    def text(self) -> str:
+        return "\n".join(self.lines()).rstrip("\n")
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Row and column, from 0. Behind the last column, the column is the width."""
+        return self._emulator.cursor.y, self._emulator.cursor.x
+
+    def cursor_line(self) -> str:
+        return self.lines()[self.cursor[0]]
+
+    @property
+    def title(self) -> str:
+        return self._emulator.title
+
+    @property
+    def alternate(self) -> bool:
+        return self._emulator.aside is not None
+
+    def modes(self) -> frozenset[int]:
+        """The private modes that are on, besides the alternate screen."""
+        return frozenset(mode >> 5 for mode in self._emulator.mode if mode >= 32)
+
+    def cells(self) -> "list[list[Char]]":
+        """Every cell; the second half of a wide character has no text."""
+        blank = [self._emulator.default_char] * self.cols
+        rows = (self._emulator.buffer.get(y) for y in range(self.rows))
+        return [blank[:] if row is None else [row[x] for x in range(self.cols)] for row in rows]
+
+    def repaint(self) -> str:
+        """Text that gives a terminal of this size the same screen, cursor and modes."""
+        from switchtower.engines.pty import screen_repaint
+
+        return screen_repaint.of(self._emulator)
+
+
+def _reopened(skipped: str) -> str:
+    """The opener of the string (a picture, a link) that the cut fell into, or nothing: its rest must not show."""
+    opened, opener = max((skipped.rfind(opener), opener) for opener in _STRING_OPENERS)
+    if opened < 0:
+        return ""
+    ends = "\x1b\x18\x1a\x9c\x07" if opener == "\x1b]" else "\x1b\x18\x1a\x9c"
+    return "" if any(skipped.find(end, opened + 2) >= 0 for end in ends) else opener
+
+
+def _within(value: int, limits: tuple[int, int]) -> int:
+    return max(limits[0], min(value, limits[1]))

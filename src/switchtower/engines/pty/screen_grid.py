@@ -1,0 +1,338 @@
+"""pyte's screen with what today's programs need beyond it: the alternate screen, wide characters, plain erasing.
+
+Every operation costs at most a row or a screen, whatever its parameters say, and keeps nothing that grows. What the
+operations are called in a program's output is `screen_emulator`'s business.
+"""
+
+from typing import Any, NamedTuple
+
+import wcwidth
+from pyte import charsets, modes, screens
+
+from switchtower.engines.pty import screen_colours
+
+REPLAYED = (1, 5, 9, 12, 66, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 2004, 2031)
+"""Private modes that concern the one who looks on: keys, mouse, focus, pasting, the screen's colours. We only remember them."""
+
+ORIGIN, WRAP, VISIBLE = 6, 7, 25
+ALTERNATE = (47, 1047, 1049)
+MARKS_LIMIT = 16
+"""Characters in one cell, with its combining marks."""
+
+_KNOWN = frozenset((*REPLAYED, ORIGIN, WRAP, VISIBLE))
+_STYLES_LIMIT = 64
+_CHARS_LIMIT = 512
+
+Row = screens.StaticDefaultDict[int, screens.Char]
+
+
+class _Styled(dict[str, screens.Char]):
+    """Cells of one style by their character: made once, shared by all places that show it."""
+
+    def __init__(self, attributes: screens.Char) -> None:
+        super().__init__()
+        self.attributes = attributes
+
+    def __missing__(self, char: str) -> screens.Char:
+        if len(self) >= _CHARS_LIMIT:
+            self.clear()
+        cell = self[char] = self.attributes._replace(data=char)
+        return cell
+
+
+class Place(NamedTuple):
+    """A saved cursor."""
+
+    x: int
+    y: int
+    attributes: screens.Char
+    graphics: tuple[bool, bool]
+    shifted: int
+    origin: bool
+
+
+class Aside(NamedTuple):
+    """The main screen while the alternate one shows."""
+
+    buffer: dict[int, Row]
+    cursor: Place
+
+
+class Grid(screens.Screen):
+    @property
+    def default_char(self) -> screens.Char:
+        # A reversed screen is a matter of the one who looks on; the cells stay as they were written.
+        return screen_colours.PLAIN
+
+    def reset(self) -> None:
+        super().reset()
+        self.graphics = (False, False)  # whether G0 and G1 are the line-drawing set
+        self.aside: Aside | None = None
+        self._saved: dict[bool, Place] = {}
+        self._styles: dict[screens.Char, _Styled] = {}
+        self._styled = _Styled(self.cursor.attrs)
+        self.last_drawn = ""
+        self._wide = False
+
+    # Modes
+
+    def has(self, mode: int) -> bool:
+        return mode << 5 in self.mode
+
+    def switch(self, mode: int, *, on: bool) -> None:
+        (self.mode.add if on else self.mode.discard)(mode << 5)
+
+    def private_mode(self, mode: int, *, on: bool) -> None:
+        if mode in ALTERNATE:
+            self._alternate(on=on, keeps_cursor=mode == 1049)
+        elif mode == 1048:
+            (self.save_cursor if on else self.restore_cursor)()
+        elif mode in _KNOWN:
+            self.switch(mode, on=on)
+            if mode == ORIGIN:
+                self.cursor_position()
+
+    def _alternate(self, *, on: bool, keeps_cursor: bool) -> None:
+        if on and self.aside is None:
+            if keeps_cursor:
+                self.save_cursor()
+            self.aside = Aside(dict(self.buffer), self._place())
+            self.buffer.clear()
+        elif not on and self.aside is not None:
+            self.buffer.clear()
+            self.buffer.update(self.aside.buffer)
+            self.aside = None
+            if keeps_cursor:
+                self.restore_cursor()
+            self.dirty.update(range(self.lines))
+
+    def soft_reset(self) -> None:
+        self.mode -= {modes.IRM, ORIGIN << 5}
+        self.mode |= {WRAP << 5, VISIBLE << 5}
+        self.margins = None
+        self.graphics, self.charset = (False, False), 0
+        self.cursor.attrs = screen_colours.PLAIN
+        self._saved.pop(self.aside is not None, None)
+
+    def start_over(self) -> None:
+        """A blank screen with the modes as they are: what came before was skipped."""
+        self.buffer.clear()
+        if self.aside is not None:
+            self.aside = Aside({}, self.aside.cursor._replace(x=0, y=0))
+        self.margins = None
+        self.cursor.attrs = screen_colours.PLAIN
+        self.cursor.x = self.cursor.y = 0
+
+    # The cursor
+
+    def _place(self) -> Place:
+        cursor = self.cursor
+        return Place(cursor.x, cursor.y, cursor.attrs, self.graphics, self.charset, self.has(ORIGIN))
+
+    def save_cursor(self) -> None:
+        # pyte keeps a stack that only grows; terminals keep one place for each of the two screens.
+        self._saved[self.aside is not None] = self._place()
+
+    def restore_cursor(self) -> None:
+        place = self._saved.get(self.aside is not None)
+        if place is None:
+            self.switch(ORIGIN, on=False)
+            self.cursor_position()
+            return
+        self.graphics, self.charset = place.graphics, place.shifted
+        self.switch(ORIGIN, on=place.origin)
+        self.cursor.attrs = place.attributes
+        self.cursor.x, self.cursor.y = min(place.x, self.columns), place.y
+        self.ensure_vbounds()
+
+    def cursor_up(self, count: int | None = None) -> None:
+        top = self.margins.top if self.margins and self.cursor.y >= self.margins.top else 0
+        self.cursor.y = max(self.cursor.y - (count or 1), top)
+
+    def cursor_down(self, count: int | None = None) -> None:
+        bottom = self.margins.bottom if self.margins and self.cursor.y <= self.margins.bottom else self.lines - 1
+        self.cursor.y = min(self.cursor.y + (count or 1), bottom)
+
+    def cursor_to_line(self, line: int | None = None) -> None:
+        top = self.margins.top if self.margins and self.has(ORIGIN) else 0
+        self.cursor.y = (line or 1) - 1 + top
+        self.ensure_vbounds()
+
+    def tab(self) -> None:
+        if self.cursor.x < self.columns:
+            super().tab()
+
+    def back_tab(self, count: int) -> None:
+        stops = sorted(stop for stop in self.tabstops if stop < self.cursor.x)
+        self.cursor.x = stops[-count] if count <= len(stops) else 0
+
+    # Drawing
+
+    def draw(self, data: str) -> None:
+        if self.graphics[self.charset]:
+            data = data.translate(charsets.VT100_MAP)
+        if self._styled.attributes is not self.cursor.attrs:
+            self._style()
+        if data.isascii() and modes.IRM not in self.mode:
+            self._draw_narrow(data)
+        else:
+            for char in data:
+                self._draw_one(char)
+        self.last_drawn = data[-1:]
+
+    def _style(self) -> None:
+        attributes = self.cursor.attrs
+        if len(self._styles) >= _STYLES_LIMIT:
+            self._styles.clear()
+        self._styled = self._styles.get(attributes) or self._styles.setdefault(attributes, _Styled(attributes))
+
+    def _draw_narrow(self, data: str) -> None:
+        cursor, cell, at = self.cursor, self._styled.__getitem__, 0
+        while at < len(data):
+            self._make_room(1)
+            piece = data[at : at + self.columns - cursor.x]
+            self.buffer[cursor.y].update(zip(range(cursor.x, self.columns), map(cell, piece), strict=False))
+            self.dirty.add(cursor.y)
+            cursor.x += len(piece)
+            at += len(piece)
+
+    def _draw_one(self, char: str) -> None:
+        width = _width(char)
+        if width == 0:
+            self._combine(char)
+        if width <= 0:
+            return
+        self._make_room(width)
+        if modes.IRM in self.mode:
+            self.insert_characters(width)
+        cursor = self.cursor
+        row = self.buffer[cursor.y]
+        row[cursor.x] = self._styled[char]
+        if width == 2:
+            row[cursor.x + 1] = self._styled[""]
+            self._wide = True
+        self.dirty.add(cursor.y)
+        cursor.x += width
+
+    def _make_room(self, width: int) -> None:
+        if self.cursor.x + width <= self.columns:
+            return
+        if self.has(WRAP):
+            self.carriage_return()
+            self.index()
+        else:
+            self.cursor.x = self.columns - width
+
+    def _combine(self, mark: str) -> None:
+        row, x = self.buffer[self.cursor.y], self.cursor.x - 1
+        if x > 0 and not row[x].data:
+            x -= 1  # the second half of a wide character
+        if x >= 0 and 0 < len(row[x].data) < MARKS_LIMIT:
+            row[x] = row[x]._replace(data=row[x].data + mark)
+
+    def mend(self) -> None:
+        """Half a wide character is none: overwriting or shifting may have cut some in two."""
+        if self._wide:
+            for y in self.dirty & self.buffer.keys():
+                row = self.buffer[y]
+                for x in [x for x, cell in row.items() if not cell.data or not cell.data.isascii()]:
+                    data = row[x].data
+                    whole = _width(row[x - 1].data[:1]) == 2 if not data else _width(data[0]) < 2 or not row[x + 1].data
+                    if not whole or (not data and x == 0) or x >= self.columns:
+                        row[x] = row[x]._replace(data=" ")
+        self.dirty.clear()
+
+    # Erasing and moving
+
+    def _blank(self) -> screens.Char:
+        return screen_colours.PLAIN._replace(bg=self.cursor.attrs.bg)
+
+    def erase(self, y: int, start: int, end: int) -> None:
+        self.dirty.add(y)
+        if start > 0 or end < self.columns:
+            self.buffer[y].update(dict.fromkeys(range(start, min(end, self.columns)), self._blank()))
+        else:
+            self._erase_rows(range(y, y + 1))
+
+    def _erase_rows(self, rows: range) -> None:
+        blank = self._blank()
+        for y in rows:
+            self.buffer.pop(y, None)
+            if blank != screen_colours.PLAIN:
+                self.buffer[y] = Row(blank)
+
+    def erase_in_line(self, how: int = 0, private: bool = False) -> None:
+        x = self.cursor.x
+        if how in (0, 1, 2):
+            self.erase(self.cursor.y, x if how == 0 else 0, x + 1 if how == 1 else self.columns)
+
+    def erase_in_display(self, how: int = 0, *args: Any, **kwargs: Any) -> None:
+        y = self.cursor.y
+        rows = {0: range(y + 1, self.lines), 1: range(y), 2: range(self.lines)}.get(how, range(0))
+        self._erase_rows(rows)
+        if how in (0, 1):
+            self.erase_in_line(how)
+
+    def index(self) -> None:
+        if self.margins is not None or self.cursor.y < self.lines - 1:
+            super().index()
+            return
+        moved = {y - 1: row for y, row in self.buffer.items() if y > 0}
+        self.buffer.clear()
+        self.buffer.update(moved)
+        self.dirty.update(range(self.lines) if self._wide else ())
+
+    def delete_lines(self, count: int | None = None) -> None:
+        top, bottom = self.margins or (0, self.lines - 1)
+        if not top <= self.cursor.y <= bottom:
+            return
+        # pyte leaves a row as it is where the one that should move there was never written.
+        for y in range(self.cursor.y, bottom + 1):
+            below = self.buffer.pop(y + (count or 1), None) if y + (count or 1) <= bottom else None
+            self.buffer.pop(y, None)
+            if below is not None:
+                self.buffer[y] = below
+        self.dirty.update(range(self.cursor.y, bottom + 1))
+        self.carriage_return()
+
+    def scroll(self, count: int, *, up: bool) -> None:
+        top, bottom = self.margins or (0, self.lines - 1)
+        y, self.cursor.y = self.cursor.y, bottom if up else top
+        for _ in range(min(count, bottom - top + 1)):
+            (self.index if up else self.reverse_index)()
+        self.cursor.y = y
+
+    def resize(self, lines: int | None = None, columns: int | None = None) -> None:
+        lines, columns = lines or self.lines, columns or self.columns
+        # Rows leave at the top only as far as the cursor's row must stay on the screen.
+        above = max(0, self.cursor.y - lines + 1)
+        kept = _cropped(self.buffer, above, lines, columns)
+        self.buffer.clear()
+        self.buffer.update(kept)
+        if self.aside is not None:
+            place = self.aside.cursor
+            hidden = max(0, place.y - lines + 1)
+            self._saved.pop(False, None)
+            place = place._replace(x=min(place.x, columns - 1), y=place.y - hidden)
+            self.aside = Aside(_cropped(self.aside.buffer, hidden, lines, columns), place)
+            self._saved[False] = place
+        self.tabstops |= set(range(8 * (self.columns // 8 + 1), columns, 8))
+        self.lines, self.columns, self.margins = lines, columns, None
+        self.cursor.y -= above
+        self.ensure_hbounds()
+        self.ensure_vbounds()
+        self.dirty.update(range(lines))
+        self.mend()
+
+
+def _cropped(buffer: dict[int, Row], above: int, lines: int, columns: int) -> dict[int, Row]:
+    kept: dict[int, Row] = {}
+    for y, row in buffer.items():
+        if above <= y < above + lines:
+            new = kept[y - above] = Row(row.default)
+            new.update((x, cell) for x, cell in row.items() if x < columns)
+    return kept
+
+
+def _width(char: str) -> int:
+    return wcwidth.wcwidth(char) if char else 0

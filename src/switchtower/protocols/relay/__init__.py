@@ -1,0 +1,1 @@
+"""The Relay protocol: apps and hosts around one hub."""

@@ -1,0 +1,74 @@
+"""Refusals in relay's words, which are plain strings: one table, and the one exception that carries them."""
+
+from switchtower.core import errors
+
+UNKNOWN_RPC = "unknown rpc type"
+UNKNOWN_RUN = "unknown run_id"
+UNKNOWN_HOST = "unknown host_id"
+HOST_OFFLINE = "host offline"
+HOST_GONE = "host disconnected before it answered"
+DENIED = "denied"
+EXPIRED = "nobody decided in time"
+WITHDRAWN = "withdrawn"
+IN_USE = "request_id is already in use"
+NOT_ACTIVE = "run is not active"
+INTERNAL = "internal error"
+
+TABLE: dict[type[errors.CoreError], str] = {
+    errors.InvalidCommand: "",
+    errors.SessionNotFound: UNKNOWN_RUN,
+    errors.AttachForbidden: "forbidden",
+    errors.RunInProgress: "run is busy",
+    errors.NoActiveRun: NOT_ACTIVE,
+    errors.ApprovalNotFound: "unknown request_id",
+    errors.ApprovalClosed: "already decided",
+    errors.DialogNotFound: "unknown request_id",
+    errors.IdentityConflict: IN_USE,
+    errors.NotATerminal: "run has no terminal",
+    errors.ProgramEnded: "run has exited",
+    errors.LivesElsewhere: UNKNOWN_RUN,
+    errors.NotItsHost: "not a run of this host",
+    errors.HostUnreachable: HOST_OFFLINE,
+    errors.VersionMismatch: "",
+    errors.NothingToRestore: "",
+    errors.ProviderNotConfigured: "",
+    errors.SandboxUnavailable: "",
+    errors.Overloaded: "too much is waiting; try again",
+    errors.ShuttingDown: "shutting down; try again",
+    errors.JournalUnavailable: "the journal could not store this; try again",
+    errors.Fenced: "try again",
+}
+"""Without words of relay's, or of ours for it, the refusal's own message is told."""
+
+
+class Refused(Exception):
+    """What was asked will not be done; the text is what the asker is told."""
+
+    @property
+    def text(self) -> str:
+        return str(self)
+
+
+class UnknownRun(Refused):
+    """No run has this id."""
+
+    def __init__(self) -> None:
+        super().__init__(UNKNOWN_RUN)
+
+
+class UnknownHost(Refused):
+    """No host has this id."""
+
+    def __init__(self) -> None:
+        super().__init__(UNKNOWN_HOST)
+
+
+class HostOffline(Refused):
+    """The run's host is not connected, or went before it answered."""
+
+    def __init__(self, text: str = HOST_OFFLINE) -> None:
+        super().__init__(text)
+
+
+def of(refusal: errors.CoreError) -> str:
+    return TABLE[type(refusal)] or refusal.message

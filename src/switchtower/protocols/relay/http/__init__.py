@@ -1,0 +1,1 @@
+"""Relay over HTTP: the hub's endpoints for apps, and the host's own on its owner's Unix socket. Loaded when somebody listens."""

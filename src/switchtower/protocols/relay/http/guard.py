@@ -1,0 +1,134 @@
+"""In front of every endpoint: by which name we were reached, which site a page is from, and what every answer says.
+
+Any web page can make a browser ask a port of this machine, so the rules for WebSockets hold here too (see
+`transports/upgrade.py`). Handlers find the path as it was spelled: what is escaped in one of its parts stays in that part.
+"""
+
+import asyncio
+from collections.abc import Collection, MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+
+from switchtower.protocols.relay.http import answers
+from switchtower.protocols.relay.http.problems import Problem
+from switchtower.transports import upgrade
+
+LINGER = 1.0
+MOST_LINGERED = 16 * 1_048_576
+"""How long, and for how much, we go on reading a body that nobody wants: who still sends would miss the answer otherwise."""
+
+_ALWAYS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+    "Access-Control-Max-Age": "600",
+}
+
+Message = MutableMapping[str, Any]
+
+
+class Guard:
+    def __init__(self, app: Any, *, hosts: Collection[str], origins: Collection[str]) -> None:
+        """`hosts` are the names that we may be reached by besides loopback's, `origins` those whose pages may read answers."""
+        self._app = app
+        self._hosts = frozenset(name.lower() for name in (*hosts, *origins))
+        self._origins = frozenset(name.lower() for name in origins)
+
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        exchange = Exchange(headers, receive, send)
+        response: Any
+        if (problem := self._objection(headers)) is not None:
+            response = answers.problem(problem)
+        else:
+            shared_with = self._shared_with(headers)
+            exchange.extra |= shared_with
+            if shared_with and scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+                exchange.extra |= _PREFLIGHT
+                response = answers.of(None)
+            else:
+                scope, response = {**scope, "path": scope["raw_path"].decode("ascii")}, self._app
+        await response(scope, exchange.receive, exchange.send)
+
+    def _objection(self, headers: Headers) -> Problem | None:
+        host = upgrade.hostname(",".join(headers.getlist("host")))
+        if host is None or (host not in upgrade.LOOPBACK and host not in self._hosts and upgrade.ANY_HOST not in self._hosts):
+            return Problem(403, "this host name is not served here", hint="add it to the setting `origins`")
+        origin = headers.get("origin")
+        if origin is None or upgrade.from_here(",".join(headers.getlist("origin")), host) or self._shared_with(headers):
+            return None
+        return Problem(403, "pages of another site may not connect", hint="add its name to the setting `origins`")
+
+    def _shared_with(self, headers: Headers) -> dict[str, str]:
+        """What lets a browser give our answer to a page of another site."""
+        origin = ",".join(headers.getlist("origin"))
+        scheme, _, authority = origin.partition("://")
+        if scheme not in ("http", "https") or upgrade.hostname(authority) not in self._origins:
+            return {}
+        return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
+
+
+class OwnersGuard:
+    """For the owner's socket, which no page can reach: only what every answer says."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = Exchange(Headers(scope=scope), receive, send)
+        await self._app({**scope, "path": scope["raw_path"].decode("ascii")}, exchange.receive, exchange.send)
+
+
+class Exchange:
+    """One request and its answer, which leaves with our headers and after whatever is still being sent to us."""
+
+    def __init__(self, headers: Headers, receive: Any, send: Any) -> None:
+        self.extra: dict[str, str] = {}
+        self._receive = receive
+        self._send = send
+        self._unread = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+        self._waits_for_us = "expect" in headers
+        """It sends no body until it is told to, so an answer cannot cross it."""
+
+    async def receive(self) -> Message:
+        message: Message = await self._receive()
+        self._waits_for_us = False
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            self._unread = False
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in {**_ALWAYS, **self.extra}.items():
+                headers.setdefault(name, value)
+            if self._unread:
+                headers["Connection"] = "close"
+            await self._send(message)
+        elif self._unread and not self._waits_for_us and not message.get("more_body", False):
+            await self._send({**message, "more_body": True})
+            await self._linger()
+            await self._send({"type": "http.response.body", "body": b""})
+        else:
+            await self._send(message)
+
+    async def _linger(self) -> None:
+        thrown_away = 0
+        try:
+            async with asyncio.timeout(LINGER):
+                while self._unread and thrown_away <= MOST_LINGERED:
+                    thrown_away += len((await self.receive()).get("body", b""))
+        except TimeoutError:
+            pass

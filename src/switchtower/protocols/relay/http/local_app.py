@@ -1,0 +1,53 @@
+"""The host's own HTTP on its owner's Unix socket, put together: no tokens, because only the owner's processes come in."""
+
+from typing import Any
+
+from starlette.requests import Request
+
+from switchtower.core import tower
+from switchtower.protocols.relay.host.rpc import HostRpc
+from switchtower.protocols.relay.http import guard, health, hosts, local_rpc, local_runs, ports, problems, routing, users
+from switchtower.protocols.relay.http.calls import Caller
+from switchtower.protocols.relay.http.local_found import Finder
+from switchtower.protocols.relay.http.peers import is_of_a_run, origin_of
+from switchtower.protocols.relay.http.routing import Entry
+
+VIA = "local"
+
+
+class OwnersDoor:
+    def __init__(self, of_a_run: ports.IsOfARun, run_of: ports.RunOf) -> None:
+        self._of_a_run = of_a_run
+        self._run_of = run_of
+
+    async def admit(self, request: Request, entry: Entry) -> Caller:
+        if entry is Entry.ANYONE or not is_of_a_run(request, self._of_a_run):
+            return Caller(name="owner", via=VIA)
+        if entry is not Entry.RUN:
+            raise problems.of_a_run()
+        return Caller(name="run", via=VIA, of_a_run=True, run_id=self._run_of(origin_of(request)))
+
+
+def make_local_app(
+    hub: ports.Hub,
+    accounts: ports.Accounts,
+    tower_: tower.Tower,
+    rpc: HostRpc,
+    *,
+    version: str,
+    explain: ports.Explain,
+    is_of_a_run: ports.IsOfARun,
+    run_of: ports.RunOf = lambda _: None,
+    body_timeout_s: float = routing.BODY_TIMEOUT,
+) -> Any:
+    """An ASGI app for `transports.http.serve_unix`."""
+    finder = Finder(tower_)
+    rows = (
+        *health.Health(version).rows(),
+        *local_runs.LocalRuns(tower_, rpc, finder).rows(),
+        *local_rpc.LocalRpc(rpc, finder).rows(),
+        *hosts.Hosts(hub).rows(),
+        *users.Users(accounts).rows(),
+    )
+    door = OwnersDoor(is_of_a_run, run_of)
+    return guard.OwnersGuard(routing.router(rows, door, explain, body_timeout_s=body_timeout_s))

@@ -1,0 +1,78 @@
+"""What the endpoints need of the hub, of the accounts and of what refuses. They know these and not the rooms behind them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from switchtower.core import events, registry
+from switchtower.protocols.relay import messages
+from switchtower.protocols.relay.http.problems import Problem
+from switchtower.transports.stream import Origin
+
+IsOfARun = Callable[[Origin], bool]
+"""Whether a process of a run is at the other end."""
+RunOf = Callable[[Origin], str | None]
+"""The run, by the core's id, whose process is at the other end; None when that cannot be told."""
+Explain = Callable[[Exception], Problem | None]
+"""What a refusal of the accounts means to who asked; None for what is none."""
+
+
+class Hub(Protocol):
+    async def runs(self, limit: int) -> list[messages.RunRow]: ...
+
+    async def run(self, run_id: str) -> messages.RunRow | None: ...
+
+    async def history(
+        self, run_id: str, *, limit: int, before_id: int | None, include_output: bool
+    ) -> list[messages.Message] | None: ...
+
+    async def screen(self, run_id: str) -> dict[str, Any] | None:
+        """What a late joiner paints. None: there is no such run, or it has no terminal."""
+        ...
+
+    async def send_input(self, run_id: str, asked: messages.SendInput, actor: events.Actor) -> None:
+        """Raises `errors.Refused`."""
+        ...
+
+    async def hosts(self) -> list[messages.HostRow]: ...
+
+    async def set_host_state(self, host_id: str, state: str) -> bool:
+        """False here, as in the next three: there is no such host."""
+        ...
+
+    async def rename_host(self, host_id: str, name: str) -> bool: ...
+
+    async def remove_host(self, host_id: str) -> bool: ...
+
+    async def rotate_host(self, host_id: str) -> bool: ...
+
+
+class Identity(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def token_id(self) -> str | None:
+        """None for the owner's token, which nobody revokes."""
+        ...
+
+
+class Accounts(Protocol):
+    """Refusals are exceptions of its own; an `Explain` knows them."""
+
+    async def login(self, username: str, password: str, address: str, *, client: str = "") -> str: ...
+
+    async def exchange(self, owner_token: str, *, client: str = "page") -> str: ...
+
+    async def verify(self, token: str) -> Identity | None: ...
+
+    async def tokens(self, user: str | None = None) -> Sequence[registry.Token]: ...
+
+    async def revoke(self, token_id: str) -> bool: ...
+
+    async def users(self) -> Sequence[registry.User]: ...
+
+    async def add(self, name: str, password: str) -> None: ...
+
+    async def set_password(self, name: str, password: str) -> None: ...
+
+    async def remove(self, name: str) -> None: ...

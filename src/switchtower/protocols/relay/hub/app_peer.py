@@ -1,0 +1,334 @@
+"""One app: a browser, a phone, a script. It is sent the events of all runs until it first says which it wants.
+
+Each run that it follows is a cursor in the journal. One that does not read falls behind on its own and pages on when it reads
+again; nothing is dropped and nothing queues up here but its answers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import msgspec
+
+from switchtower.core import errors as core_errors
+from switchtower.core import tower
+from switchtower.core.access import Access
+from switchtower.core.session import Session
+from switchtower.protocols.relay import errors, messages, names, outbound
+from switchtower.protocols.relay.hub.hub import Hub
+from switchtower.protocols.relay.hub.tap import Tap
+from switchtower.transports.outbox import Outbox
+from switchtower.transports.packet import Packet
+from switchtower.transports.stream import Stream
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 1_000
+"""Commands that one client may have sent and not have seen done."""
+MOST_CALLS = 64
+_LONGEST_ERROR = 2_000
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_decode = msgspec.json.Decoder(messages.Envelope).decode
+_decoders = {
+    "run.send_input": msgspec.json.Decoder(messages.SendInput).decode,
+    "run.send_stdin": msgspec.json.Decoder(messages.SendStdin).decode,
+    "run.resize": msgspec.json.Decoder(messages.Resize).decode,
+    "run.stop": msgspec.json.Decoder(messages.Stop).decode,
+    "run.permission.approve": msgspec.json.Decoder(messages.Decide).decode,
+    "run.permission.deny": msgspec.json.Decoder(messages.Decide).decode,
+    "run.subscribe": msgspec.json.Decoder(messages.Subscribe).decode,
+    "run.unsubscribe": msgspec.json.Decoder(messages.Subscribe).decode,
+    **{type_: msgspec.json.Decoder(data).decode for type_, data in messages.RPC_DATA.items()},
+}
+
+
+class _Correlation(msgspec.Struct):
+    """What lets a client tell which of its messages an error is about."""
+
+    request_id: Any = None
+    input_id: Any = None
+
+
+_decode_correlation = msgspec.json.Decoder(_Correlation).decode
+
+
+class AppPeer:
+    """Implements `stream.Receiver` for `/ws/app`."""
+
+    def __init__(self, hub: Hub, access: Access) -> None:
+        self._hub = hub
+        self._tower = hub.tower
+        self._actor = access.actor("relay")
+        self._stream: Stream | None = None
+        self._outbox: Outbox | None = None
+        self._taps: dict[str, Tap] = {}
+        self._everything = True
+        self._incoming: asyncio.Queue[tuple[messages.Envelope, Any]] = asyncio.Queue()
+        self._worker: asyncio.Task[None] | None = None
+        self._calls: set[asyncio.Task[None]] = set()
+        self._sent: dict[str, None] = {}
+        """Ids of commands that went to another host, to tell whose a refusal is that comes from there."""
+        self._unwatch: Callable[[], None] = lambda: None
+
+    # The receiver's side
+
+    def connected(self, stream: Stream) -> None:
+        self._stream = stream
+        self._outbox = Outbox(stream)
+        self._unwatch = self._tower.watch_batches(self._saw)
+        self._hub.failures.append(self._host_refused)
+        self._worker = asyncio.get_running_loop().create_task(self._work())
+
+    def received(self, frames: list[bytes]) -> None:
+        for frame in frames:
+            self._take(frame)
+        if self._incoming.qsize() >= MOST_WAITING and self._stream is not None:
+            self._stream.pause_reading()
+
+    def refused(self, problem: str) -> None:
+        self._say("error", {"error": problem})
+
+    def writable_again(self) -> None:
+        if self._outbox is not None and self._outbox.flush():
+            for tap in tuple(self._taps.values()):
+                tap.wake()
+
+    def disconnected(self) -> None:
+        """Calls go on to their end: somebody else may decide what this one asked for, and the journal tells of it."""
+        self._unwatch()
+        self._hub.failures.remove(self._host_refused)
+        for tap in self._taps.values():
+            tap.close()
+        self._taps.clear()
+        self._stream = self._outbox = None
+        if self._worker is not None:
+            self._worker.cancel()
+
+    # What runs tell
+
+    def _saw(self, session: Session, batch: tower.Batch) -> None:
+        """Who wants everything follows a run from the moment it speaks up until it has ended and all of it was told."""
+        if not self._everything or self._outbox is None:
+            return
+        tap = self._taps.get(batch.session_id)
+        if tap is None:
+            about = outbound.About.session(session, self._hub.own_host_id)
+            tap = self._taps[batch.session_id] = self._tap(about, include_output=True)
+            tap.follow(self._tower.subscribe(batch.session_id, batch.first_seq - 1, tap))
+        elif session.run is None and tap.has_told(batch.last_seq):
+            self._quit(batch.session_id)
+
+    def _tap(self, about: outbound.About, *, include_output: bool) -> Tap:
+        assert self._outbox is not None, "only who is connected follows"
+        return Tap(about, self._outbox, self._gap, include_output=include_output)
+
+    def _quit(self, session_id: str) -> None:
+        """It is not followed any more. Who wants everything follows it again when it goes on."""
+        if (tap := self._taps.pop(session_id, None)) is not None:
+            tap.close()
+
+    def _gap(self, about: outbound.About) -> None:
+        """What it misses is no longer kept: it is told so, and where the run's terminal stands."""
+        self._say("run.gap", {}, about.run_id)
+        self._taps.pop(about.session_id, None)
+        asked = messages.Subscribe()
+        if self._worker is not None and not self._everything:
+            envelope = messages.Envelope(type="run.subscribe", run_id=about.run_id)
+            self._incoming.put_nowait((envelope, asked))
+
+    # What the client asks
+
+    def _take(self, frame: bytes) -> None:
+        try:
+            envelope = _decode(frame)
+            decode = _decoders.get(envelope.type)
+            if decode is None:
+                self._unknown(envelope)
+                return
+            asked = decode(envelope.data)
+        except _UNREADABLE as problem:
+            self._unreadable(frame, str(problem))
+            return
+        if envelope.type in messages.RPC_DATA:
+            self._call(envelope, asked)
+        else:
+            self._incoming.put_nowait((envelope, asked))
+
+    def _unknown(self, envelope: messages.Envelope) -> None:
+        if envelope.type.startswith("rpc."):
+            request_id = _correlation(envelope.data).get("request_id", "")
+            self._respond(envelope.run_id, messages.Response(request_id, False, envelope.type, error=errors.UNKNOWN_RPC))
+        elif envelope.type not in ("ping", "host.heartbeat"):
+            self._say("error", {"error": f"unknown type `{envelope.type}`"}, envelope.run_id)
+
+    def _unreadable(self, frame: bytes, problem: str) -> None:
+        """As much of an answer as the frame allows: a client waits for the id it has sent."""
+        try:
+            loose = msgspec.json.decode(frame)
+        except _UNREADABLE:
+            loose = None
+        type_ = loose.get("type") if isinstance(loose, dict) else None
+        data = loose.get("data") if isinstance(loose, dict) else None
+        request_id = data.get("request_id") if isinstance(data, dict) else None
+        if isinstance(type_, str) and type_ in messages.RPC_DATA and isinstance(request_id, str):
+            self._respond(None, messages.Response(request_id[:128], False, type_, error=problem[:_LONGEST_ERROR]))
+        else:
+            self._say("error", {"error": problem[:_LONGEST_ERROR]})
+
+    async def _work(self) -> None:
+        """One at a time and in order: what is typed first arrives first."""
+        while True:
+            envelope, asked = await self._incoming.get()
+            try:
+                await self._do(envelope, asked)
+            except errors.Refused as refusal:
+                self._say("run.error", {"command": envelope.type, "error": refusal.text, **_ids_of(asked)}, envelope.run_id)
+            except Exception:
+                log.exception("a %s of an app failed", envelope.type)
+                self._say("run.error", {"command": envelope.type, "error": errors.INTERNAL, **_ids_of(asked)}, envelope.run_id)
+            if self._stream is not None and self._incoming.qsize() < MOST_WAITING // 2:
+                self._stream.resume_reading()
+
+    async def _do(self, envelope: messages.Envelope, asked: Any) -> None:
+        run_id = envelope.run_id
+        if run_id is None:
+            if envelope.type == "run.unsubscribe":
+                self._narrow()
+                return
+            raise errors.UnknownRun
+        hub, actor = self._hub, self._actor
+        for correlation in _ids_of(asked).values():
+            self._sent[correlation] = None
+            if len(self._sent) > MOST_WAITING:
+                del self._sent[next(iter(self._sent))]
+        match envelope.type:
+            case "run.send_input":
+                await hub.send_input(run_id, asked, actor)
+            case "run.send_stdin":
+                await hub.send_stdin(run_id, asked, actor)
+            case "run.resize":
+                await hub.resize(run_id, asked, actor)
+            case "run.stop":
+                await hub.stop(run_id, asked, actor)
+            case "run.permission.approve" | "run.permission.deny":
+                await hub.decide(run_id, asked, actor, approve=envelope.type.endswith("approve"))
+            case "run.subscribe":
+                await self._subscribe(run_id, asked)
+            case "run.unsubscribe":
+                self._narrow()
+                self._quit(names.session_of(run_id))
+            case _:
+                raise AssertionError(f"{envelope.type} has a decoder but no place here")
+
+    # Subscriptions
+
+    def _narrow(self) -> None:
+        """From its first word about it on, a client is sent only what it asked for."""
+        if self._everything:
+            self._everything = False
+            for session_id in list(self._taps):
+                self._quit(session_id)
+
+    async def _subscribe(self, run_id: str, asked: messages.Subscribe) -> None:
+        card = await self._hub.card(run_id)
+        session_id = card.session_id
+        self._narrow()
+        if asked.replace:
+            for other in list(self._taps):
+                self._quit(other)
+        else:
+            self._quit(session_id)
+        about = outbound.About.card(card, self._hub.own_host_id)
+        after = tower.FROM_THE_HEAD if asked.after_id is None else asked.after_id
+        if asked.after_id is None and asked.include_output and (screen := await self._hub.screen(run_id)) is not None:
+            # Who comes late sees the terminal as it is, then what it puts out from there on.
+            after = screen["id"]
+            self._say("run.screen", screen, run_id)
+        if self._outbox is None:
+            return
+        tap = self._tap(about, include_output=asked.include_output)
+        attached: asyncio.Future[tower.Attachment] = asyncio.get_running_loop().create_future()
+
+        def done(attachment: tower.Attachment | core_errors.CoreError) -> None:
+            if attached.done():
+                if isinstance(attachment, tower.Attachment):
+                    attachment.subscription.close()
+            elif isinstance(attachment, core_errors.CoreError):
+                attached.set_exception(errors.Refused(errors.of(attachment)))
+            else:
+                attached.set_result(attachment)
+
+        self._tower.attach(session_id, after, tap, admit=lambda _: None, done=done)
+        attachment = await attached
+        if attachment.gap and asked.after_id is not None:
+            self._say("run.gap", {}, run_id)
+        self._taps[session_id] = tap
+        tap.follow(attachment.subscription)
+
+    # Calls
+
+    def _call(self, envelope: messages.Envelope, asked: Any) -> None:
+        if len(self._calls) >= MOST_CALLS:
+            refusal = messages.Response(asked.request_id, False, envelope.type, error="too many calls at once")
+            self._respond(envelope.run_id, refusal)
+            return
+        task = asyncio.get_running_loop().create_task(self._answer(envelope, asked))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _answer(self, envelope: messages.Envelope, asked: Any) -> None:
+        run_id, type_ = envelope.run_id, envelope.type
+        try:
+            result = await self._result(type_, envelope, asked)
+            response = messages.Response(asked.request_id, True, type_, result=result)
+            if type_ == "rpc.run.start" and isinstance(result, dict):
+                run_id = cast(str | None, result.get("run_id"))
+        except errors.Refused as refusal:
+            response = messages.Response(asked.request_id, False, type_, error=refusal.text)
+        except Exception:
+            log.exception("a %s of an app failed", type_)
+            response = messages.Response(asked.request_id, False, type_, error=errors.INTERNAL)
+        self._respond(run_id, response)
+
+    async def _result(self, type_: str, envelope: messages.Envelope, asked: Any) -> Any:
+        work: Awaitable[Any]
+        if type_ in messages.HOST_RPCS:
+            # The page puts a run's id even on calls to a host: the host that is named counts.
+            host_id = asked.host_id or envelope.host_id
+            if host_id is None:
+                raise errors.UnknownHost
+            work = self._hub.host_rpc(type_, host_id, asked, self._actor)
+        elif envelope.run_id is None:
+            raise errors.UnknownRun
+        else:
+            work = self._hub.run_rpc(type_, envelope.run_id, asked, self._actor)
+        return await work
+
+    def _host_refused(self, run_id: str, problem: dict[str, Any]) -> None:
+        """Another host did not do what one of its apps had asked: only that one is told."""
+        if any(problem.get(name) in self._sent for name in ("input_id", "request_id") if isinstance(problem.get(name), str)):
+            self._say("run.error", problem, run_id)
+
+    # What it is told
+
+    def _respond(self, run_id: str | None, response: messages.Response) -> None:
+        self._say("rpc.response", response, run_id)
+
+    def _say(self, type_: str, data: Any, run_id: str | None = None) -> None:
+        if self._outbox is not None:
+            self._outbox.send(Packet([outbound.unnumbered(type_, self._tower.now_ms(), data, run_id=run_id)]))
+
+
+def _ids_of(asked: Any) -> dict[str, str]:
+    """The ids by which a client knows what it sent."""
+    return {name: value for name in ("input_id", "request_id") if isinstance(value := getattr(asked, name, None), str)}
+
+
+def _correlation(data: msgspec.Raw) -> dict[str, str]:
+    try:
+        found = _decode_correlation(data)
+    except _UNREADABLE:
+        return {}
+    return _ids_of(found)

@@ -1,0 +1,41 @@
+"""The core's commands in relay's words, for sessions that live on another host. Pure."""
+
+import hashlib
+from typing import Any
+
+from switchtower.core import commands, errors, events, terminals
+from switchtower.protocols.relay import names, outbound
+
+
+def spelled(command: commands.AnyCommand) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The message for the host, and what the asker is told once it has gone out. Refuses what relay cannot say."""
+    who = {"actor": outbound.actor(command.actor), "by": command.actor.name}
+    run_id = names.core_run_of(command.session_id)
+    match command:
+        case commands.SendMessage() | commands.QueueMessage():
+            text = command.text + terminals.ENTER
+            given = command.client_message_id if isinstance(command, commands.SendMessage) else None
+            # The same message sent twice has the same id, so the host types it once.
+            input_id = command.idempotency_key or given or hashlib.sha256(text.encode()).hexdigest()[:32]
+            told = {"input_id": input_id, "text": text, **who}
+            return "run.send_input", told, {"run_id": run_id, "message_id": input_id}
+        case commands.TypeInput():
+            told = {"input_id": command.input_id, "text": command.text, **who}
+            return "run.send_input", told, {"run_id": run_id, "input_id": command.input_id}
+        case commands.TypeKeys():
+            return "run.send_stdin", {"text": command.text, **who}, {"run_id": run_id}
+        case commands.ResizeTerminal():
+            return "run.resize", {"cols": command.cols, "rows": command.rows, **who}, {}
+        case commands.CancelRun():
+            return "run.stop", {"signal": "kill" if command.force else "term", **who}, {}
+        case commands.DecideApproval():
+            approve = command.verdict is events.Verdict.APPROVE
+            decision = outbound.DECIDED[command.verdict]
+            told = {
+                "request_id": names.request_of(command.approval_id),
+                "decision": "approve_for_session" if approve and command.always else decision,
+                **who,
+            }
+            return f"run.permission.{'approve' if approve else 'deny'}", told, {}
+        case _:
+            raise errors.LivesElsewhere(hint="ask for this on the session's own host")

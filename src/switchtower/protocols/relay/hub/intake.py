@@ -1,0 +1,56 @@
+"""What comes in from one host, made whole: nothing twice, nothing out of order, and a missing piece is waited for. Pure.
+
+A host numbers what it tells of a run. Ours says with each message which one came before (`prev_seq`); others number without
+holes. When one is missing, what is behind it is held back for a while: a host may send what is new before what it had
+spooled, and an acknowledgement across the hole would make it forget what never arrived.
+"""
+
+from switchtower.protocols.relay import messages
+
+MOST_HELD = 2_000
+
+
+class RunIntake:
+    """One run's messages. `taken` is the last number that was let through."""
+
+    def __init__(self, taken: int) -> None:
+        self.taken = taken
+        self._held: dict[int, messages.Envelope] = {}
+
+    @property
+    def is_waiting(self) -> bool:
+        """Something is missing."""
+        return bool(self._held)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._held) >= MOST_HELD
+
+    def add(self, envelope: messages.Envelope) -> list[messages.Envelope]:
+        """What can be stored now, in order. Nothing, for what was told before or has to wait."""
+        seq = envelope.seq
+        assert seq is not None, "only what is numbered comes here"
+        if seq <= self.taken:
+            return []
+        self._held[seq] = envelope
+        return self._connected() if seq == min(self._held) else []
+
+    def give_up_waiting(self) -> list[messages.Envelope]:
+        """What is missing will not come: what was held back goes on without it, up to the next hole."""
+        if not self._held:
+            return []
+        first = min(self._held)
+        self.taken = first
+        return [self._held.pop(first), *self._connected()]
+
+    def _connected(self) -> list[messages.Envelope]:
+        ready: list[messages.Envelope] = []
+        for seq in sorted(self._held):
+            envelope = self._held[seq]
+            before = seq - 1 if envelope.prev_seq is None else envelope.prev_seq
+            if before > self.taken:
+                break
+            del self._held[seq]
+            self.taken = seq
+            ready.append(envelope)
+        return ready

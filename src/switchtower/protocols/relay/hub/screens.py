@@ -1,0 +1,42 @@
+"""What somebody who comes late needs to see a run's terminal as it is: the last whole screen, and all output since."""
+
+from typing import Any
+
+from switchtower.core import codec, errors, events, journal, tower
+
+PAGE = 500
+MOST_BYTES = 524_288
+"""Of output since the last whole screen. A program that floods its terminal leaves nothing else to see."""
+
+
+async def of(tower_: tower.Tower, session_id: str) -> dict[str, Any] | None:
+    """`text` paints the screen as it was at `id`. None: there is no such session, or it has no terminal."""
+    try:
+        session = await tower_.session(session_id)
+    except errors.SessionNotFound:
+        return None
+    terminal = session.terminal
+    if terminal is None:
+        return None
+    entries: list[journal.Entry] = []
+    size, after = 0, max(terminal.screen_seq - 1, 0)
+    while size <= MOST_BYTES and (page := await tower_.entries(session_id, after, PAGE)):
+        entries += page
+        after = page[-1].seq
+        size += sum(len(entry.data) for entry in page)
+    if size > MOST_BYTES:
+        entries = await tower_.entries_before(session_id, tower.FROM_THE_HEAD, PAGE)
+        after = entries[-1].seq if entries else after
+    return {"text": _painted(entries), "cols": terminal.cols, "rows": terminal.rows, "id": after}
+
+
+def _painted(entries: list[journal.Entry]) -> str:
+    pieces: list[str] = []
+    for entry in entries:
+        if entry.kind in (events.ToolProgressed.kind, events.ScreenTaken.kind):
+            event = codec.decode(entry.kind, entry.data)
+            if isinstance(event, events.ScreenTaken):
+                pieces = [event.text]
+            elif isinstance(event, events.ToolProgressed):
+                pieces.append(event.text)
+    return "".join(pieces)

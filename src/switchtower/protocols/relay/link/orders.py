@@ -1,0 +1,231 @@
+"""What the hub passes on to this host: commands, one after the other for each run, and calls, each answered on its own.
+
+Whatever goes wrong is answered and never raised. What people type reaches neither the log nor an error.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from switchtower.core import events, journal, tower
+from switchtower.protocols.relay import errors, messages, names
+from switchtower.protocols.relay.host.rpc import HostRpc
+
+log = logging.getLogger(__name__)
+
+MOST_CALLS = 64
+MOST_WAITING = 1_000
+MOST_WAITING_BYTES = 16 * 1024 * 1024
+TOO_MANY_CALLS = "too many calls at once"
+TOO_MANY_COMMANDS = "too many commands at once; try again"
+_LONGEST_PROBLEM = 500
+_VIAS = frozenset({"web", "cli", "system"})
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+COMMANDS: dict[str, type[msgspec.Struct]] = {
+    "run.send_input": messages.SendInput,
+    "run.send_stdin": messages.SendStdin,
+    "run.resize": messages.Resize,
+    "run.stop": messages.Stop,
+    "run.permission.approve": messages.Decide,
+    "run.permission.deny": messages.Decide,
+}
+_decoders = {type_: msgspec.json.Decoder(shape).decode for type_, shape in (COMMANDS | messages.RPC_DATA).items()}
+
+
+class _Asker(msgspec.Struct):
+    """What any data may say beside what they are for."""
+
+    by: Any = None
+    actor: Any = None
+    request_id: Any = None
+    input_id: Any = None
+
+
+_decode_asker = msgspec.json.Decoder(_Asker).decode
+
+
+class Answer(Protocol):
+    """Tells the hub something, if it is still there: one who was cut off is told of it by the hub."""
+
+    def __call__(self, type_: str, data: Any, *, run_id: str | None = None) -> None: ...
+
+
+class Orders:
+    def __init__(self, tower_: tower.Tower, rpc: HostRpc, host_id: str) -> None:
+        self._tower = tower_
+        self._rpc = rpc
+        self._host_id = host_id
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._calls = 0
+        self._waiting: dict[str, deque[tuple[messages.Envelope, Answer]]] = {}
+        self._waiting_count = self._waiting_bytes = 0
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def take(self, envelope: messages.Envelope, answer: Answer) -> None:
+        type_ = envelope.type
+        if type_.startswith("rpc."):
+            self._call(envelope, answer)
+        elif type_ in COMMANDS:
+            self._command(envelope, answer)
+        else:
+            # The document: types may be added, and who does not know one goes on.
+            log.debug("the hub sent a message of a type that is not known here")
+
+    # Calls
+
+    def _call(self, envelope: messages.Envelope, answer: Answer) -> None:
+        asker = _asker(envelope.data)
+        request_id = asker.request_id if isinstance(asker.request_id, str) else ""
+        if not 0 < len(request_id) <= names.LONGEST:
+            answer("error", {"error": f"`{envelope.type}` needs a `request_id` of 1 to {names.LONGEST} characters"})
+            return
+        respond = _Responder(answer, envelope, request_id)
+        if envelope.type not in messages.RPC_DATA:
+            respond.refuse(errors.UNKNOWN_RPC)
+        elif self._calls >= MOST_CALLS:
+            respond.refuse(TOO_MANY_CALLS)
+        else:
+            self._calls += 1
+            self._start(self._perform(envelope, asker, respond)).add_done_callback(self._call_is_over)
+
+    def _call_is_over(self, _: asyncio.Task[None]) -> None:
+        self._calls -= 1
+
+    async def _perform(self, envelope: messages.Envelope, asker: _Asker, respond: "_Responder") -> None:
+        try:
+            asked: Any = _decoders[envelope.type](envelope.data)
+            if envelope.type in messages.HOST_RPCS:
+                if asked.host_id not in (None, self._host_id):
+                    raise errors.UnknownHost
+                result = await self._rpc.on_host(envelope.type, asked, _actor(asker))
+            else:
+                card = await self._card(envelope.run_id)
+                result = await self._rpc.on_run(envelope.type, card, asked, _actor(asker))
+            respond.tell(result)
+        except errors.Refused as refusal:
+            respond.refuse(refusal.text)
+        except _UNREADABLE as problem:
+            respond.refuse(str(problem)[:_LONGEST_PROBLEM])
+        except Exception:
+            log.exception("a %s failed", envelope.type)
+            respond.refuse(errors.INTERNAL)
+
+    # Commands
+
+    def _command(self, envelope: messages.Envelope, answer: Answer) -> None:
+        run_id = envelope.run_id
+        if run_id is None:
+            self._refuse(envelope, answer, errors.UNKNOWN_RUN)
+            return
+        size = len(bytes(envelope.data))
+        if self._waiting_count >= MOST_WAITING or self._waiting_bytes + size > MOST_WAITING_BYTES:
+            self._refuse(envelope, answer, TOO_MANY_COMMANDS)
+            return
+        self._waiting_count += 1
+        self._waiting_bytes += size
+        line = self._waiting.get(run_id)
+        if line is None:
+            line = self._waiting[run_id] = deque()
+            self._start(self._in_order(run_id, line))
+        line.append((envelope, answer))
+
+    async def _in_order(self, run_id: str, line: deque[tuple[messages.Envelope, Answer]]) -> None:
+        """What is typed first arrives first."""
+        while line:
+            envelope, answer = line.popleft()
+            try:
+                await self._obey(envelope)
+            except errors.Refused as refusal:
+                self._refuse(envelope, answer, refusal.text)
+            except _UNREADABLE as problem:
+                self._refuse(envelope, answer, str(problem)[:_LONGEST_PROBLEM])
+            except Exception:
+                log.exception("a %s failed", envelope.type)
+                self._refuse(envelope, answer, errors.INTERNAL)
+            finally:
+                self._waiting_count -= 1
+                self._waiting_bytes -= len(bytes(envelope.data))
+        del self._waiting[run_id]
+
+    async def _obey(self, envelope: messages.Envelope) -> None:
+        asked = _decoders[envelope.type](envelope.data)
+        actor = _actor(_asker(envelope.data))
+        card = await self._card(envelope.run_id)
+        commands = self._rpc.commands
+        match asked:
+            case messages.SendInput():
+                await commands.send_input(card, asked, actor)
+            case messages.SendStdin():
+                await commands.send_stdin(card, asked, actor)
+            case messages.Resize():
+                await commands.resize(card, asked, actor)
+            case messages.Stop():
+                await commands.stop(card, asked.signal, actor)
+            case messages.Decide():
+                await commands.decide(card, asked, actor, approve=envelope.type == "run.permission.approve")
+
+    def _refuse(self, envelope: messages.Envelope, answer: Answer, problem: str) -> None:
+        asker = _asker(envelope.data)
+        ids = {"input_id": asker.input_id, "request_id": asker.request_id}
+        known = {name: value for name, value in ids.items() if isinstance(value, str) and len(value) <= names.LONGEST}
+        answer("run.error", {"command": envelope.type, "error": problem, **known}, run_id=envelope.run_id)
+
+    # Both
+
+    async def _card(self, run_id: str | None) -> journal.Card:
+        try:
+            card = None if run_id is None else await self._tower.card(names.session_of(run_id))
+        except names.BadId:
+            card = None
+        if card is None or card.host is not None:
+            raise errors.UnknownRun
+        return card
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+class _Responder:
+    """The one answer to a call."""
+
+    def __init__(self, answer: Answer, envelope: messages.Envelope, request_id: str) -> None:
+        self._answer = answer
+        self._envelope = envelope
+        self._request_id = request_id
+
+    def tell(self, result: Any) -> None:
+        run_id = self._envelope.run_id
+        if self._envelope.type == "rpc.run.start":
+            run_id = cast(dict[str, str], result)["run_id"]
+        self._say(messages.Response(self._request_id, ok=True, rpc_type=self._envelope.type, result=result), run_id)
+
+    def refuse(self, problem: str) -> None:
+        refusal = messages.Response(self._request_id, ok=False, rpc_type=self._envelope.type, error=problem)
+        self._say(refusal, self._envelope.run_id)
+
+    def _say(self, response: messages.Response, run_id: str | None) -> None:
+        self._answer("rpc.response", response, run_id=run_id)
+
+
+def _asker(data: msgspec.Raw) -> _Asker:
+    try:
+        return _decode_asker(data)
+    except _UNREADABLE:
+        return _Asker()
+
+
+def _actor(asker: _Asker) -> events.Actor:
+    name = asker.by if isinstance(asker.by, str) and 0 < len(asker.by) <= names.LONGEST else "hub"
+    return events.Actor(name=name, via=asker.actor if asker.actor in _VIAS else "web")

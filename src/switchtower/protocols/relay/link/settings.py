@@ -1,0 +1,74 @@
+"""What a link must know, and how it stands."""
+
+from typing import Literal
+from urllib.parse import quote, urlencode, urlsplit
+
+from msgspec import Struct
+
+_SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
+
+Phase = Literal["connecting", "connected", "refused", "waiting"]
+
+
+class BadHubUrl(ValueError):
+    """The address of the hub is not one; hint: `https://hub.example` or `http://127.0.0.1:8787`."""
+
+    def __init__(self) -> None:
+        super().__init__((type(self).__doc__ or "").rstrip("."))
+
+
+class LinkSettings(Struct, frozen=True, kw_only=True):
+    hub_url: str
+    host_id: str
+    host_token: str
+    host_name: str
+    heartbeat_s: float = 10.0
+    backoff_min_s: float = 0.5
+    backoff_max_s: float = 60.0
+    refused_s: float = 30.0
+    """The least time until a hub that refused us is asked again: somebody has to change something there first."""
+    window_events: int = 5_000
+    """Events that the hub may have been sent and not have acknowledged."""
+    lanes: int = 8
+    """Sessions whose backlog is read at once."""
+
+    def __repr__(self) -> str:
+        """Without the token."""
+        return f"LinkSettings(hub={self.hub!r}, host_id={self.host_id!r})"
+
+    @property
+    def hub(self) -> str:
+        """The hub's name in the registry and in the log: its address, without what may be secret in it."""
+        scheme, authority, path = self._parts()
+        return f"{scheme}://{authority.rpartition('@')[2]}{path}"
+
+    @property
+    def dial_url(self) -> str:
+        """Secret: it has the token."""
+        scheme, authority, path = self._parts()
+        asked = {"host_id": self.host_id, "host_token": self.host_token, "name": self.host_name}
+        return f"{scheme}://{authority}{path}/ws/host?{urlencode(asked, quote_via=quote)}"
+
+    def _parts(self) -> tuple[str, str, str]:
+        try:
+            address = urlsplit(self.hub_url.strip())
+            usable = address.scheme in _SCHEMES and bool(address.hostname)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise BadHubUrl
+        named, at, host = address.netloc.rpartition("@")
+        return _SCHEMES[address.scheme], f"{named}{at}{host.lower()}", quote(address.path.rstrip("/"), safe="/%")
+
+
+class State(Struct, frozen=True):
+    """How a link stands, for displays."""
+
+    phase: Phase
+    since_ms: int
+    problem: str = ""
+    """Why it was not connected the last time that it was not."""
+    backlog: int = 0
+    """Sessions of which the hub does not have everything."""
+    unacknowledged: int = 0
+    """Events that it was sent and has not acknowledged."""

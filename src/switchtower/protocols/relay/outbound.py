@@ -1,0 +1,320 @@
+"""Events as relay's envelopes, for apps and for the hub alike. At most one for an event.
+
+A run is a session: its `run_id` is the session's id and its `seq` the journal's. Of a session that lives on another host only
+what that host told is passed on, under the host's own numbers. `id` is ours: the place in this journal, for paging.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.core import codec, events, journal
+from switchtower.core.session import Session
+from switchtower.protocols.relay import names, stamps
+
+TERMINAL = "terminal"
+"""The tool that a program in a terminal is, in the core's words."""
+RESULT_LIMIT = 4_000
+SUMMARY_LIMIT = 80
+_APPROVE, _DENY = "y\n", "n\n"
+_ACTORS = {"web": "web", "app": "web", "cli": "cli", "local": "local"}
+DECIDED = {
+    events.Verdict.APPROVE: "approve",
+    events.Verdict.DENY_CONTINUE: "deny",
+    events.Verdict.DENY_STOP: "abort",
+}
+
+_encode = msgspec.json.Encoder().encode
+OUTPUTS = frozenset({events.ToolProgressed.kind, events.TextDelta.kind})
+
+
+class About(Struct, frozen=True):
+    """What every envelope of a session says."""
+
+    session_id: str
+    run_id: str
+    host_id: str
+    mirrored: bool
+    """It lives on another host."""
+    is_terminal: bool
+    headless: bool
+
+    @classmethod
+    def session(cls, session: Session, own_host_id: str) -> "About":
+        return cls(
+            session_id=session.id,
+            run_id=names.run_of(session.id),
+            host_id=session.host or own_host_id,
+            mirrored=session.host is not None,
+            is_terminal=session.terminal is not None,
+            headless=session.mode == "headless",
+        )
+
+    @classmethod
+    def card(cls, card: journal.Card, own_host_id: str) -> "About":
+        return cls(
+            session_id=card.session_id,
+            run_id=names.run_of(card.session_id),
+            host_id=card.host or own_host_id,
+            mirrored=card.host is not None,
+            is_terminal=bool(card.tool),
+            headless=card.mode == "headless",
+        )
+
+
+class _Piece(Struct):
+    """Streamed text, as far as it must be read to be passed on."""
+
+    text: msgspec.Raw
+    relayed: events.Relayed | None = None
+
+
+_decode_piece = msgspec.json.Decoder(_Piece).decode
+
+
+def frames(about: About, entries: Sequence[journal.Entry]) -> list[bytes]:
+    return [frame for entry in entries if (frame := envelope(about, entry)) is not None]
+
+
+def envelope(about: About, entry: journal.Entry) -> bytes | None:
+    if entry.kind in OUTPUTS:
+        return _output(about, entry)
+    event = codec.decode(entry.kind, entry.data)
+    relayed = event.relayed
+    if about.mirrored and relayed is None and not isinstance(event, events.HostLost | events.HostReturned):
+        return None  # of our own making; the host's words say it already
+    told = message(about, event)
+    if told is None:
+        return None
+    type_, data = told
+    if relayed is not None and relayed.extra:
+        data = {**data, **relayed.extra}
+    seq = relayed.seq if relayed else None if about.mirrored else entry.seq
+    at_ms = relayed.at_ms if relayed else entry.ts_ms
+    return _head(about, type_, at_ms, seq, entry.seq) + _encode(data) + b"}"
+
+
+def unnumbered(type_: str, now_ms: int, data: Any, *, run_id: str | None = None, host_id: str | None = None) -> bytes:
+    """Something that is not in a run's journal."""
+    head: dict[str, Any] = {"type": type_, "ts": stamps.spelled(now_ms)}
+    if host_id is not None:
+        head["host_id"] = host_id
+    if run_id is not None:
+        head["run_id"] = run_id
+    head["data"] = data
+    return _encode(head)
+
+
+def _output(about: About, entry: journal.Entry) -> bytes | None:
+    piece = _decode_piece(entry.data)
+    relayed = piece.relayed
+    if relayed is None:
+        if about.mirrored:
+            return None
+        head = _head(about, "run.output", entry.ts_ms, entry.seq, entry.seq)
+        return head + b'{"stream":"stdout","text":' + bytes(piece.text) + b"}}"
+    head = _head(about, "run.output", relayed.at_ms, relayed.seq, entry.seq)
+    if not relayed.extra:
+        return head + b'{"stream":"stdout","text":' + bytes(piece.text) + b"}}"
+    return head + _encode({"stream": "stdout", "text": piece.text, **relayed.extra}) + b"}"
+
+
+def _head(about: About, type_: str, at_ms: int, seq: int | None, place: int) -> bytes:
+    numbered = f',"seq":{seq}' if seq is not None else ""
+    return (
+        f'{{"type":{_quoted(type_)},"ts":"{stamps.spelled(at_ms)}","host_id":{_quoted(about.host_id)},'
+        f'"run_id":{_quoted(about.run_id)}{numbered},"id":{place},"data":'
+    ).encode()
+
+
+def _quoted(text: str) -> str:
+    return _encode(text).decode()
+
+
+def message(about: About, event: events.AnyEvent) -> tuple[str, dict[str, Any]] | None:
+    """What relay calls it, and its data; None where relay has no word for it."""
+    match event:
+        case events.SessionStarted():
+            return "run.started", _started(event)
+        case events.RunStarted():
+            return _run_started(event)
+        case events.MessageQueued(delivery=events.Delivery.STEER):
+            return "run.input", _input(event.by, event.message_id, event.text, None)
+        case events.TerminalTyped():
+            return "run.input", _input(event.by, event.input_id, event.text, event.sha256)
+        case events.TerminalResized():
+            return "run.resized", {"cols": event.cols, "rows": event.rows}
+        case events.PromptShown():
+            told: dict[str, Any] = {"reason": event.reason, "prompt": event.prompt}
+            if event.approval_id is not None:
+                told["request_id"] = names.request_of(event.approval_id)
+            return "run.awaiting_input", told
+        case events.PromptGone():
+            return "run.resumed", {}
+        case events.ScreenTaken():
+            return "run.screen", {"text": event.text, "cols": event.cols, "rows": event.rows}
+        case events.DialogOpened():
+            reason = "choice" if event.dialog.method in ("select", "confirm") else "prompt"
+            return "run.awaiting_input", {"reason": reason, "prompt": event.dialog.title}
+        case events.ApprovalRequested():
+            return "run.permission_requested", permission(event.approval)
+        case events.ApprovalDecided():
+            decided = {"decision": DECIDED[event.verdict], "actor": actor(event.by), "by": event.by.name, "via": event.by.via}
+            return "run.permission_decided", {"request_id": names.request_of(event.approval_id), **decided}
+        case events.ApprovalExpired():
+            return "run.permission_decided", {"request_id": names.request_of(event.approval_id), "decision": "expired"}
+        case events.ApprovalWithdrawn():
+            request_id = names.request_of(event.approval_id)
+            return "run.permission_decided", {"request_id": request_id, "decision": "withdrawn", "reason": event.reason}
+        case events.ToolCalled() if event.tool == TERMINAL and about.is_terminal and not about.mirrored:
+            return "run.ready", {"runner_mode": "pty"}
+        case events.ToolCalled():
+            return "tool.call", {"request_id": event.call_id, "tool": event.tool, "actor": "system", "args": _bounded(event.args)}
+        case events.ToolFinished() if event.tool == TERMINAL and about.is_terminal and not about.mirrored:
+            return None
+        case events.ToolFinished():
+            return "tool.result", _tool_result(event)
+        case events.ErrandStarted():
+            args = _bounded(event.args)
+            return "tool.call", {"request_id": event.errand_id, "tool": event.tool, "actor": actor(event.by), "args": args}
+        case events.ErrandFinished():
+            return "tool.result", _errand_result(event)
+        case events.ShellStarted():
+            args = {"cmd": event.command}
+            return "tool.call", {"request_id": event.shell_id, "tool": "bash", "actor": actor(event.by), "args": args}
+        case events.ShellFinished():
+            return "tool.result", _shell_result(event)
+        case events.WarningRaised():
+            return "run.output", {"stream": "stderr", "text": f"warning: {event.message}\n"}
+        case events.ErrorRaised():
+            return "run.output", {"stream": "stderr", "text": f"error: {event.message}\n"}
+        case events.RunCompleted():
+            return _completed(about, event)
+        case events.HostLost():
+            return "run.lost", {}
+        case events.HostReturned():
+            return "run.found", {}
+        case events.HostSaid():
+            return event.type, event.data
+        case (
+            events.SessionLoaded()
+            | events.SessionUnloaded()
+            | events.VersionAdvanced()
+            | events.SessionResumed()
+            | events.SessionConfigured()
+            | events.MessageQueued()
+            | events.MessageDelivered()
+            | events.MessageWithdrawn()
+            | events.PromptExpanded()
+            | events.ConversationCleared()
+            | events.MessageImported()
+            | events.ShellCancelRequested()
+            | events.PhaseChanged()
+            | events.ThinkingDelta()
+            | events.TextDelta()
+            | events.ToolProgressed()
+            | events.MessageCompleted()
+            | events.TerminalKeys()
+            | events.TerminalEchoed()
+            | events.UsageReported()
+            | events.RetryScheduled()
+            | events.RetryEnded()
+            | events.CompactionStarted()
+            | events.ContextCompacted()
+            | events.CompactionFailed()
+            | events.CheckpointTaken()
+            | events.WorkspaceRestored()
+            | events.StepStopped()
+            | events.DialogAnswered()
+            | events.DialogClosed()
+            | events.RunCancelRequested()
+        ):
+            return None
+        case _:
+            assert_never(event)
+
+
+def actor(by: events.Actor) -> str:
+    """Who it was, in relay's few words."""
+    return _ACTORS.get(by.via, "system")
+
+
+def permission(approval: events.Approval) -> dict[str, Any]:
+    details = approval.details
+    tool = details.get("tool")
+    return {
+        "request_id": names.request_of(approval.id),
+        "reason": details.get("reason", "permission"),
+        "prompt": approval.title,
+        "op_tool": tool if isinstance(tool, str) else approval.kind,
+        "op_args": _bounded(details.get("args", details)),
+        "op_args_summary": approval.summary[:SUMMARY_LIMIT],
+        "approve_text": details.get("approve_text", _APPROVE),
+        "deny_text": details.get("deny_text", _DENY),
+    }
+
+
+def _started(event: events.SessionStarted) -> dict[str, Any]:
+    if event.program is not None:
+        return {"tool": event.program.tool, "cwd": event.workspace.root, "command": event.program.command}
+    return {"tool": event.engine, "cwd": event.workspace.root, "command": event.model or event.provider}
+
+
+def _run_started(event: events.RunStarted) -> tuple[str, dict[str, Any]] | None:
+    match event.purpose:
+        case events.Purpose.PROGRAM:
+            return None
+        case events.Purpose.WORK:
+            return "run.input", _input(event.by, event.message_id or "", event.text, None)
+        case _:
+            return "run.output", {"stream": "stderr", "text": f"{event.purpose.value}\n"}
+
+
+def _input(by: events.Actor, input_id: str, text: str, sha256: str | None) -> dict[str, Any]:
+    # Of a message only what was kept of it can be counted.
+    input_id = names.request_of(input_id) if input_id.startswith("appr_") else input_id
+    digest = sha256 or hashlib.sha256(text.encode()).hexdigest()
+    return {"actor": actor(by), "input_id": input_id, "text_redacted": text, "text_sha256": digest}
+
+
+def _tool_result(event: events.ToolFinished) -> dict[str, Any]:
+    told = {"request_id": event.call_id, "tool": event.tool, "actor": "system"}
+    text = event.text[:RESULT_LIMIT]
+    outcome: dict[str, Any] = {"ok": False, "error": text} if event.is_error else {"ok": True, "result": {"text": text}}
+    return {**told, "duration_ms": event.duration_ms, **outcome}
+
+
+def _errand_result(event: events.ErrandFinished) -> dict[str, Any]:
+    told = {"request_id": event.errand_id, "tool": event.tool, "actor": actor(event.by), "ok": event.ok}
+    outcome = {"result": event.result} if event.ok else {"error": event.error or "failed"}
+    return {**told, "duration_ms": event.duration_ms, **outcome}
+
+
+def _shell_result(event: events.ShellFinished) -> dict[str, Any]:
+    told = {"request_id": event.shell_id, "tool": "bash", "actor": "system", "duration_ms": 0}
+    if event.exit_code is None:
+        return {**told, "ok": False, "error": "cancelled"}
+    return {**told, "ok": True, "result": {"stdout": event.text[:RESULT_LIMIT], "exit_code": event.exit_code}}
+
+
+def _completed(about: About, event: events.RunCompleted) -> tuple[str, dict[str, Any]]:
+    if about.is_terminal or about.headless:
+        return "run.exited", {"exit_code": event.exit_code_hint if event.exit_code is None else event.exit_code}
+    # An agent that has done its work waits for the next message.
+    return "run.awaiting_input", {"reason": "prompt", "prompt": event.summary[:200]}
+
+
+def _bounded(value: object) -> object:
+    """The value itself, or how it begins when it is long."""
+    spelled = _encode(value)
+    if len(spelled) <= RESULT_LIMIT or _is_cut(value, len(spelled)):
+        return value
+    return {"truncated": spelled[:RESULT_LIMIT].decode(errors="ignore")}
+
+
+def _is_cut(value: object, length: int) -> bool:
+    """It was cut already, on its own host. Quoted once more, what was cut is at most twice as long."""
+    return isinstance(value, dict) and value.keys() == {"truncated"} and length <= 2 * RESULT_LIMIT + len('{"truncated":""}')

@@ -1,0 +1,236 @@
+"""What a host tells of its runs, in the core's words: the other direction of `outbound`, for the hub. Pure.
+
+A host is not to be trusted further than its own runs: wrong types become a report that says so, never an exception later.
+What we have no word for is kept as it came, and what a host says beyond the document travels along as `extra`.
+"""
+
+from typing import Any
+
+import msgspec
+
+from switchtower.core import commands, events
+from switchtower.protocols.relay import messages, names, outbound, stamps
+
+CALL = "terminal"
+"""The one call that a run of another host is, in the core's words."""
+_QUESTION_MS = 30 * 86_400_000
+"""How long a question of another host counts as open here; when it ends is decided there."""
+_VERDICTS = {verdict: word for word, verdict in outbound.DECIDED.items()}
+_LONGEST = 1_048_576
+
+_decode_data = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Unreadable(Exception):
+    """The data of a message are not what its type promises."""
+
+
+def opening(host: str, *, tool: str = "unknown", cwd: str = "", command: str = "") -> tuple[events.AnyEvent, ...]:
+    """How a session of another host begins."""
+    by = events.Actor(name=host, via="host")
+    return (
+        events.SessionStarted(
+            engine="pty",
+            mode="interactive",
+            provider="terminal",
+            sandbox="local",
+            workspace=events.Workspace(root=cwd),
+            by=by,
+            attach_token_sha256="",  # no token has this hash: only the owner attaches
+            program=events.Program(argv=(), command=command, tool=tool),
+            host=host,
+        ),
+        events.RunStarted(text=command, by=by, purpose=events.Purpose.PROGRAM),
+        events.ToolCalled(call_id=CALL, tool=outbound.TERMINAL, args={"command": command}),
+    )
+
+
+def report(host: str, envelope: messages.Envelope, now_ms: int) -> commands.Report:
+    """One numbered message of a host. Never refuses: a number that was told is a number that counts."""
+    assert envelope.seq is not None, "only what is numbered is mirrored"
+    at_ms = stamps.read(envelope.ts, now_ms)
+    try:
+        fields = _Fields(envelope)
+        told = _translated(host, envelope.type, fields, at_ms)
+        extra = fields.left
+    except Unreadable as problem:
+        told, extra = (events.HostSaid(type=envelope.type, data={"unreadable": str(problem)}),), {}
+    relayed = events.Relayed(envelope.seq, at_ms, extra)
+    first, *rest = told
+    if isinstance(first, events.ToolFinished) and rest and isinstance(rest[-1], events.RunCompleted):
+        # The end of the run is what the host said; the end of its call is ours.
+        return commands.Report(envelope.seq, (first, msgspec.structs.replace(rest[-1], relayed=relayed)))
+    return commands.Report(envelope.seq, (msgspec.structs.replace(first, relayed=relayed), *rest))
+
+
+class _Fields:
+    """A message's data, of which each field is taken once; what is left over is `left`."""
+
+    def __init__(self, envelope: messages.Envelope) -> None:
+        try:
+            self.left = _decode_data(envelope.data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise Unreadable("`data` is not an object") from None
+
+    def text(self, name: str, otherwise: str | None = None) -> str:
+        value = self.left.pop(name, None)
+        if value is None and otherwise is not None:
+            return otherwise
+        if not isinstance(value, str) or len(value) > _LONGEST:
+            raise Unreadable(f"`{name}` is not a text")
+        return value
+
+    def number(self, name: str, otherwise: int | None = None) -> int:
+        value = self.left.pop(name, None)
+        if value is None and otherwise is not None:
+            return otherwise
+        if not isinstance(value, int) or isinstance(value, bool) or not -(2**53) < value < 2**53:
+            raise Unreadable(f"`{name}` is not a whole number")
+        return value
+
+    def choice(self, name: str, choices: tuple[str, ...], otherwise: str) -> str:
+        value = self.left.pop(name, otherwise)
+        return value if isinstance(value, str) and value in choices else otherwise
+
+    def any(self, name: str) -> Any:
+        return self.left.pop(name, None)
+
+    def approval(self, name: str = "request_id") -> str:
+        try:
+            return names.approval_of(self.text(name))
+        except names.BadId as problem:
+            raise Unreadable(f"`{name}`: {problem}") from None
+
+
+_REASONS = ("permission", "choice", "prompt", "unknown")
+
+
+def _translated(host: str, type_: str, fields: _Fields, at_ms: int) -> tuple[events.AnyEvent, ...]:
+    match type_:
+        case "run.output":
+            return (events.ToolProgressed(call_id=CALL, text=_output_text(fields)),)
+        case "run.started":
+            return opening(
+                host, tool=fields.text("tool", "unknown")[:64], cwd=fields.text("cwd", ""), command=fields.text("command", "")
+            )
+        case "run.awaiting_input":
+            reason = fields.choice("reason", _REASONS, "unknown")
+            prompt = fields.text("prompt", "")
+            approval_id = fields.approval() if fields.left.get("request_id") is not None else None
+            fields.left.pop("request_id", None)
+            return (events.PromptShown(reason=reason, prompt=prompt, approval_id=approval_id),)
+        case "run.resumed":
+            return (events.PromptGone(),)
+        case "run.permission_requested":
+            return (events.ApprovalRequested(approval=_approval(fields, at_ms)),)
+        case "run.permission_decided":
+            return (_decision(host, fields),)
+        case "run.input":
+            return _input(fields)
+        case "run.screen":
+            return (events.ScreenTaken(text=fields.text("text"), cols=_size(fields, "cols"), rows=_size(fields, "rows")),)
+        case "run.resized":
+            by = events.Actor(name=host, via="host")
+            return (events.TerminalResized(cols=_size(fields, "cols"), rows=_size(fields, "rows"), by=by),)
+        case "tool.call":
+            call_id, tool = fields.text("request_id"), fields.text("tool")
+            args = fields.any("args")
+            if not isinstance(args, dict):
+                fields.left["args"] = args  # passed on as it came
+                args = {"args": args}
+            return (events.ToolCalled(call_id=call_id, tool=tool, args=args),)
+        case "tool.result":
+            return _tool_result(fields)
+        case "run.exited":
+            return _exited(fields.number("exit_code", 0))
+        case _:
+            data, fields.left = fields.left, {}
+            return (events.HostSaid(type=type_, data=data),)
+
+
+def _output_text(fields: _Fields) -> str:
+    text = fields.text("text")
+    if fields.left.get("stream") == "stdout":
+        del fields.left["stream"]
+    return text
+
+
+def _approval(fields: _Fields, at_ms: int) -> events.Approval:
+    approval_id = fields.approval()
+    prompt = fields.text("prompt", "")
+    tool = fields.text("op_tool", "")
+    args = fields.any("op_args")
+    details: dict[str, Any] = {"reason": fields.choice("reason", _REASONS, "permission"), "args": args}
+    if tool:
+        details["tool"] = tool
+    for name in ("approve_text", "deny_text"):
+        details[name] = fields.text(name, "")
+    return events.Approval(
+        id=approval_id,
+        call_id=CALL,
+        kind=tool or "terminal",
+        title=prompt,
+        summary=fields.text("op_args_summary", "") or prompt[: outbound.SUMMARY_LIMIT],
+        details=details,
+        expires_at_ms=at_ms + _QUESTION_MS,
+        fingerprint="",
+    )
+
+
+def _decision(host: str, fields: _Fields) -> events.AnyEvent:
+    approval_id = fields.approval()
+    word = fields.text("decision", "")
+    if word in _VERDICTS:
+        by = events.Actor(name=fields.text("by", host), via=fields.text("via", "host"))
+        fields.left.pop("actor", None)
+        return events.ApprovalDecided(approval_id=approval_id, verdict=_VERDICTS[word], by=by)
+    if word == "expired":
+        return events.ApprovalExpired(approval_id=approval_id)
+    return events.ApprovalWithdrawn(approval_id=approval_id, reason=fields.text("reason", word or "closed"))
+
+
+def _input(fields: _Fields) -> tuple[events.AnyEvent, ...]:
+    input_id = fields.text("input_id", "")
+    who = fields.text("actor", "system")
+    by = events.Actor(name=who, via=who)
+    typed = events.TerminalTyped(
+        input_id=input_id, text=fields.text("text_redacted", ""), sha256=fields.text("text_sha256", ""), by=by
+    )
+    return (typed, *_answered(input_id))
+
+
+def _answered(request_id: str) -> tuple[events.AnyEvent, ...]:
+    """Relay has no word for a decision: that the question's own id was typed, or its call has ended, shows that it was made.
+    Without such a question, or when its decision was told, this is left out."""
+    try:
+        return (events.ApprovalWithdrawn(approval_id=names.approval_of(request_id), reason="answered on its host"),)
+    except names.BadId:
+        return ()
+
+
+def _tool_result(fields: _Fields) -> tuple[events.AnyEvent, ...]:
+    call_id, tool = fields.text("request_id"), fields.text("tool", "")
+    duration_ms = fields.number("duration_ms", 0)
+    ok = fields.any("ok") is True
+    if ok:
+        text = msgspec.json.encode(fields.left.get("result")).decode()[: outbound.RESULT_LIMIT]
+    else:
+        text = fields.text("error", "failed")
+    finished = events.ToolFinished(call_id=call_id, tool=tool, duration_ms=duration_ms, text=text, is_error=not ok)
+    return (finished, *_answered(call_id))
+
+
+def _exited(exit_code: int) -> tuple[events.AnyEvent, ...]:
+    text = f"The program ended with exit code {exit_code}"
+    outcome, hint = (events.Outcome.SUCCESS, 0) if exit_code == 0 else (events.Outcome.FAILED, 1)
+    return (
+        events.ToolFinished(call_id=CALL, tool=outbound.TERMINAL, duration_ms=0, text=text, is_error=exit_code != 0),
+        events.RunCompleted(outcome=outcome, summary=text, exit_code_hint=hint, exit_code=exit_code),
+    )
+
+
+def _size(fields: _Fields, name: str) -> int:
+    value = fields.number(name)
+    if not 1 <= value <= 1_000:
+        raise Unreadable(f"`{name}` is not a size")
+    return value

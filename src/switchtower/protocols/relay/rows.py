@@ -1,0 +1,141 @@
+"""Sessions, their history and hosts as the HTTP endpoints list them. Pure."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec import UNSET
+
+from switchtower.core import events, journal, states
+from switchtower.protocols.relay import messages, names, outbound, stamps
+
+Status = Literal["running", "awaiting_input", "awaiting_approval", "exited", "lost"]
+Role = Literal["user", "assistant", "system"]
+
+AGENT = "agent"
+_MERGED_LIMIT = 16_384
+
+
+def status(card: journal.Card) -> Status:
+    active = card.state in states.ACTIVE
+    if active and card.host_lost:
+        return "lost"
+    if card.pending_approval_id is not None:
+        return "awaiting_approval"
+    if active:
+        return "awaiting_input" if card.waits else "running"
+    if not card.tool and card.mode != "headless":
+        return "awaiting_input"  # an agent waits for the next message
+    return "exited"
+
+
+def run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
+    state = status(card)
+    question, waits = card.question, card.waits
+    ended = state == "exited"
+    asked: dict[str, Any] = {}
+    if state == "awaiting_approval" and card.pending_approval_id is not None:
+        asked["pending_request_id"] = names.request_of(card.pending_approval_id)
+        asked["pending_reason"] = "permission"
+    if question is not None:
+        asked |= {
+            "pending_prompt": question.title,
+            "pending_op_tool": question.tool,
+            "pending_op_args_summary": question.summary,
+        }
+    elif waits is not None:
+        asked |= {"pending_reason": waits.reason, "pending_prompt": waits.prompt}
+    return messages.RunRow(
+        id=names.run_of(card.session_id),
+        host_id=card.host or own_host_id,
+        tool=card.tool or card.engine or AGENT,
+        cwd=card.workspace.root,
+        status=state,
+        started_at=stamps.spelled(card.created_at_ms),
+        last_active_at=stamps.spelled(card.updated_at_ms),
+        ended_at=stamps.spelled(card.ended_at_ms) if ended and card.ended_at_ms is not None else UNSET,
+        exit_code=_exit_code(card) if ended else UNSET,
+        title=card.title or UNSET,
+        **asked,
+    )
+
+
+def _exit_code(card: journal.Card) -> int:
+    if card.exit_code is not None:
+        return card.exit_code
+    return {
+        events.SessionState.COMPLETED: 0,
+        events.SessionState.CANCELLED: states.EXIT_CODE_HINT[events.Outcome.CANCELLED],
+    }.get(card.state, 1)
+
+
+class _Read(msgspec.Struct):
+    """An envelope of our own making, read back."""
+
+    type: str
+    ts: str
+    id: int
+    data: msgspec.Raw
+    seq: int | None = None
+
+
+_decode = msgspec.json.Decoder(_Read).decode
+_decode_data = msgspec.json.Decoder(dict[str, Any]).decode
+_TEXTS = {
+    "run.output": "text",
+    "run.input": "text_redacted",
+    "run.started": "command",
+    "run.awaiting_input": "prompt",
+    "run.permission_requested": "prompt",
+    "run.permission_decided": "decision",
+    "tool.call": "tool",
+    "tool.result": "tool",
+}
+_ROLES: dict[str, Role] = {"run.input": "user", "run.output": "assistant"}
+
+
+def history(about: outbound.About, entries: Sequence[journal.Entry], *, include_output: bool) -> list[messages.Message]:
+    """A page of a run's messages, oldest first. The pieces in which an agent speaks are put together again."""
+    found: list[messages.Message] = []
+    speaking: list[str] = []
+    for entry in entries:
+        frame = outbound.envelope(about, entry)
+        if frame is None:
+            continue
+        read = _decode(frame)
+        if read.type == "run.output" and not include_output:
+            continue
+        data = _decode_data(read.data)
+        if entry.kind == events.TextDelta.kind:
+            text = cast(str, data["text"])
+            if speaking and sum(map(len, speaking)) < _MERGED_LIMIT:
+                speaking.append(text)
+                found[-1] = msgspec.structs.replace(found[-1], text="".join(speaking), data=_output_data("".join(speaking)))
+                continue
+            speaking = [text]
+        else:
+            speaking = []
+        found.append(_message(read, data))
+    return found
+
+
+def _output_data(text: str) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode({"stream": "stdout", "text": text}))
+
+
+def _message(read: _Read, data: dict[str, Any]) -> messages.Message:
+    text = data.get(_TEXTS.get(read.type, ""), "")
+    if read.type == "run.exited":
+        text = f"exit code {data.get('exit_code')}"
+    who, request_id = data.get("actor"), data.get("request_id")
+    return messages.Message(
+        id=read.id,
+        seq=read.seq,
+        ts=read.ts,
+        role=_ROLES.get(read.type, "system"),
+        kind=read.type,
+        actor=who if isinstance(who, str) else None,
+        request_id=request_id if isinstance(request_id, str) else None,
+        text=text if isinstance(text, str) else "",
+        data=read.data,
+    )

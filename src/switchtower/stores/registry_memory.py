@@ -1,0 +1,186 @@
+"""The registry in memory: the same contract, for tests and for trying things out. What it holds ends with the process.
+
+Closing keeps the content, so opening the same object again is a restart as far as anyone can see.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from switchtower.core import registry
+
+
+class MemoryRegistry:
+    """Implements `registry.Registry`. Nothing waits inside a change, so each is whole."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, registry.User] = {}
+        self._tokens: dict[str, registry.Token] = {}
+        self._hosts: dict[str, registry.Host] = {}
+        self._hubs: dict[str, int] = {}
+        self._marks: dict[str, dict[str, tuple[int, int]]] = {}
+        self._is_open = False
+
+    async def open(self) -> None:
+        self._is_open = True
+
+    async def close(self) -> None:
+        self._is_open = False
+
+    async def _ready(self) -> None:
+        if not self._is_open:
+            raise registry.RegistryUnavailable("it is not open")
+        await asyncio.sleep(0)  # a disk takes a moment too, and callers must bear that others run meanwhile
+
+    async def add_user(self, user: registry.User) -> bool:
+        await self._ready()
+        return self._users.setdefault(user.name, user) is user
+
+    async def user(self, name: str) -> registry.User | None:
+        await self._ready()
+        return self._users.get(name)
+
+    async def users(self) -> list[registry.User]:
+        await self._ready()
+        return sorted(self._users.values(), key=lambda user: user.name)
+
+    async def set_password(self, name: str, password_hash: str, now_ms: int) -> bool:
+        await self._ready()
+        if (user := self._users.get(name)) is None:
+            return False
+        self._users[name] = structs.replace(user, password_hash=password_hash)
+        self._revoke_all(name, now_ms)
+        return True
+
+    async def rehash(self, name: str, old_hash: str, new_hash: str) -> bool:
+        await self._ready()
+        user = self._users.get(name)
+        if user is None or user.password_hash != old_hash:
+            return False
+        self._users[name] = structs.replace(user, password_hash=new_hash)
+        return True
+
+    async def remove_user(self, name: str, now_ms: int) -> bool:
+        await self._ready()
+        if self._users.pop(name, None) is None:
+            return False
+        self._revoke_all(name, now_ms)
+        return True
+
+    async def add_token(self, token: registry.Token, *, checked_hash: str | None = None) -> bool:
+        await self._ready()
+        if checked_hash is not None:
+            user = self._users.get(token.user)
+            if user is None or user.password_hash != checked_hash:
+                return False
+            self._users[user.name] = structs.replace(user, last_login_at_ms=token.created_at_ms)
+        self._tokens[token.token_id] = token
+        return True
+
+    async def token(self, token_id: str) -> registry.Token | None:
+        await self._ready()
+        return self._tokens.get(token_id)
+
+    async def tokens(self, now_ms: int, *, limit: int, user: str | None = None) -> list[registry.Token]:
+        await self._ready()
+        good = [token for token in self._tokens.values() if _is_good(token, now_ms) and user in (None, token.user)]
+        return sorted(good, key=lambda token: (token.created_at_ms, token.token_id), reverse=True)[:limit]
+
+    async def revoke_token(self, token_id: str, now_ms: int) -> bool:
+        await self._ready()
+        token = self._tokens.get(token_id)
+        if token is None or not _is_good(token, now_ms):
+            return False
+        self._tokens[token_id] = structs.replace(token, revoked_at_ms=now_ms)
+        return True
+
+    async def revoke_tokens(self, user: str, now_ms: int) -> int:
+        await self._ready()
+        return self._revoke_all(user, now_ms)
+
+    def _revoke_all(self, user: str, now_ms: int) -> int:
+        good = [token for token in self._tokens.values() if token.user == user and _is_good(token, now_ms)]
+        for token in good:
+            self._tokens[token.token_id] = structs.replace(token, revoked_at_ms=now_ms)
+        return len(good)
+
+    async def prune_tokens(self, now_ms: int) -> int:
+        await self._ready()
+        expired = [token_id for token_id, token in self._tokens.items() if token.expires_at_ms <= now_ms]
+        for token_id in expired:
+            del self._tokens[token_id]
+        return len(expired)
+
+    async def meet(self, visit: registry.Visit, *, first_state: registry.HostState, most: int) -> registry.Host | None:
+        await self._ready()
+        host = self._hosts.get(visit.host_id)
+        if host is None:
+            if len(self._hosts) >= most:
+                pending = [host for host in self._hosts.values() if host.state is registry.HostState.PENDING]
+                if not pending:
+                    return None
+                del self._hosts[min(pending, key=lambda host: (host.last_seen_ms, host.host_id)).host_id]
+            host = registry.Host(
+                host_id=visit.host_id,
+                name=visit.name or visit.host_id,
+                state=first_state,
+                first_seen_ms=visit.at_ms,
+                last_seen_ms=visit.at_ms,
+                address=visit.address,
+                token_sha256=visit.token_sha256,
+            )
+        elif host.token_sha256 in (None, visit.token_sha256):
+            last_seen_ms = max(host.last_seen_ms, visit.at_ms)
+            host = structs.replace(host, token_sha256=visit.token_sha256, last_seen_ms=last_seen_ms)
+        self._hosts[visit.host_id] = host
+        return host
+
+    async def saw_host(self, host_id: str, now_ms: int) -> bool:
+        host = await self.host(host_id)
+        return self._put(host and structs.replace(host, last_seen_ms=max(host.last_seen_ms, now_ms)))
+
+    async def host(self, host_id: str) -> registry.Host | None:
+        await self._ready()
+        return self._hosts.get(host_id)
+
+    async def hosts(self) -> list[registry.Host]:
+        await self._ready()
+        return sorted(self._hosts.values(), key=lambda host: (host.first_seen_ms, host.host_id))
+
+    async def set_host_state(self, host_id: str, state: registry.HostState) -> bool:
+        host = await self.host(host_id)
+        return self._put(host and structs.replace(host, state=state))
+
+    async def rename_host(self, host_id: str, name: str) -> bool:
+        host = await self.host(host_id)
+        return self._put(host and structs.replace(host, name=name))
+
+    async def forget_host_token(self, host_id: str) -> bool:
+        host = await self.host(host_id)
+        return self._put(host and structs.replace(host, token_sha256=None))
+
+    async def remove_host(self, host_id: str) -> bool:
+        await self._ready()
+        return self._hosts.pop(host_id, None) is not None
+
+    def _put(self, host: registry.Host | None) -> bool:
+        if host is not None:
+            self._hosts[host.host_id] = host
+        return host is not None
+
+    async def hub_since(self, hub: str, now_ms: int) -> int:
+        await self._ready()
+        return self._hubs.setdefault(hub, now_ms)
+
+    async def acked(self, hub: str) -> dict[str, tuple[int, int]]:
+        await self._ready()
+        return dict(self._marks.get(hub, {}))
+
+    async def mark(self, hub: str, marks: Sequence[tuple[str, int, int]]) -> None:
+        await self._ready()
+        self._marks.setdefault(hub, {}).update({session_id: (acked, settled) for session_id, acked, settled in marks})
+
+
+def _is_good(token: registry.Token, now_ms: int) -> bool:
+    return token.revoked_at_ms is None and token.expires_at_ms > now_ms

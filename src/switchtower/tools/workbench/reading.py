@@ -1,0 +1,34 @@
+"""Reads a file of the run's folder: text, and only so much of it."""
+
+import os
+
+from msgspec import Struct
+
+from switchtower.tools.running import threads
+from switchtower.tools.workbench import paths, refusals, text
+
+READ_LIMIT = 1024 * 1024
+
+
+class ReadResult(Struct, frozen=True):
+    path: str
+    content: str
+    truncated: bool
+
+
+async def read(cwd: str, path: str) -> ReadResult:
+    return await threads.call(_read, cwd, path)
+
+
+def _read(cwd: str, path: str) -> ReadResult:
+    with paths.located(cwd, path) as place:
+        paths.refuse_all_but_files(path, place)
+        with os.fdopen(paths.open_to_read(place), "rb") as stream:
+            piece = stream.read(READ_LIMIT + 1)
+    try:
+        content, is_cut = text.beginning(piece, READ_LIMIT, errors="strict")
+    except UnicodeDecodeError:
+        raise refusals.Refused(refusals.NOT_TEXT) from None
+    if "\0" in content:
+        raise refusals.Refused(refusals.NOT_TEXT)
+    return ReadResult(path, content, is_cut)

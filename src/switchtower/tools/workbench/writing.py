@@ -1,0 +1,69 @@
+"""Writes a file of the run's folder, whole or not at all, and shows beforehand what would be written."""
+
+import asyncio
+from typing import Any
+
+from msgspec import Struct
+
+from switchtower.tools.files import writing
+from switchtower.tools.running import patience, threads
+from switchtower.tools.workbench import paths, refusals
+
+WRITE_LIMIT = 10 * 1024 * 1024
+PREVIEW_LIMIT = 2000
+"""In characters."""
+
+
+class WriteResult(Struct, frozen=True):
+    path: str
+    bytes_written: int
+
+
+async def write(cwd: str, path: str, content: str) -> WriteResult:
+    """Creates the file and the folders on the way, or replaces it; its mode stays. Cancelled, it has either happened or will
+    not happen any more."""
+    try:
+        encoded = content.encode()
+    except UnicodeEncodeError:
+        raise refusals.Refused("content is not valid Unicode") from None
+    if len(encoded) > WRITE_LIMIT:
+        raise refusals.Refused(refusals.TOO_LARGE)
+    permit = writing.Permit()
+    changing = asyncio.create_task(threads.call(_write, cwd, path, encoded, permit))
+    try:
+        await asyncio.wait([changing])
+    except asyncio.CancelledError:
+        if not (permit.withdraw() and changing.cancel()):
+            await patience.to_the_end(_settled(changing))
+        raise
+    return changing.result()
+
+
+def preview_of_write(path: str, content: str) -> dict[str, Any]:
+    """Relay's `op_args` for the question: bounded, not redacted. Bytes are those of the whole content."""
+    return {
+        "path": _encodable(path[:PREVIEW_LIMIT]),
+        "content": _encodable(content[:PREVIEW_LIMIT]),
+        "bytes": len(content.encode(errors="surrogatepass")),
+        "truncated": len(content) > PREVIEW_LIMIT,
+    }
+
+
+def _write(cwd: str, path: str, encoded: bytes, permit: writing.Permit) -> WriteResult:
+    paths.check(cwd, path)
+    if path.endswith(("/", "/.")):
+        raise refusals.Refused(refusals.IS_A_FOLDER)  # before its folders are made
+    with paths.located(cwd, path, make_folders=True) as place:
+        paths.refuse_all_but_files(path, place)
+        writing.replace(place, encoded, permit=permit)
+    return WriteResult(path, len(encoded))
+
+
+async def _settled(changing: asyncio.Task[WriteResult]) -> None:
+    await asyncio.wait([changing])
+    if not changing.cancelled():
+        changing.exception()  # seen, so that asyncio does not report it as forgotten
+
+
+def _encodable(shown: str) -> str:
+    return shown.encode(errors="replace").decode()

@@ -1,0 +1,385 @@
+"""The other end of a WebSocket: dials, shakes hands, and is then a `Stream` like any. Knows messages, not what they say.
+
+The query of an address may carry a token. It is sent, and it is nowhere else: not in an error, a log line or a repr.
+"""
+
+import asyncio
+import base64
+import logging
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes, urlsplit
+
+from picows import WSCloseCode, WSHandshakeError, WSInvalidStatusError, WSMsgType, WSTransport
+from picows.picows import WSProtocol  # type: ignore[attr-defined]
+
+from switchtower.transports import wire
+from switchtower.transports.packet import Packet
+from switchtower.transports.stream import Origin, Receiver, Stream
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+_log = logging.getLogger(__name__)
+
+_MOST_PER_READ = 65_536
+_GOODBYE_SECONDS = 5.0
+_LONGEST_REASON = 123
+"""See `websocket.py`, which has the same of each for the same reasons."""
+_LONGEST_BODY = 200
+_SILENT = logging.Logger("picows", logging.CRITICAL + 1)
+"""picows would log each connection, at a low level with its address."""
+_PORTS = {"ws": 80, "wss": 443}
+_TARGET = re.compile(r"[!-~]*", re.ASCII)
+
+
+class CannotConnect(Exception):
+    """There is no WebSocket to this address."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Unreachable(CannotConnect):
+    """Nobody there, or nobody who speaks WebSocket."""
+
+
+class Rejected(CannotConnect):
+    """Answered, with an HTTP status in place of the upgrade."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.reason}"
+
+
+async def connect(
+    url: str,
+    receiver: Receiver,
+    *,
+    max_message_bytes: int,
+    output_limit_bytes: int,
+    ping_seconds: float,
+    ssl: "SSLContext | None" = None,
+    connect_timeout: float = 10,
+) -> Stream:
+    """Connects `receiver` to `ws://` or `wss://`. Raises `Rejected` or `Unreachable`; the receiver has then heard nothing.
+
+    Redirections are not followed: they would take the token elsewhere.
+    """
+    address = _address(url)
+    if address.scheme == "wss" and ssl is None:
+        from ssl import create_default_context
+
+        ssl = create_default_context()
+    connection = _Connection(address, receiver, max_message_bytes, output_limit_bytes, ping_seconds)
+    try:
+        async with asyncio.timeout(connect_timeout):
+            await asyncio.get_running_loop().create_connection(
+                lambda: connection,
+                address.hostname or "",
+                address.port or _PORTS[address.scheme],
+                ssl=ssl if address.scheme == "wss" else None,
+            )
+            await connection.opened
+    except TimeoutError:
+        raise Unreachable(f"no answer within {connect_timeout:g} seconds") from None
+    except (OSError, UnicodeError) as problem:
+        raise Unreachable(_words(problem)) from None
+    finally:
+        if not connection.is_open:
+            connection.give_up()
+    return connection
+
+
+def _address(url: str) -> SplitResult:
+    try:
+        address = urlsplit(url)
+        usable = address.scheme in _PORTS and bool(address.hostname) and address.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not _TARGET.fullmatch(address.path + address.query):
+        raise Unreachable("not the address of a WebSocket")
+    return address
+
+
+def _words(problem: OSError | UnicodeError) -> str:
+    if isinstance(problem, UnicodeError):
+        return "the host's name is not one"
+    return getattr(problem, "verify_message", "") or problem.strerror or str(problem) or type(problem).__name__
+
+
+class _Handle:
+    """The transport as picows sees it. picows masks frame by frame; what it makes of one packet leaves as one write."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.get_extra_info = transport.get_extra_info
+        self._transport = transport
+        self._gathered: list[bytes] | None = None
+
+    def gather(self) -> None:
+        self._gathered = []
+
+    def release(self) -> None:
+        gathered, self._gathered = self._gathered, None
+        if gathered:
+            self._transport.write(b"".join(gathered))
+
+    def write(self, data: bytes) -> None:
+        if self._gathered is None:
+            self._transport.write(data)
+        else:
+            self._gathered.append(data)
+
+    def get_write_buffer_size(self) -> int:
+        return 1  # never nothing, or picows would write to the socket past us
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class _Connection(asyncio.BufferedProtocol):
+    """One connection that we made; the `Stream` that its receiver holds."""
+
+    def __init__(
+        self, address: SplitResult, receiver: Receiver, max_message_bytes: int, output_limit_bytes: int, ping_seconds: float
+    ) -> None:
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.origin = Origin(transport="websocket", address=address.netloc.rpartition("@")[2])
+        self.writable = False
+        self.is_open = False
+        self._address = address
+        self._receiver = receiver
+        self._messages = wire.Messages(max_message_bytes)
+        self._max_message_bytes = max_message_bytes
+        self._output_limit_bytes = output_limit_bytes
+        self._ping_seconds = ping_seconds
+        self._transport: asyncio.Transport | None = None
+        self._handle: _Handle
+        self._wire: Any = None
+        self._ws: WSTransport
+        self._told = False
+        self._ended = False
+        self._deaf = False
+        self._patience = max_message_bytes
+        self._reading = True
+        self._heard = False
+        self._pinged = False
+        self._unsent = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._output_limit_bytes)
+        self._handle = _Handle(self._transport)
+        self._wire = WSProtocol(
+            host_port=self.origin.address,
+            ws_path=(self._address.path or "/") + (f"?{self._address.query}" if self._address.query else ""),
+            is_client_side=True,
+            ws_listener_factory=lambda request, response: self._messages,
+            logger=_SILENT,
+            disconnect_on_exception=True,
+            websocket_handshake_timeout=None,
+            enable_auto_ping=False,
+            auto_ping_idle_timeout=0,
+            auto_ping_reply_timeout=0,
+            auto_ping_strategy=1,
+            enable_auto_pong=False,
+            max_frame_size=self._max_message_bytes,
+            extra_headers=_credentials(self._address),
+            read_buffer_init_size=4096,
+        )
+        self._wire.connection_made(self._handle)
+        self._ws = self._wire.transport
+        asyncio.ensure_future(self._wire.wait_until_handshake_complete()).add_done_callback(self._shook_hands)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        buffer: memoryview = self._wire.get_buffer(sizehint)
+        return buffer if len(buffer) <= _MOST_PER_READ else buffer[:_MOST_PER_READ]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._heard = True
+        if self._deaf:
+            return  # the bytes are not taken, so the next read overwrites them
+        self._wire.buffer_updated(nbytes)
+        if self._told:
+            self._pass_on(nbytes)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.writable = self._messages.writable = False
+
+    def resume_writing(self) -> None:
+        self._messages.writable = True
+        if self.is_open:
+            self.writable = True
+            self._receiver.writable_again()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = self.writable = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._ended = True
+        self._wire.connection_lost(exc)  # ends the handshake too, if it was still under way
+        if self._told:
+            self._receiver.disconnected()
+
+    # What the receiver calls: a `Stream`.
+
+    def send(self, packet: Packet) -> None:
+        if self.is_open:
+            self._handle.gather()
+            for frame in packet.frames:
+                self._ws.send(WSMsgType.TEXT, frame)
+            self._handle.release()
+
+    def pause_reading(self) -> None:
+        if self.is_open and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.is_open and self._transport is not None:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        """Says goodbye and waits for the answer, but not for ever."""
+        if not self.is_open or self._transport is None:
+            return
+        self._ws.send_close(cast(WSCloseCode, code), reason.encode()[:_LONGEST_REASON].decode(errors="ignore"))
+        self.is_open = self.writable = False
+        self._transport.resume_reading()
+        self._after(_GOODBYE_SECONDS, self._transport.abort)
+
+    def abort(self) -> None:
+        self.is_open = self.writable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def give_up(self) -> None:
+        """Whoever dialled waits no longer."""
+        self.opened.cancel()
+        if self._transport is not None and not self._told:
+            self._transport.abort()
+
+    # The handshake
+
+    def _shook_hands(self, handshake: "asyncio.Future[None]") -> None:
+        problem = None if handshake.cancelled() else handshake.exception()
+        if self.opened.done():
+            return
+        if problem is not None or self._ended:
+            refusal = self._refusal(problem) if problem else Unreachable("the connection ended before it was a WebSocket")
+            self.opened.set_exception(refusal)
+            return
+        self._told = self.is_open = self.writable = True
+        self._after(self._ping_seconds, self._check_life)
+        try:
+            self._receiver.connected(self)
+        except Exception as bug:
+            self._told = False
+            self.abort()
+            self.opened.set_exception(bug)
+            return
+        self.opened.set_result(None)
+        self._pass_on(0)  # the first messages may have come right behind the handshake
+
+    def _refusal(self, problem: BaseException) -> CannotConnect:
+        if isinstance(problem, WSInvalidStatusError) and problem.response is not None:
+            status = int(problem.response.status)
+            return Rejected(status, self._said(problem.raw_body) or _phrase(status))
+        if isinstance(problem, WSHandshakeError):
+            return Unreachable("what answers there does not speak WebSocket")
+        _log.error("a WebSocket handshake failed", exc_info=problem)
+        return Unreachable("the handshake failed")
+
+    def _said(self, body: bytes | None) -> str:
+        """The first line of a refusal, unless it is a page, or repeats what we must not tell."""
+        line = (body or b"")[:4096].decode(errors="replace").partition("\n")[0].strip()
+        secrets = [self._address.query, *(value for _, value in parse_qsl(self._address.query))]
+        usable = line.isprintable() and not line.startswith("<") and not any(secret and secret in line for secret in secrets)
+        return line[:_LONGEST_BODY] if usable and "?" not in line else ""
+
+    # Life and end
+
+    def _pass_on(self, nbytes: int) -> None:
+        messages = self._messages
+        frames = messages.whole
+        if frames:
+            messages.whole = []
+        if not self.is_open:
+            # We have said goodbye and look only for the answer, though not through more than a message could hold.
+            self._patience -= nbytes
+            self._deaf = self._patience < 0
+        elif self._ws.is_close_frame_sent or messages.oversizes:
+            self._fail()
+        elif frames:
+            self._receiver.received(frames)
+        if messages.goodbye is not None:
+            self._part(messages.goodbye)
+
+    def _part(self, code: int) -> None:
+        """The other side has said goodbye: answer it unless it was the answer, and go."""
+        assert self._transport is not None, "who speaks is connected"
+        if self.is_open:
+            self._ws.send_close(cast(WSCloseCode, code))
+        self.is_open = self.writable = False
+        self._transport.close()
+        self._after(_GOODBYE_SECONDS, self._transport.abort)
+
+    def _fail(self) -> None:
+        """The other side broke the rules, and picows has told it so."""
+        assert self._transport is not None, "who speaks is connected"
+        self.is_open = self.writable = False
+        self._deaf = True
+        self._transport.close()
+        self._after(_GOODBYE_SECONDS, self._transport.abort)
+
+    def _check_life(self) -> None:
+        """Whoever neither says nor takes anything is asked; whoever does not answer until the next time is dead."""
+        assert self._transport is not None, "only a connection has a life"
+        unsent = self._transport.get_write_buffer_size()
+        alive = self._heard or not self._reading or (unsent > 0 and unsent != self._unsent)
+        self._unsent = unsent
+        if alive:
+            self._heard = self._pinged = False
+        elif self._pinged:
+            self.abort()
+            return
+        else:
+            self._ws.send_ping()
+            self._pinged = True
+        self._after(self._ping_seconds, self._check_life)
+
+    def _after(self, seconds: float, call: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, call)
+
+
+def _credentials(address: SplitResult) -> dict[str, str] | None:
+    """A name and a password in the address, as a proxy in front of it may want them."""
+    named, at, _ = address.netloc.rpartition("@")
+    if not at:
+        return None
+    name, _, password = named.partition(":")
+    spelled = base64.b64encode(unquote_to_bytes(name) + b":" + unquote_to_bytes(password)).decode()
+    return {"Authorization": f"Basic {spelled}"}
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "refused"

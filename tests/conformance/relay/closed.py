@@ -1,0 +1,243 @@
+"""Every message of ours, held against the document: each field it names and each that we add, and none besides."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+Frame = dict[str, Any]
+Id = Annotated[str, Meta(min_length=1, max_length=128)]
+Stamp = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
+Seq = Annotated[int, Meta(ge=1)]
+Reason = Literal["permission", "choice", "prompt", "unknown"]
+Actor = Literal["local", "web", "cli", "system"]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class Closed(Struct, forbid_unknown_fields=True):
+    pass
+
+
+class Envelope(Closed):
+    type: str
+    ts: Stamp
+    data: Any
+    host_id: Id | UnsetType = UNSET
+    run_id: Id | UnsetType = UNSET
+    seq: Seq | UnsetType = UNSET
+    id: Seq | UnsetType = UNSET
+    """Ours: the place in the hub's journal."""
+    prev_seq: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    """Ours, to the hub: the number of the message before this one."""
+
+
+class Started(Closed):
+    tool: str
+    cwd: str
+    command: str
+
+
+class Ready(Closed):
+    runner_mode: Literal["pty"]
+
+
+class Output(Closed):
+    stream: Literal["stdout", "stderr"]
+    text: Annotated[str, Meta(min_length=1)]
+
+
+class AwaitingInput(Closed):
+    reason: Reason
+    prompt: str | UnsetType = UNSET
+    request_id: Id | UnsetType = UNSET
+
+
+class Exited(Closed):
+    exit_code: int
+
+
+class Input(Closed):
+    actor: Actor
+    input_id: Id
+    text_redacted: str
+    text_sha256: Sha256
+
+
+class Permission(Closed):
+    request_id: Id
+    reason: Reason
+    prompt: str
+    approve_text: str
+    deny_text: str
+    op_tool: str | UnsetType = UNSET
+    op_args: Any = UNSET
+    op_args_summary: Annotated[str, Meta(max_length=80)] | UnsetType = UNSET
+
+
+class Decided(Closed):
+    """Ours."""
+
+    request_id: Id
+    decision: Literal["approve", "deny", "abort", "expired", "withdrawn"]
+    actor: Actor | UnsetType = UNSET
+    by: str | UnsetType = UNSET
+    via: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+
+
+class ToolCall(Closed):
+    request_id: Id
+    tool: str
+    actor: Actor
+    args: Any
+
+
+class ToolResult(Closed):
+    request_id: Id
+    tool: str
+    actor: Actor
+    ok: bool
+    duration_ms: Annotated[int, Meta(ge=0)]
+    result: Any = UNSET
+    error: str | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _either(self)
+
+
+class Response(Closed):
+    request_id: Id
+    ok: bool
+    rpc_type: str
+    result: Any = UNSET
+    error: str | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _either(self)
+
+
+def _either(outcome: ToolResult | Response) -> None:
+    if (outcome.result is not UNSET, outcome.error is not UNSET) != (outcome.ok, not outcome.ok):
+        raise ValueError("`result` goes with success, `error` with failure")
+
+
+class Ack(Closed):
+    run_id: Id
+    last_seq: Annotated[int, Meta(ge=0)]
+
+
+class Screen(Closed):
+    """Ours. `id` when it stands for what came before it."""
+
+    text: str
+    cols: int
+    rows: int
+    id: int | UnsetType = UNSET
+
+
+class Resized(Closed):
+    cols: int
+    rows: int
+
+
+class RunError(Closed):
+    """Ours: a command that was not carried out, to the one who gave it."""
+
+    command: str
+    error: Annotated[str, Meta(min_length=1)]
+    input_id: Id | UnsetType = UNSET
+    request_id: Id | UnsetType = UNSET
+
+
+class Error(Closed):
+    """Ours: a message that could not be read."""
+
+    error: Annotated[str, Meta(min_length=1)]
+
+
+class Nothing(Closed):
+    pass
+
+
+class SendInput(Closed):
+    input_id: Id
+    text: str
+    actor: Actor
+    by: str
+    """Ours, on everything that is passed on: who asked, by name."""
+
+
+class Stop(Closed):
+    signal: Literal["term", "kill"]
+    actor: Actor
+    by: str
+
+
+class Decide(Closed):
+    request_id: Id
+    actor: Actor
+    by: str
+    decision: Literal["approve", "deny", "approve_for_session", "abort"] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+
+
+EVENTS: dict[str, type[Struct]] = {
+    "run.started": Started,
+    "run.ready": Ready,
+    "run.output": Output,
+    "run.awaiting_input": AwaitingInput,
+    "run.exited": Exited,
+    "run.input": Input,
+    "run.permission_requested": Permission,
+    "run.permission_decided": Decided,
+    "run.resumed": Nothing,
+    "run.resized": Resized,
+    "run.screen": Screen,
+    "run.lost": Nothing,
+    "run.found": Nothing,
+    "tool.call": ToolCall,
+    "tool.result": ToolResult,
+}
+ANSWERS: dict[str, type[Struct]] = {"rpc.response": Response, "run.error": RunError, "error": Error, "run.gap": Nothing}
+ORDERS: dict[str, type[Struct]] = {
+    "run.ack": Ack,
+    "run.send_input": SendInput,
+    "run.stop": Stop,
+    "run.permission.approve": Decide,
+    "run.permission.deny": Decide,
+    "error": Error,
+}
+_OF_NO_JOURNAL = {"run.lost", "run.found"}
+"""The hub's own words: they have a place in its journal, but no number of the host's."""
+
+
+def to_app(frame: Frame) -> None:
+    """What the hub sends an app."""
+    envelope = msgspec.convert(frame, Envelope)
+    assert envelope.prev_seq is UNSET, "numbers between host and hub are no app's business"
+    if envelope.type in EVENTS and not (envelope.type == "run.screen" and envelope.seq is UNSET):
+        assert UNSET not in (envelope.run_id, envelope.host_id, envelope.id), f"an event says whose it is: {frame}"
+        assert (envelope.seq is UNSET) == (envelope.type in _OF_NO_JOURNAL), frame
+    msgspec.convert(envelope.data, (EVENTS | ANSWERS)[envelope.type])
+
+
+def to_host(frame: Frame) -> None:
+    """What the hub sends a host. Calls have the fields of their own types, which their tests compare whole."""
+    envelope = msgspec.convert(frame, Envelope)
+    assert (envelope.seq, envelope.id, envelope.prev_seq) == (UNSET, UNSET, UNSET)
+    if envelope.type in ORDERS:
+        msgspec.convert(envelope.data, ORDERS[envelope.type])
+    else:
+        assert envelope.type.startswith("rpc.") or envelope.type in ("run.send_stdin", "run.resize"), frame
+
+
+def to_hub(frame: Frame) -> None:
+    """What our host sends a hub."""
+    envelope = msgspec.convert(frame, Envelope)
+    assert envelope.host_id is not UNSET, "a host says who it is"
+    if envelope.type == "host.heartbeat":
+        assert (envelope.data, envelope.run_id, envelope.seq) == ({}, UNSET, UNSET)
+        return
+    if envelope.type in EVENTS:
+        assert UNSET not in (envelope.run_id, envelope.seq, envelope.prev_seq), frame
+    msgspec.convert(envelope.data, (EVENTS | ANSWERS)[envelope.type])

@@ -1,0 +1,162 @@
+"""The other side of relay, which checks every frame that it is sent: an app and a host on the hub's WebSockets, and plain HTTP
+to its port or to the owner's socket."""
+
+import contextlib
+import http.client
+import json
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+from uuid import uuid4
+
+from tests.conformance.relay import closed
+from tests.conformance.relay.closed import Frame
+
+from switchtower.testing import relay_client
+
+PATIENCE = 15.0
+TOKEN = "a-token-of-a-host"  # noqa: S105 - of a host that is none
+
+
+def matches(frame: Frame, type_: str, run_id: str | None, data: Frame) -> bool:
+    return (
+        frame["type"] == type_
+        and run_id in (None, frame.get("run_id"))
+        and all(frame["data"].get(name) == value for name, value in data.items())
+    )
+
+
+class App(relay_client.RelayApp):
+    passes_anything_on = False
+    """Hosts that are not ours may say more than the document has."""
+
+    async def receive(self) -> Frame:
+        frame = await super().receive()
+        if not self.passes_anything_on:
+            closed.to_app(frame)
+        return frame
+
+    async def told(self, type_: str, run_id: str | None = None, *, since: int = 0, **data: Any) -> Frame:
+        """The first such frame from `since` on, whether it has come already or is still to come."""
+        while True:
+            for frame in self.frames[since:]:
+                if matches(frame, type_, run_id, data):
+                    return frame
+            since = len(self.frames)
+            await self.receive()
+
+    async def error(self, type_: str, run_id: str | None = None, **data: Any) -> str:
+        answer = await self.ask(type_, run_id, **data)
+        assert not answer["ok"], answer
+        return str(answer["error"])
+
+    async def envelope(self, type_: str, run_id: str | None = None, **data: Any) -> Frame:
+        """The whole answer to a call."""
+        answer = await self.ask(type_, run_id, **data)
+        return await self.told("rpc.response", request_id=answer["request_id"])
+
+    def of(self, run_id: str, *types: str) -> list[Frame]:
+        return [frame for frame in self.events(run_id) if not types or frame["type"] in types]
+
+    def types(self, run_id: str) -> list[str]:
+        return [frame["type"] for frame in self.events(run_id)]
+
+    async def output_when(self, run_id: str, part: str) -> str:
+        while part not in (output := self.output(run_id)):
+            await self.receive()
+        return output
+
+
+class Host(relay_client.RelayHost):
+    async def receive(self) -> Frame:
+        frame = await super().receive()
+        closed.to_host(frame)
+        return frame
+
+    async def leave(self) -> None:
+        """Ends the connection as a broken network does."""
+        self.wire.abort()
+        with contextlib.suppress(ConnectionError):
+            await self.wire.writer.wait_closed()
+
+    async def tell(self, type_: str, run_id: str, seq: int, data: Any = None, **envelope: Any) -> None:
+        await self.say(self.event(type_, run_id, seq, data, **envelope))
+
+    async def begin(self, run_id: str | None = None, **fields: str) -> str:
+        """A run that the hub has acknowledged."""
+        run_id = run_id or f"run_{uuid4().hex[:12]}"
+        await self.say(self.started(run_id, **fields))
+        await self.acknowledged(run_id, 1)
+        return run_id
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=PATIENCE)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(PATIENCE)
+        self.sock.connect(self._path)
+
+
+class Web:
+    """HTTP to a daemon's port with a token, or to its owner's socket."""
+
+    def __init__(self, where: str, token: str | None = None) -> None:
+        self._where = where
+        self.token = token
+
+    def connection(self) -> http.client.HTTPConnection:
+        if self._where.startswith("/"):
+            return UnixConnection(self._where)
+        address = urlsplit(self._where)
+        assert address.hostname is not None
+        return http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE)
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+        connection = self.connection()
+        try:
+            given = {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
+            content = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+            connection.request(method, path, content, {**given, **headers})
+            response = connection.getresponse()
+            return Reply(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, status: int = 200) -> Any:
+        reply = self.ask("GET", path)
+        assert reply.status == status, reply
+        return reply.json
+
+    def post(self, path: str, body: Any = None, status: int = 200) -> Any:
+        reply = self.ask("POST", path, body)
+        assert reply.status == status, reply
+        return reply.json if reply.body else None
+
+    def row_when(self, run_id: str, wanted: Callable[[Frame], bool]) -> Frame:
+        """The run's row as soon as it is as wanted. Asks again, because a list is not told of changes."""
+        deadline = time.monotonic() + PATIENCE
+        while not wanted(row := self.get(f"/sessions/{quote(run_id, safe='')}")):
+            assert time.monotonic() < deadline, row
+        return dict(row)
+
+    def row_of_host_when(self, host_id: str, wanted: Callable[[Frame], bool]) -> Frame:
+        deadline = time.monotonic() + PATIENCE
+        while not wanted(row := next(row for row in self.get("/hosts") if row["id"] == host_id)):
+            assert time.monotonic() < deadline, row
+        return dict(row)

@@ -1,0 +1,268 @@
+"""The hub's HTTP as its clients use it: every route, every status, every field."""
+
+import json
+import time
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import jwt
+import pytest
+from tests.conformance.daemons import Daemon
+from tests.conformance.relay.conftest import Dial, RelayDaemon
+from tests.conformance.relay.peers import App, Host, Web
+
+ROW = {"id", "host_id", "tool", "cwd", "status", "started_at", "last_active_at"}
+OPTIONAL = {
+    *("pending_request_id", "pending_reason", "pending_prompt", "pending_op_tool", "pending_op_args_summary"),
+    *("ended_at", "exit_code", "title"),
+}
+MESSAGE = {"id", "seq", "ts", "role", "kind", "actor", "request_id", "text", "data"}
+HOST = {"id", "name", "last_seen_at", "online"}
+PASSWORD = "correct horse battery"  # noqa: S105 - of a user of these tests
+
+
+def is_a_time(text: object) -> bool:
+    return isinstance(text, str) and text.endswith("Z") and datetime.fromisoformat(text).year >= 2025
+
+
+@pytest.mark.requirement("relay:http:health")
+def test_health_is_told_to_anybody(hub: Daemon) -> None:
+    assert sorted(Web(hub.http).get("/health")) == ["name", "version"]
+
+
+@pytest.mark.requirement("relay:http:login", "relay:auth:jwt")
+def test_login_gives_a_jwt_that_is_good_for_a_day(hub: Daemon, web: Web) -> None:
+    web.post("/users", {"name": "ada", "password": PASSWORD}, 201)
+    stranger = Web(hub.http)
+    answer = stranger.post("/auth/login", {"username": "ada", "password": PASSWORD})
+    assert list(answer) == ["access_token"]
+    token = answer["access_token"]
+    assert jwt.get_unverified_header(token)["alg"] == "HS256"
+    claims = jwt.decode(token, options={"verify_signature": False})
+    assert claims["exp"] - claims["iat"] == 24 * 3600
+    assert abs(claims["iat"] - time.time()) < 3600
+    assert isinstance(Web(hub.http, token).get("/runs"), list)
+
+
+@pytest.mark.requirement("relay:http:login-refused")
+def test_a_wrong_login_is_401_invalid_credentials(hub: Daemon, web: Web) -> None:
+    web.post("/users", {"name": "grace", "password": PASSWORD}, 201)
+    for name, password in (("grace", "wrong horse"), ("nobody-here", PASSWORD)):
+        reply = Web(hub.http).ask("POST", "/auth/login", {"username": name, "password": password})
+        assert (reply.status, reply.json["error"]) == (401, "invalid credentials")
+
+
+@pytest.mark.requirement("relay:http:malformed")
+def test_a_body_that_cannot_be_read_is_400(hub: Daemon, web: Web) -> None:
+    for body in (b"", b"{", b"[]", b'{"username":1,"password":2}', b"\xff\xfe"):
+        assert Web(hub.http).ask("POST", "/auth/login", body).status == 400
+
+
+@pytest.mark.requirement("relay:auth:bearer")
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/runs"),
+        ("GET", "/sessions"),
+        ("GET", "/sessions/recent"),
+        ("GET", "/sessions/some"),
+        ("GET", "/runs/some/messages"),
+        ("GET", "/sessions/some/messages"),
+        ("POST", "/runs/some/input"),
+        ("GET", "/hosts"),
+    ],
+)
+def test_everything_else_wants_a_bearer_token(hub: Daemon, method: str, path: str) -> None:
+    for token in (None, "wrong", jwt.encode({"sub": "ada", "exp": 4e9}, "a guessed secret of 32 characters", algorithm="HS256")):
+        assert Web(hub.http, token).ask(method, path, {} if method == "POST" else None).status == 401
+    assert Web(hub.http).ask(method, path, None, Authorization=f"Basic {hub.token}").status == 401
+
+
+@pytest.mark.requirement("relay:http:runs", "relay:rows:fields")
+async def test_runs_and_sessions_list_the_same_rows_newest_activity_first(web: Web, host: Host) -> None:
+    first, second = await host.begin(), await host.begin(tool="claude", cwd="/elsewhere")
+    rows = web.get("/runs")
+    assert [row["id"] for row in rows[:2]] == [second, first]
+    assert [row["id"] for row in web.get("/sessions")[:2]] == [second, first]
+    await host.say(host.output(first, 2))
+    await host.acknowledged(first, 2)
+    rows = web.get("/runs")
+    assert [row["id"] for row in rows[:2]] == [first, second]
+    for row in rows:
+        assert set(row) >= ROW, row
+        assert set(row) - ROW <= OPTIONAL
+        assert is_a_time(row["started_at"])
+        assert is_a_time(row["last_active_at"])
+    row = rows[1]
+    assert (row["host_id"], row["tool"], row["cwd"], row["status"]) == (host.host_id, "claude", "/elsewhere", "running")
+
+
+@pytest.mark.requirement("relay:http:recent", "relay:http:at-most-200")
+async def test_recent_is_clamped_to_200_and_lists_never_have_more(web: Web, host: Host) -> None:
+    frames = [host.started(f"run_{uuid4().hex}") for _ in range(205)]
+    await host.say(*frames)
+    for frame in frames:
+        await host.acknowledged(frame["run_id"], 1)
+    lengths = {query: len(web.get(f"/sessions/recent{query}")) for query in ("", "?limit=1", "?limit=0", "?limit=-7", "?limit=9999")}
+    assert lengths == {"": 50, "?limit=1": 1, "?limit=0": 1, "?limit=-7": 1, "?limit=9999": 200}
+    assert len(web.get("/runs")) == len(web.get("/sessions")) == 200
+
+
+@pytest.mark.requirement("relay:http:session")
+async def test_one_session_is_its_row_or_404(web: Web, host: Host) -> None:
+    run_id = await host.begin()
+    row = web.get(f"/sessions/{run_id}")
+    assert row == next(one for one in web.get("/runs") if one["id"] == run_id)
+    assert web.get("/sessions/run_that_is_none", 404)["error"] == "unknown run_id"
+
+
+@pytest.mark.requirement("relay:http:messages", "relay:messages:fields", "relay:messages:roles")
+async def test_messages_are_the_runs_events_in_order(web: Web, host: Host) -> None:
+    run_id = await host.begin(command="codex --loud")
+    told: list[tuple[str, dict[str, Any]]] = [
+        ("run.output", {"stream": "stdout", "text": "hello"}),
+        ("run.input", {"actor": "cli", "input_id": "in-1", "text_redacted": "yes\n", "text_sha256": "0" * 64}),
+        ("tool.call", {"request_id": "t-1", "tool": "rpc.fs.read", "actor": "web", "args": {"path": "x"}}),
+        ("run.exited", {"exit_code": 3}),
+    ]
+    for seq, (type_, data) in enumerate(told, 2):
+        await host.tell(type_, run_id, seq, data)
+    await host.acknowledged(run_id, 5)
+    messages = web.get(f"/runs/{run_id}/messages")
+    assert messages == web.get(f"/sessions/{run_id}/messages")
+    assert [(message["kind"], message["role"], message["seq"]) for message in messages] == [
+        ("run.started", "system", 1),
+        ("run.output", "assistant", 2),
+        ("run.input", "user", 3),
+        ("tool.call", "system", 4),
+        ("run.exited", "system", 5),
+    ]
+    assert [message["text"] for message in messages[:3]] == ["codex --loud", "hello", "yes\n"]
+    assert (messages[2]["actor"], messages[3]["request_id"]) == ("cli", "t-1")
+    for message, (_, data) in zip(messages[1:], told, strict=True):
+        assert set(message) == MESSAGE
+        assert message["data"] == data
+        assert is_a_time(message["ts"])
+    ids = [message["id"] for message in messages]
+    assert ids == sorted(set(ids))
+
+
+@pytest.mark.requirement("relay:http:paging")
+async def test_messages_are_paged_backwards_with_a_clamped_limit(web: Web, host: Host) -> None:
+    run_id = await host.begin()
+    await host.say(*[host.output(run_id, seq) for seq in range(2, 621)])
+    await host.acknowledged(run_id, 620)
+    path = f"/runs/{run_id}/messages"
+    assert [len(web.get(path + query)) for query in ("", "?limit=0", "?limit=9999")] == [200, 1, 500]
+    pages: list[dict[str, Any]] = []
+    page = web.get(f"{path}?limit=500")
+    while page:
+        assert [message["id"] for message in page] == sorted(message["id"] for message in page)
+        pages = page + pages
+        page = web.get(f"{path}?limit=500&before_id={page[0]['id']}")
+    assert [message["seq"] for message in pages] == list(range(1, 621))
+
+
+@pytest.mark.requirement("relay:http:include-output")
+async def test_messages_without_output_have_everything_else(web: Web, host: Host) -> None:
+    run_id = await host.begin()
+    await host.say(host.output(run_id, 2), host.event("run.exited", run_id, 3, {"exit_code": 0}))
+    await host.acknowledged(run_id, 3)
+    for spelled, kinds in (("false", ["run.started", "run.exited"]), ("true", ["run.started", "run.output", "run.exited"])):
+        messages = web.get(f"/runs/{run_id}/messages?include_output={spelled}")
+        assert [message["kind"] for message in messages] == kinds
+    assert web.get("/runs/run_that_is_none/messages", 404)["error"] == "unknown run_id"
+
+
+@pytest.mark.requirement("relay:http:input", "relay:http:input-actor")
+async def test_input_over_http_is_forwarded_to_the_owning_host(web: Web, host: Host) -> None:
+    run_id = await host.begin()
+    reply = web.ask("POST", f"/runs/{run_id}/input", {"input_id": "from-http", "text": "go\n", "actor": "cli"})
+    assert (reply.status, reply.body) == (204, b"")
+    order = await host.next_of("run.send_input", run_id)
+    assert order["data"] == {"input_id": "from-http", "text": "go\n", "actor": "cli", "by": "owner"}
+
+
+@pytest.mark.requirement("relay:http:input-refused", "relay:faults:undeliverable")
+async def test_input_to_nobody_is_404_and_to_a_host_that_is_away_502(web: Web, host: Host) -> None:
+    asked = {"input_id": "i", "text": "x\n"}
+    assert web.ask("POST", "/runs/run_that_is_none/input", asked).status == 404
+    run_id = await host.begin()
+    await host.leave()
+    web.row_of_host_when(host.host_id, lambda row: not row["online"])
+    reply = web.ask("POST", f"/runs/{run_id}/input", asked)
+    assert (reply.status, reply.json["error"]) == (502, "host offline")
+
+
+@pytest.mark.requirement("relay:http:hosts", "relay:hosts:heartbeat")
+async def test_hosts_are_listed_with_whether_they_are_there(web: Web, hub: Daemon, dial: Dial) -> None:
+    host = await dial(hub, name="the-machine-under-the-desk")
+    await host.begin()
+
+    def row() -> dict[str, Any]:
+        return next(row for row in web.get("/hosts") if row["id"] == host.host_id)
+
+    first = row()
+    assert set(first) >= HOST
+    assert set(first) - HOST <= {"state", "first_seen_at", "is_this_daemon"}
+    assert (first["name"], first["online"]) == ("the-machine-under-the-desk", True)
+    assert is_a_time(first["last_seen_at"])
+    # A heartbeat has no run and no answer.
+    await host.say({"type": "host.heartbeat", "data": {}}, {"type": "host.heartbeat", "host_id": host.host_id, "data": {}})
+    await host.heard()
+    assert [frame["type"] for frame in host.frames if frame["type"] != "run.ack"] == ["error"], "only the mark is complained about"
+    await host.leave()
+    gone = web.row_of_host_when(host.host_id, lambda row: not row["online"])
+    assert gone["last_seen_at"] >= first["last_seen_at"]
+
+
+@pytest.mark.requirement("relay:http:anything-else")
+def test_any_other_path_is_for_the_page_and_asks_for_no_token(hub: Daemon) -> None:
+    for path in ("/", "/some/where/in/the/app"):
+        reply = Web(hub.http).ask("GET", path)
+        assert reply.status in (200, 404), "404 says that this version has no page"
+        assert reply.headers["content-type"].startswith(("text/html", "text/plain"))
+
+
+@pytest.mark.requirement("relay:ids:any-text")
+@pytest.mark.parametrize("run_id", ["k3j9x0q2", "a/b c%", "Läufe-🚂", "x" * 128, "..", "sess_r.evil"])
+async def test_run_ids_are_any_text(web: Web, host: Host, app: App, run_id: str) -> None:
+    run_id = run_id if len(run_id) == 128 else f"{run_id}{uuid4().hex[:6]}"
+    await host.begin(run_id)
+    assert (await app.told("run.started", run_id))["host_id"] == host.host_id
+    assert web.get(f"/sessions/{quote(run_id, safe='')}")["id"] == run_id
+    for input_id in ("l8f2", "x" * 128, "é"):
+        await app.command("run.send_input", run_id, input_id=input_id, text="x")
+        assert (await host.next_of("run.send_input", run_id))["data"]["input_id"] == input_id
+
+
+@pytest.mark.requirement("relay:auth:environment", "relay:auth:one-admin")
+def test_the_environments_names_of_the_public_server_are_obeyed() -> None:
+    from argon2 import PasswordHasher
+
+    secret = "the secret of the environment, long enough"  # noqa: S105
+    variables = {
+        "JWT_SECRET": secret,
+        "ADMIN_USERNAME": "admin",
+        "ADMIN_PASSWORD_HASH": PasswordHasher(time_cost=1, memory_cost=1024, parallelism=1).hash(PASSWORD),
+    }
+    daemon = RelayDaemon(variables).start()
+    try:
+        token = Web(daemon.http).post("/auth/login", {"username": "admin", "password": PASSWORD})["access_token"]
+        assert jwt.decode(token, secret, algorithms=["HS256"])["sub"] == "admin"
+        assert Web(daemon.http, token).get("/runs") == []
+        assert PASSWORD not in daemon.log
+        assert token not in daemon.log
+    finally:
+        daemon.discard()
+
+
+@pytest.mark.requirement("relay:auth:argon2")
+def test_passwords_are_kept_as_argon2_hashes(hub: Daemon, web: Web) -> None:
+    web.post("/users", {"name": "alan", "password": "enigma enigma enigma"}, 201)
+    kept = b"".join(path.read_bytes() for path in (hub.home / "data").glob("registry.db*"))
+    assert b"$argon2" in kept
+    assert b"enigma enigma" not in kept
+    assert "enigma" not in json.dumps(web.get("/users"))

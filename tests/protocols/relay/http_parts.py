@@ -1,0 +1,304 @@
+"""A hub with its accounts behind both of its HTTP servers, all real; and a client that says exactly what it is told to.
+
+Only the programs in the terminals are doubles: each does what its test says.
+"""
+
+import asyncio
+import contextlib
+import json
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from switchtower.core import codec, commands, engine, events, journal, redact
+from switchtower.daemon import web
+from switchtower.daemon.accounts import Accounts
+from switchtower.daemon.passwords import Cost
+from switchtower.protocols.relay import messages, names
+from switchtower.protocols.relay.host.rpc import HostRpc
+from switchtower.protocols.relay.host.settings import HostSettings
+from switchtower.protocols.relay.hub.hub import Hub
+from switchtower.protocols.relay.hub.mirror import Mirror
+from switchtower.runtime.runtime import Runtime
+from switchtower.stores.memory import MemoryJournal
+from switchtower.stores.registry_memory import MemoryRegistry
+from switchtower.testing.workshop import BareWorkshop
+from switchtower.transports import http, upgrade
+from switchtower.transports.stream import Origin
+
+PATIENCE = 10.0
+OWNER_TOKEN = "owner-token-that-nobody-guesses"
+SECRET = b"a secret of thirty-two bytes ...."
+PASSWORD = "correct horse battery"
+ORIGIN = "hub.example"
+KEEP_ALL = journal.Retention(0, 0)
+
+Work = Callable[[engine.Task, engine.Desk], Awaitable[engine.Result]]
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Exchange:
+    """One connection on which one request is made, piece by piece if need be."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.chunked = False
+
+    def begin(self, method: str, path: str, headers: dict[str, str]) -> None:
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        self.writer.write("\r\n".join(lines).encode())
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        async with asyncio.timeout(PATIENCE):
+            first, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines if line)}
+        self.chunked = headers.get("transfer-encoding") == "chunked"
+        return int(first.split()[1]), headers
+
+    async def chunk(self) -> bytes:
+        """The next piece of a chunked answer; empty at its end."""
+        async with asyncio.timeout(PATIENCE):
+            size = int(await self.reader.readuntil(b"\r\n"), 16)
+            return (await self.reader.readexactly(size + 2))[:-2]
+
+    async def rest(self) -> bytes:
+        pieces = []
+        while piece := await self.chunk():
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def until(self, wanted: bytes) -> bytes:
+        got = b""
+        while wanted not in got:
+            piece = await self.chunk()
+            assert piece, f"ended before {wanted!r} came, after {got!r}"
+            got += piece
+        return got
+
+    async def answer(self, method: str = "GET") -> Answer:
+        status, headers = await self.head()
+        if method == "HEAD" or status == 204:
+            return Answer(status, headers, b"")
+        async with asyncio.timeout(PATIENCE):
+            body = await self.rest() if self.chunked else await self.reader.readexactly(int(headers["content-length"]))
+        return Answer(status, headers, body)
+
+    def send_chunk(self, data: bytes) -> None:
+        self.writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+    async def leave(self) -> None:
+        self.writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+class Client:
+    """`token` None sends no `Authorization`."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Any]], token: str | None) -> None:
+        self.token = token
+        self._connect = connect
+        self._open: list[Exchange] = []
+
+    async def open(self, method: str, path: str, **headers: str) -> Exchange:
+        exchange = Exchange(*await self._connect())
+        self._open.append(exchange)
+        told = {"Host": "127.0.0.1"}
+        if self.token is not None:
+            told["Authorization"] = f"Bearer {self.token}"
+        told |= {name.replace("_", "-"): value for name, value in headers.items()}
+        exchange.begin(method, path, told)
+        return exchange
+
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        if content or method in ("POST", "PUT", "PATCH"):
+            headers.setdefault("Content_Length", str(len(content)))
+        exchange = await self.open(method, path, **headers)
+        exchange.writer.write(content)
+        answer = await exchange.answer(method)
+        await exchange.leave()
+        return answer
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        return await self.ask("GET", path, **headers)
+
+    async def post(self, path: str, body: Any = None, **headers: str) -> Answer:
+        return await self.ask("POST", path, body, **headers)
+
+    async def close(self) -> None:
+        for exchange in self._open:
+            await exchange.leave()
+
+
+class Program:
+    """An engine that is a program in a terminal, as the journal sees one. `work` is what it does."""
+
+    def __init__(self) -> None:
+        self.work: Work = until_stopped
+
+    async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+        return await self.work(task, desk)
+
+
+async def until_stopped(task: engine.Task, desk: engine.Desk) -> engine.Result:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def put_out(text: str) -> events.ToolProgressed:
+    return events.ToolProgressed(call_id="call_1", text=text)
+
+
+class Stage:
+    def __init__(self, folder: Path, *, retention: journal.Retention = KEEP_ALL, registry: MemoryRegistry | None = None) -> None:
+        self.folder = folder
+        self.now = 1_700_000_000.0
+        self.program = Program()
+        self.of_a_run: set[str] = set()
+        """Addresses whose processes belong to a run; `unix` stands for all that come over the socket."""
+        self.own_run: str | None = None
+        self.journal = MemoryJournal()
+        self.registry = registry or MemoryRegistry()
+        self.runtime = Runtime(
+            self.journal,
+            {"pty": self.program, "agent": self.program},
+            BareWorkshop(),
+            redactor=redact.Redactor(),
+            approval_timeout_ms=3_600_000,
+            receipt_ttl_ms=3_600_000,
+            retention=retention,
+        )
+        settings = HostSettings(
+            host_id="host_1", version="1.2.3", default_cwd=str(folder), approval_timeout_ms=3_600_000, log_path=None
+        )
+        self.rpc = HostRpc(self.runtime, settings)
+        self.hub = Hub(self.runtime, self.registry, self.rpc, host_name="here", lost_after_s=60)
+        self.accounts = Accounts(self.registry, SECRET, OWNER_TOKEN, lambda: self.now, cost=Cost(1, 8, 1))
+        self.path = folder / "hostd.sock"
+
+    def is_of_a_run(self, origin: Origin) -> bool:
+        return origin.transport in self.of_a_run
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator["Stage"]:
+        async with contextlib.AsyncExitStack() as stack:
+            await self.journal.open()
+            await self.registry.open()
+            await self.runtime.start()
+            stack.push_async_callback(self.runtime.stop)
+            await self.hub.start()
+            stack.push_async_callback(self.hub.close)
+            stack.callback(self.accounts.close)
+            app = web.make_app(
+                self.hub,
+                self.accounts,
+                version="1.2.3",
+                is_of_a_run=self.is_of_a_run,
+                host="127.0.0.1",
+                origins=(ORIGIN,),
+                body_timeout_s=0.3,
+            )
+            self.listener = await http.serve(
+                app, "127.0.0.1", 0, _no_websockets, max_message_bytes=100_000, output_limit_bytes=100_000
+            )
+            stack.push_async_callback(self.listener.close, grace=0)
+            local = web.make_local_app(
+                self.hub,
+                self.accounts,
+                self.runtime,
+                self.rpc,
+                version="1.2.3",
+                is_of_a_run=self.is_of_a_run,
+                run_of=lambda _: self.own_run,
+            )
+            self.local_listener = await http.serve_unix(local, self.path)
+            stack.push_async_callback(self.local_listener.close, grace=0)
+            self.app = Client(lambda: asyncio.open_connection("127.0.0.1", self.listener.port), OWNER_TOKEN)
+            self.stranger = Client(lambda: asyncio.open_connection("127.0.0.1", self.listener.port), None)
+            self.local = Client(lambda: asyncio.open_unix_connection(self.path), None)
+            for client in (self.app, self.stranger, self.local):
+                stack.push_async_callback(client.close)
+            yield self
+
+    async def start_run(self, work: Work = until_stopped, **asked: Any) -> str:
+        self.program.work = work
+        answer = await self.local.post("/runs", {"tool": "codex", "cmd": "codex --help", **asked})
+        assert answer.status == 200, answer.body
+        return str(answer.json["run_id"])
+
+    async def start_agent(self) -> str:
+        """A session without a terminal."""
+        session_id = self.runtime.mint("sess")
+        await self.runtime.ask(
+            commands.StartSession(
+                session_id=session_id,
+                engine="agent",
+                mode="interactive",
+                provider="demo",
+                sandbox="local",
+                workspace=events.Workspace(root=str(self.folder)),
+                attach_token_sha256="0" * 64,
+            )
+        )
+        return session_id
+
+    async def mirror_run(self, run_id: str = "far/1", host_id: str = "host_2") -> str:
+        """A run that lives on another host, which is not connected now."""
+        stored = asyncio.Event()
+        mirror = Mirror(self.runtime, host_id, lambda *_: stored.set())
+        data = msgspec.Raw(json.dumps({"tool": "vim", "cwd": "/far", "command": "vim x"}).encode())
+        mirror.take([messages.Envelope(type="run.started", run_id=run_id, seq=1, data=data)])
+        async with asyncio.timeout(PATIENCE):
+            await stored.wait()
+        mirror.close()
+        return run_id
+
+    async def told(self, run_id: str) -> list[events.AnyEvent]:
+        entries = await self.runtime.entries(names.session_of(run_id), 0, 1_000_000)
+        return [codec.decode(entry.kind, entry.data) for entry in entries]
+
+    async def until(self, run_id: str, kind: type[events.Event], count: int = 1) -> list[Any]:
+        """All such events of the run, once there are that many."""
+        news = asyncio.Event()
+        unwatch = self.runtime.watch(lambda *_: news.set())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while len(found := [event for event in await self.told(run_id) if isinstance(event, kind)]) < count:
+                    await news.wait()
+                    news.clear()
+        finally:
+            unwatch()
+        return found
+
+    async def ended(self, run_id: str) -> None:
+        await self.until(run_id, events.RunCompleted)
+
+
+def _no_websockets(request: upgrade.Upgrade) -> upgrade.Refusal:
+    return upgrade.Refusal(404, "none here")
+
+
+@contextlib.asynccontextmanager
+async def a_stage(**options: Any) -> AsyncIterator[Stage]:
+    """In a folder with a short name, because the paths of sockets must be short."""
+    with tempfile.TemporaryDirectory(prefix="tower-") as folder:
+        async with Stage(Path(folder), **options).opened() as stage:
+            yield stage
+
+
+def success() -> engine.Result:
+    return engine.Result(events.Outcome.SUCCESS, "done")

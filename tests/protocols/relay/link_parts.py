@@ -1,0 +1,234 @@
+"""A hub that does what the test says, on a real port, and a host with a real runtime that is linked to it."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.runtime.parts import Changing, House, Work, finish_at_once
+
+from switchtower.core import engine, events, journal
+from switchtower.protocols.relay import outbound
+from switchtower.protocols.relay.host.rpc import HostRpc
+from switchtower.protocols.relay.host.settings import HostSettings
+from switchtower.protocols.relay.link.link import Link
+from switchtower.protocols.relay.link.settings import LinkSettings
+from switchtower.stores.registry_memory import MemoryRegistry
+from switchtower.testing.sessions import start_session
+from switchtower.transports import http, upgrade, ws_client
+from switchtower.transports.packet import Packet
+from switchtower.transports.stream import Stream
+
+HOST = "host_1"
+TOKEN = "the-host's-s3cret"
+PATIENCE = 30.0
+
+Frame = dict[str, Any]
+
+
+async def no_page(scope: Any, receive: Any, send: Any) -> None:
+    raise AssertionError("nobody asks the hub for a page")
+
+
+class Call:
+    """One connection of a host, as the hub sees it."""
+
+    def __init__(self, hub: "TestHub", query: dict[str, str]) -> None:
+        self.hub = hub
+        self.query = query
+        self.frames: list[Frame] = []
+        self.stream: Stream
+        self.ended = False
+
+    def connected(self, stream: Stream) -> None:
+        self.stream = stream
+        self.hub.changed()
+
+    def received(self, frames: list[bytes]) -> None:
+        for frame in frames:
+            told = json.loads(frame)
+            if self.ended:
+                return
+            self.frames.append(told)
+            self.hub.heard(self, told)
+        self.hub.flush(self)
+        self.hub.changed()
+
+    def refused(self, problem: str) -> None:
+        raise AssertionError(problem)
+
+    def writable_again(self) -> None: ...
+
+    def disconnected(self) -> None:
+        self.ended = True
+        self.hub.changed()
+
+    def send(self, type_: str, data: Any = None, **head: Any) -> None:
+        self.stream.send(Packet([json.dumps({"type": type_, "data": data or {}, **head}).encode()]))
+
+    def ack(self, run_id: str, last_seq: int) -> None:
+        self.send("run.ack", {"run_id": run_id, "last_seq": last_seq})
+
+    def cut(self) -> None:
+        """Nothing of what is still under way is heard."""
+        self.ended = True
+        self.stream.abort()
+
+    @property
+    def events(self) -> list[Frame]:
+        return [frame for frame in self.frames if "seq" in frame]
+
+    def of(self, type_: str) -> list[Frame]:
+        return [frame for frame in self.frames if frame["type"] == type_]
+
+
+class TestHub(Changing):
+    """Stores what it is told, and says so when `acks`. `stored` holds each run's events, each once."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self.stored: dict[str, list[Frame]] = {}
+        self.acks = True
+        self.refuse_with: upgrade.Refusal | None = None
+        self.refusals = 0
+        self.after_heard: Callable[[Call, Frame], None] = lambda call, frame: None
+        self._to_ack: dict[str, int] = {}
+        self.listener: http.HttpListener
+
+    async def open(self, port: int = 0) -> None:
+        self.listener = await http.serve(
+            no_page, "127.0.0.1", port, self.accept, max_message_bytes=4_000_000, output_limit_bytes=1_000_000
+        )
+
+    async def close(self) -> None:
+        await self.listener.close(grace=0)
+
+    def accept(self, request: upgrade.Upgrade) -> Call | upgrade.Refusal:
+        if self.refuse_with is not None:
+            self.refusals += 1
+            self.changed()
+            return self.refuse_with
+        assert request.path == "/ws/host"
+        self.calls.append(
+            Call(self, {**request.query, "host_token": request.origin.token or request.query.get("host_token", "")})
+        )
+        return self.calls[-1]
+
+    @property
+    def call(self) -> Call:
+        return self.calls[-1]
+
+    def heard(self, call: Call, frame: Frame) -> None:
+        if "seq" not in frame:
+            return
+        run = self.stored.setdefault(frame["run_id"], [])
+        last_seq = run[-1]["seq"] if run else 0
+        if frame["seq"] > last_seq:
+            assert frame["prev_seq"] == last_seq, "nothing is missing"
+            run.append(frame)
+        self._to_ack[frame["run_id"]] = run[-1]["seq"]
+        self.after_heard(call, frame)
+
+    def flush(self, call: Call) -> None:
+        """One acknowledgement a run and read."""
+        if self.acks and not call.ended:
+            for run_id, last_seq in self._to_ack.items():
+                call.ack(run_id, last_seq)
+            self._to_ack.clear()
+
+    def seqs(self, run_id: str) -> list[int]:
+        return [frame["seq"] for frame in self.stored.get(run_id, [])]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def next_call(self, number: int = 1) -> Call:
+        await self.until(lambda: len(self.calls) >= number and hasattr(self.calls[number - 1], "stream"))
+        return self.calls[number - 1]
+
+
+class LinkedHost:
+    """A runtime and its link. A second one over the same journal and registry is a restart."""
+
+    def __init__(
+        self,
+        hub: TestHub,
+        work: Work = finish_at_once,
+        *,
+        journal_: journal.Journal | None = None,
+        registry_: MemoryRegistry | None = None,
+        folder: Path | None = None,
+        url: str = "",
+        **settings: Any,
+    ) -> None:
+        self.house = House(work, journal_)
+        self.registry = registry_ or MemoryRegistry()
+        self.rpc: HostRpc
+        self.link: Link
+        self._folder = folder
+        options = {"heartbeat_s": 60.0, "backoff_min_s": 0.01, "backoff_max_s": 0.02, "refused_s": 0.01} | settings
+        self.settings = LinkSettings(
+            hub_url=url or hub.listener.url, host_id=HOST, host_token=TOKEN, host_name="a host & its name", **options
+        )
+
+    async def open(self, *, link: bool = True) -> None:
+        await self.house.open()
+        await self.registry.open()
+        host = HostSettings(
+            host_id=HOST, version="1", default_cwd=str(self._folder or "/"), approval_timeout_ms=60_000, log_path=None
+        )
+        self.rpc = HostRpc(self.house.runtime, host)
+        self.new_link()
+        if link:
+            self.link.start()
+
+    def new_link(self) -> Link:
+        connect = partial(
+            ws_client.connect, max_message_bytes=4_000_000, output_limit_bytes=1_000_000, ping_seconds=30.0, connect_timeout=5
+        )
+        self.link = Link(self.house.runtime, self.registry, self.rpc, self.settings, connect, lambda: 0.5)
+        return self.link
+
+    async def close(self) -> None:
+        await self.link.close()
+        self.rpc.close()
+        await self.house.close()
+
+    async def session(self, session_id: str) -> None:
+        await self.house.ask(start_session(session_id))
+
+    async def expected(self, session_id: str) -> list[Frame]:
+        """What the hub has when it has everything: the journal's events in relay's words, each with the one before it."""
+        card = await self.house.runtime.card(session_id)
+        assert card is not None
+        about = outbound.About.card(card, HOST)
+        told = [json.loads(frame) for frame in outbound.frames(about, await self.house.stored(session_id))]
+        for before, frame in zip([{"seq": 0}, *told], told, strict=False):
+            frame["prev_seq"] = before["seq"]
+        return told
+
+    async def until_hub_has_all(self, hub: TestHub, *session_ids: str) -> None:
+        for session_id in session_ids:
+            expected = await self.expected(session_id)
+            await hub.until(lambda sid=session_id, count=len(expected): len(hub.stored.get(sid, [])) >= count)  # type: ignore[misc]
+            assert hub.stored[session_id] == expected
+
+
+def says(count: int, text: str = "some output\n") -> Work:
+    """A tool that puts out so many pieces."""
+
+    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        for number in range(count):
+            await desk.emit(events.ToolProgressed("call_1", f"{number} {text}"))
+        await desk.flush()
+        return engine.Result(events.Outcome.SUCCESS, "done")
+
+    return work

@@ -1,0 +1,271 @@
+"""A terminal's bytes over the owner's socket: put out as one long answer, typed as one long request."""
+
+import asyncio
+import tracemalloc
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.protocols.relay.http_parts import Stage, a_stage, put_out, success
+
+from switchtower.core import engine, events, journal
+from switchtower.protocols.relay.http import stdout
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with a_stage() as opened:
+        yield opened
+
+
+class Talker:
+    """A program that puts out what it is handed, and ends when it is handed nothing."""
+
+    def __init__(self) -> None:
+        self._lines: asyncio.Queue[events.AnyEvent | None] = asyncio.Queue()
+
+    def say(self, text: str) -> None:
+        self._lines.put_nowait(put_out(text))
+
+    def paint(self, text: str) -> None:
+        self._lines.put_nowait(events.ScreenTaken(text=text, cols=80, rows=24))
+
+    def end(self) -> None:
+        self._lines.put_nowait(None)
+
+    async def work(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+        while (event := await self._lines.get()) is not None:
+            await desk.emit(event)
+            await desk.flush()  # a commit of its own
+        return success()
+
+
+async def test_output_is_streamed_from_the_start_until_the_run_ends(stage: Stage) -> None:
+    talker = Talker()
+    talker.say("früh\n")
+    run_id = await stage.start_run(talker.work)
+    exchange = await stage.local.open("GET", f"/runs/{run_id}/stdout?from=start")
+    status, headers = await exchange.head()
+    assert (status, headers["content-type"]) == (200, "application/octet-stream")
+    assert await exchange.until(b"\n") == "früh\n".encode()
+    talker.say("later\n")
+    assert await exchange.until(b"\n") == b"later\n"
+    talker.end()
+    assert await exchange.rest() == b""
+
+
+async def test_a_late_joiner_is_given_the_last_screen_and_what_came_since(stage: Stage) -> None:
+    talker = Talker()
+    for step in (lambda: talker.say("old"), lambda: talker.paint("[screen]"), lambda: talker.say("new"), talker.end):
+        step()
+    run_id = await stage.start_run(talker.work)
+    await stage.ended(run_id)
+    assert (await stage.local.get(f"/runs/{run_id}/stdout")).body == b"[screen]new"
+    assert (await stage.local.get(f"/runs/{run_id}/stdout?from=screen")).body == b"[screen]new"
+    assert (await stage.local.get(f"/runs/{run_id}/stdout?from=start")).body == b"oldnew"
+    assert (await stage.local.get(f"/runs/{run_id}/stdout?from=now")).body == b""
+
+
+async def test_without_a_screen_a_late_joiner_is_given_everything(stage: Stage) -> None:
+    talker = Talker()
+    talker.say("all")
+    talker.end()
+    run_id = await stage.start_run(talker.work)
+    await stage.ended(run_id)
+    assert (await stage.local.get(f"/runs/{run_id}/stdout")).body == b"all"
+
+
+async def test_from_now_on_only_what_comes_is_given(stage: Stage) -> None:
+    talker = Talker()
+    talker.say("before")
+    talker.paint("[screen]")
+    run_id = await stage.start_run(talker.work)
+    await stage.until(run_id, events.ScreenTaken)
+    exchange = await stage.local.open("GET", f"/runs/{run_id}/stdout?from=now")
+    await exchange.head()
+    talker.say("after")
+    talker.end()
+    assert await exchange.rest() == b"after"
+
+
+async def test_a_run_that_is_stopped_ends_the_stream(stage: Stage) -> None:
+    run_id = await stage.start_run(Talker().work)
+    exchange = await stage.local.open("GET", f"/runs/{run_id}/stdout")
+    await exchange.head()
+    assert (await stage.local.post(f"/runs/{run_id}/stop")).status == 200
+    assert await exchange.rest() == b""
+
+
+async def test_what_has_no_terminal_has_no_output(stage: Stage) -> None:
+    session_id = await stage.start_agent()
+    for method, path in (("GET", "stdout"), ("POST", "stdin")):
+        answer = await stage.local.ask(method, f"/runs/{session_id}/{path}")
+        assert (answer.status, answer.json["error"]) == (409, "run has no terminal")
+    run_id = await stage.start_run()
+    assert (await stage.local.get(f"/runs/{run_id}/stdout?from=middle")).status == 400
+    assert (await stage.local.ask("HEAD", f"/runs/{run_id}/stdout")).status == 200
+    assert (await stage.local.get("/runs/nothing/stdout")).status == 404
+
+
+async def test_a_slow_reader_gets_everything_in_order_and_little_waits_for_it(stage: Stage) -> None:
+    pieces = [f"{number:06}{'x' * 16_000}\n" for number in range(2_000)]  # 32 MB
+    whole = sum(len(piece) for piece in pieces)
+
+    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        for piece in pieces:
+            await desk.emit(put_out(piece))
+        return success()
+
+    run_id = await stage.start_run(work)
+    exchange = await stage.local.open("GET", f"/runs/{run_id}/stdout?from=start")
+    await exchange.head()
+    await stage.ended(run_id)  # nothing has been read so far: the program did not wait for it
+    tracemalloc.start()
+    try:
+        got = 0
+        position = 0
+        held = b""
+        while chunk := await exchange.chunk():
+            got += len(chunk)
+            held += chunk
+            while (end := held.find(b"\n")) >= 0:
+                assert held[:6] == f"{position:06}".encode()
+                held, position = held[end + 1 :], position + 1
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (got, position) == (whole, len(pieces))
+    assert peak < whole / 2, "a page of the journal is held at most, and not the whole output"
+
+
+async def test_a_reader_who_leaves_is_forgotten(stage: Stage) -> None:
+    talker = Talker()
+    run_id = await stage.start_run(talker.work)
+    feed = stage.runtime._lane(run_id).feed
+    exchanges = [await stage.local.open("GET", f"/runs/{run_id}/stdout?from=start") for _ in range(5)]
+    for exchange in exchanges:
+        await exchange.head()
+    assert feed.cursors == 5
+    for exchange in exchanges:
+        await exchange.leave()
+    async with asyncio.timeout(5):
+        while feed.cursors:
+            talker.say("anybody?")
+            await asyncio.sleep(0)
+
+
+async def test_a_reader_who_leaves_while_much_waits_is_forgotten(stage: Stage) -> None:
+    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        for _ in range(200):
+            await desk.emit(put_out("x" * 16_000))
+        await asyncio.Event().wait()
+        return success()
+
+    run_id = await stage.start_run(work)
+    feed = stage.runtime._lane(run_id).feed
+    exchange = await stage.local.open("GET", f"/runs/{run_id}/stdout?from=start")
+    await exchange.head()
+    await exchange.leave()
+    async with asyncio.timeout(5):
+        while feed.cursors:
+            await asyncio.sleep(0)
+
+
+async def test_output_that_is_no_longer_kept_is_made_up_for_by_the_screen() -> None:
+    async with a_stage(retention=journal.Retention(10, 0)) as stage:
+        talker = Talker()
+        for number in range(100):
+            talker.say(f"<{number}>")
+        talker.paint("[screen]")
+        talker.say("new")
+        run_id = await stage.start_run(talker.work)
+        await stage.until(run_id, events.ScreenTaken)
+        talker.end()
+        await stage.ended(run_id)
+        await stage.journal.prune(journal.Retention(10, 0), stage.runtime.now_ms(), run_id)
+        assert (await stage.local.get(f"/runs/{run_id}/stdout?from=start")).body == b"[screen]new"
+
+
+async def test_who_falls_behind_what_is_kept_goes_on_from_the_screen() -> None:
+    async with a_stage(retention=journal.Retention(10, 0)) as stage:
+        talker = Talker()
+        run_id = await stage.start_run(talker.work)
+        following = await stdout.follow(stage.runtime, run_id, stdout.START)
+        answer = stdout.Stdout(stage.runtime, run_id, following)
+        sent: list[bytes] = []
+        taken = asyncio.Event()
+
+        async def send(message: dict[str, object]) -> None:
+            if message["type"] == "http.response.body":
+                await taken.wait()
+                sent.append(bytes(message["body"]))  # type: ignore[call-overload]
+
+        async def receive() -> dict[str, object]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        answering = asyncio.create_task(answer({}, receive, send))
+        for number in range(100):
+            talker.say(f"<{number}>" + "x" * 10_000)
+        talker.paint("[screen]")
+        talker.say("new")
+        talker.end()
+        await stage.ended(run_id)
+        await stage.journal.prune(journal.Retention(10, 0), stage.runtime.now_ms(), run_id)
+        taken.set()
+        await asyncio.wait_for(answering, 5)
+        whole = b"".join(sent)
+        assert whole.startswith(b"<0>")
+        assert whole.endswith(b"[screen]new")
+
+
+async def test_what_is_sent_is_typed_as_it_comes(stage: Stage) -> None:
+    typed: list[str] = []
+    enough = asyncio.Event()
+
+    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        while True:
+            item = await desk.typed()
+            typed.append(item.text)
+            enough.set()
+
+    run_id = await stage.start_run(work)
+    exchange = await stage.local.open("POST", f"/runs/{run_id}/stdin", Transfer_Encoding="chunked")
+    whole = "ls ü🚂\r".encode()
+    for byte in whole:
+        exchange.send_chunk(bytes((byte,)))
+        await exchange.writer.drain()
+    async with asyncio.timeout(5):
+        while "".join(typed) != whole.decode():
+            enough.clear()
+            await enough.wait()
+    exchange.send_chunk(b"")
+    assert (await exchange.answer()).status == 204
+    keys = await stage.until(run_id, events.TerminalKeys)
+    assert sum(event.count for event in keys) == len(whole.decode())
+    assert {event.by for event in keys} == {events.Actor(name="owner", via="local")}
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe", b"abc\xc3", b"\xed\xa0\x80"])
+async def test_what_is_no_text_cannot_be_typed(stage: Stage, body: bytes) -> None:
+    run_id = await stage.start_run()
+    answer = await stage.local.post(f"/runs/{run_id}/stdin", body)
+    assert (answer.status, answer.json["error"]) == (400, "what is typed is UTF-8")
+
+
+async def test_typing_ends_with_the_program(stage: Stage) -> None:
+    talker = Talker()
+    run_id = await stage.start_run(talker.work)
+    exchange = await stage.local.open("POST", f"/runs/{run_id}/stdin", Transfer_Encoding="chunked")
+    exchange.send_chunk(b"a")
+    await stage.until(run_id, events.TerminalKeys)
+    talker.end()
+    await stage.ended(run_id)
+    exchange.send_chunk(b"b")
+    answer = await exchange.answer()
+    assert (answer.status, answer.json["error"]) == (409, "run has exited")
+
+
+async def test_nothing_typed_is_nothing(stage: Stage) -> None:
+    run_id = await stage.start_run()
+    assert (await stage.local.post(f"/runs/{run_id}/stdin")).status == 204
+    assert not [event for event in await stage.told(run_id) if isinstance(event, events.TerminalKeys)]

@@ -1,0 +1,477 @@
+"""What a host tells its hub: everything, in order, once, whatever becomes of the connection."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from tests.protocols.relay.link_parts import HOST, TOKEN, Call, Frame, LinkedHost, TestHub, says
+from tests.runtime.parts import work_until_cancelled
+
+from switchtower.core import engine, events, journal, tower
+from switchtower.protocols.relay.link import settings as link_settings
+from switchtower.stores.memory import MemoryJournal
+from switchtower.stores.registry_memory import MemoryRegistry
+from switchtower.transports import upgrade
+
+A, B, C = "sess_a", "sess_b", "sess_c"
+
+MakeHost = Callable[..., Awaitable[LinkedHost]]
+
+
+@pytest.fixture
+async def hub() -> AsyncIterator[TestHub]:
+    made = TestHub()
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def make_host(hub: TestHub) -> AsyncIterator[MakeHost]:
+    async with AsyncExitStack() as stack:
+
+        async def make(*args: Any, link: bool = True, **options: Any) -> LinkedHost:
+            host = LinkedHost(hub, *args, **options)
+            await host.open(link=link)
+            stack.push_async_callback(host.close)
+            return host
+
+        yield make
+
+
+async def run(host: LinkedHost, session_id: str) -> None:
+    """One run, to its end."""
+    outlet = await host.house.attached(session_id, tower.FROM_THE_HEAD)
+    await host.house.send(session_id=session_id)
+    await outlet.next_of(events.RunCompleted)
+
+
+async def test_a_host_introduces_itself_and_tells_what_happens(hub: TestHub, make_host: MakeHost) -> None:
+    host = await make_host(says(20))
+    call = await hub.next_call()
+    assert call.query == {"host_id": HOST, "host_token": TOKEN, "name": "a host & its name"}
+    await host.session(A)
+    await run(host, A)
+    await host.until_hub_has_all(hub, A)
+    assert [frame["type"] for frame in hub.stored[A]][:2] == ["run.started", "run.input"]
+    assert all(frame["host_id"] == HOST for frame in call.frames)
+    assert host.link.state.phase == "connected"
+
+
+async def test_what_the_hub_has_acknowledged_is_not_told_again(hub: TestHub, make_host: MakeHost) -> None:
+    host = await make_host(says(30))
+    await host.session(A)
+    await run(host, A)
+    await host.until_hub_has_all(hub, A)
+    await until_settled(host)
+    hub.call.cut()
+    second = await hub.next_call(2)
+    await run(host, A)
+    await host.until_hub_has_all(hub, A)
+    last_before = hub.calls[0].events[-1]
+    assert second.events[0]["prev_seq"] == last_before["seq"]
+
+
+async def until_settled(host: LinkedHost) -> None:
+    async with asyncio.timeout(30):
+        while host.link.state.unacknowledged or host.link.state.backlog:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("k", range(1, 25))
+async def test_after_a_cut_exactly_what_is_unacknowledged_is_told(hub: TestHub, make_host: MakeHost, k: int) -> None:
+    """Of each connection the hub stores `k` events and acknowledges every third, until the tenth is left alone."""
+    acknowledged = {A: 0, B: 0}
+    acknowledged_at_start: list[dict[str, int]] = []
+    hub.acks = False
+
+    def cut_after_k(call: Call, frame: Frame) -> None:
+        if len(call.events) == 1:
+            acknowledged_at_start.append(dict(acknowledged))
+        if len(hub.calls) >= 10:
+            hub.acks = True
+            return
+        if len(call.events) % 3 == 2:
+            acknowledged[frame["run_id"]] = hub.stored[frame["run_id"]][-1]["seq"]
+            call.ack(frame["run_id"], acknowledged[frame["run_id"]])
+        if len(call.events) == k:
+            call.ended = True
+            call.stream.close()
+
+    hub.after_heard = cut_after_k
+    host = await make_host(says(12))
+    for session_id in (A, B):
+        await host.session(session_id)
+        await run(host, session_id)
+    if k < 13:
+        await hub.until(lambda: len(hub.calls) == 10)
+    else:
+        hub.acks = True
+    await host.until_hub_has_all(hub, A, B)
+    await until_settled(host)
+    for call, known in zip((call for call in hub.calls if call.events), acknowledged_at_start, strict=True):
+        for run_id in (A, B):
+            before = known[run_id]
+            for frame in (frame for frame in call.events if frame["run_id"] == run_id):
+                assert frame["prev_seq"] == before, "from what was acknowledged on, and without a hole"
+                before = frame["seq"]
+
+
+async def test_a_new_link_over_the_same_registry_goes_on_where_the_old_one_was(hub: TestHub, make_host: MakeHost) -> None:
+    journal_, registry_ = MemoryJournal(), MemoryRegistry()
+    first = await make_host(says(50), journal_=journal_, registry_=registry_)
+    await first.session(A)
+    await run(first, A)
+    await first.until_hub_has_all(hub, A)
+    await until_settled(first)
+    await first.close()
+    second = await make_host(says(50), journal_=journal_, registry_=registry_)
+    await run(second, A)
+    await second.until_hub_has_all(hub, A)
+    call = await hub.next_call(2)
+    assert call.events[0]["prev_seq"] == hub.calls[0].events[-1]["seq"]
+    assert await registry_.acked(second.settings.hub)
+
+
+async def test_a_backlog_of_20_000_events_is_told_in_order_and_never_too_much_at_once(hub: TestHub, make_host: MakeHost) -> None:
+    host = await make_host(says(20_000), link=False, window_events=1_000)
+    await host.session(A)
+    # The link was made before: what happens from here on is to be told, though nobody is there to hear it.
+    await host.registry.hub_since(host.settings.hub, 0)
+    await run(host, A)
+    most = 0
+
+    def count(call: Call, frame: Frame) -> None:
+        nonlocal most
+        most = max(most, host.link.state.unacknowledged)
+
+    hub.after_heard = count
+    host.link.start()
+    await host.until_hub_has_all(hub, A)
+    assert len(hub.stored[A]) > 20_000
+    assert len(hub.calls) == 1
+    assert 0 < most <= 1_000
+
+
+async def test_a_hub_that_never_acknowledges_is_sent_a_window_and_no_more(hub: TestHub, make_host: MakeHost) -> None:
+    hub.acks = False
+    host = await make_host(says(500), window_events=100, heartbeat_s=0.01)
+    for session_id in (A, B):
+        await host.session(session_id)
+        await run(host, session_id)
+    call = await hub.next_call()
+    seen = len(call.frames)
+    await hub.until(lambda: len(call.of("host.heartbeat")) > 20 and len(call.frames) > seen)
+    assert len(call.events) <= 100
+    assert {frame["run_id"] for frame in call.events} == {A, B}
+    assert host.link.state.backlog == 2
+    hub.acks = True
+    call.cut()
+    await host.until_hub_has_all(hub, A, B)
+
+
+async def test_one_long_backlog_does_not_keep_the_others_waiting(hub: TestHub, make_host: MakeHost) -> None:
+    async def by_session(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        return await says(5_000 if task.session_id == A else 5)(task, desk)
+
+    host = await make_host(by_session, link=False, lanes=2, window_events=400)
+    await host.registry.hub_since(host.settings.hub, 0)
+    for session_id in (A, B):
+        await host.session(session_id)
+        await run(host, session_id)
+    host.link.start()
+    await hub.until(lambda: len(hub.stored.get(A, [])) > 200)
+    await host.session(C)
+    await run(host, C)
+    await host.until_hub_has_all(hub, A, B, C)
+    order = [frame["run_id"] for frame in hub.call.events]
+    assert order.index(C) < len(order) - 1 - order[::-1].index(A)
+    assert len(order) - 1 - order[::-1].index(B) < len(order) - 1 - order[::-1].index(A)
+    assert len(order) - 1 - order[::-1].index(C) < len(order) - 1 - order[::-1].index(A)
+
+
+async def test_acknowledgements_that_cannot_be_right_change_nothing(
+    hub: TestHub, make_host: MakeHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    hub.acks = False
+    host = await make_host(says(10))
+    await host.session(A)
+    await run(host, A)
+    expected = await host.expected(A)
+    call = await hub.next_call()
+    await hub.until(lambda: len(call.events) == len(expected))
+    for _ in range(3):
+        call.ack("sess_nobody", 1)
+        call.ack("\x00" * 10, 1)
+        call.ack("é" * 128, 1)
+        call.ack(A, expected[-1]["seq"] + 1)
+        call.ack(A, 2**53)
+    call.send("run.ack", {"run_id": A, "last_seq": -1})
+    call.send("run.ack", {"run_id": A, "last_seq": "7"})
+    await hub.until(lambda: len(call.of("error")) == 2)
+    assert host.link.state.unacknowledged == len(expected)
+    assert host.link.unsettled_from(A) == 1
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert sorted(warnings) == [
+        "the hub acknowledges a run that it was not told of",
+        "the hub acknowledges more than it was told; that does not count",
+    ]
+    call.ack(A, expected[-1]["seq"])
+    await until_settled(host)
+    assert host.link.unsettled_from(A) is None
+
+
+async def test_a_hub_that_has_less_than_it_said_is_told_again_from_there(hub: TestHub, make_host: MakeHost) -> None:
+    host = await make_host(says(10))
+    await host.session(A)
+    await run(host, A)
+    await host.until_hub_has_all(hub, A)
+    await until_settled(host)
+    expected = await host.expected(A)
+    call = hub.call
+    already = len(call.events)
+    kept = hub.stored[A] = hub.stored[A][:4]
+    call.ack(A, kept[-1]["seq"])
+    await host.until_hub_has_all(hub, A)
+    assert call.events[already:] == expected[4:]
+
+
+async def test_a_hub_that_repeats_itself_is_told_again(hub: TestHub, make_host: MakeHost) -> None:
+    """It has lost what it was sent behind its last acknowledgement, and says so by repeating that one."""
+    hub.acks = False
+    host = await make_host(says(10))
+    await host.session(A)
+    await run(host, A)
+    expected = await host.expected(A)
+    call = await hub.next_call()
+    await hub.until(lambda: len(call.events) == len(expected))
+    del hub.stored[A][3:]
+    call.ack(A, expected[2]["seq"])
+    call.ack(A, expected[2]["seq"])
+    hub.acks = True
+    await host.until_hub_has_all(hub, A)
+    assert call.events[len(expected) :] == expected[3:]
+
+
+async def test_a_session_that_was_settled_long_ago_can_be_asked_for_again(hub: TestHub, make_host: MakeHost) -> None:
+    journal_, registry_ = MemoryJournal(), MemoryRegistry()
+    first = await make_host(says(5), journal_=journal_, registry_=registry_)
+    await first.session(A)
+    await run(first, A)
+    await first.until_hub_has_all(hub, A)
+    await until_settled(first)
+    await first.close()
+    hub.stored.clear()
+    second = await make_host(says(5), journal_=journal_, registry_=registry_)
+    call = await hub.next_call(2)
+    call.ack(A, 0)
+    await second.until_hub_has_all(hub, A)
+
+
+class CountingJournal(MemoryJournal):
+    """Knows whose entries were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[str] = []
+
+    async def read(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
+        self.reads.append(session_id)
+        return await super().read(session_id, after_seq, limit)
+
+
+async def test_sessions_that_the_hub_has_are_not_read_at_the_next_start(hub: TestHub, make_host: MakeHost) -> None:
+    journal_, registry_ = CountingJournal(), MemoryRegistry()
+    first = await make_host(says(5), journal_=journal_, registry_=registry_)
+    for number in range(30):
+        await first.session(f"sess_{number}")
+    await run(first, "sess_7")
+    await first.until_hub_has_all(hub, *(f"sess_{number}" for number in range(30)))
+    await until_settled(first)
+    quiet = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.01, quiet.set)  # the clock must have moved on since the last event
+    await quiet.wait()
+    await first.close()
+    second = await make_host(says(5), journal_=journal_, registry_=registry_, link=False)
+    journal_.reads.clear()
+    second.link.start()
+    await hub.next_call(2)
+    assert second.link.state.backlog == 0
+    await second.session(B)
+    await second.until_hub_has_all(hub, B)
+    assert set(journal_.reads) <= {B}
+
+
+async def test_sessions_from_before_the_first_link_are_not_told(hub: TestHub, make_host: MakeHost) -> None:
+    host = await make_host(says(5), link=False)
+    await host.session(A)
+    await run(host, A)
+    card = await host.house.runtime.card(A)
+    assert card is not None
+    await host.registry.hub_since(host.settings.hub, card.updated_at_ms + 1)
+    host.new_link().start()
+    await hub.next_call()
+    assert host.link.unsettled_from(A) is None
+    await host.session(B)
+    await host.until_hub_has_all(hub, B)
+    assert set(hub.stored) == {B}
+
+
+async def test_an_old_session_that_is_used_again_is_told_from_its_beginning(hub: TestHub, make_host: MakeHost) -> None:
+    host = await make_host(says(5), link=False)
+    await host.session(A)
+    await host.registry.hub_since(host.settings.hub, host.house.runtime.now_ms() + 60_000)
+    host.new_link().start()
+    await hub.next_call()
+    await run(host, A)
+    await host.until_hub_has_all(hub, A)
+
+
+async def test_nothing_may_be_pruned_before_it_is_known_what_the_hub_has(hub: TestHub, make_host: MakeHost) -> None:
+    hub.acks = False
+    host = await make_host(says(5), link=False)
+    await host.session(A)
+    assert host.link.unsettled_from(A) == 1
+    host.link.start()
+    call = await hub.next_call()
+    await hub.until(lambda: bool(call.events))
+    assert host.link.unsettled_from(A) == 1
+    call.ack(A, 1)
+    await until_settled(host)
+    assert host.link.unsettled_from(A) is None
+
+
+async def test_what_retention_took_is_skipped_and_said_so_by_the_numbers(hub: TestHub, make_host: MakeHost) -> None:
+    host = await make_host(says(100), link=False)
+    await host.registry.hub_since(host.settings.hub, 0)
+    await host.session(A)
+    await run(host, A)
+    await host.house.journal.inner.prune(journal.Retention(10, 0), host.house.runtime.now_ms(), A)
+    expected = await host.expected(A)
+    assert len(expected) < 100
+    host.link.start()
+    await host.until_hub_has_all(hub, A)
+    assert [frame["prev_seq"] for frame in hub.stored[A]] == [0, *(frame["seq"] for frame in expected[:-1])]
+
+
+async def test_heartbeats_come_without_a_run(hub: TestHub, make_host: MakeHost) -> None:
+    await make_host(heartbeat_s=0.01)
+    call = await hub.next_call()
+    await hub.until(lambda: len(call.of("host.heartbeat")) >= 3)
+    beat = call.of("host.heartbeat")[1]
+    assert {**beat, "ts": ""} == {"type": "host.heartbeat", "ts": "", "host_id": HOST, "data": {}}
+
+
+async def test_a_hub_that_refuses_is_asked_again_but_complained_of_once(
+    hub: TestHub, make_host: MakeHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    hub.refuse_with = upgrade.Refusal(401, "the host token is not the one we know")
+    host = await make_host()
+    await hub.until(lambda: hub.refusals >= 4)
+    state = host.link.state
+    assert state.phase in ("refused", "connecting")
+    assert state.problem == "the hub refuses this host: 401 the host token is not the one we know"
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("switchtower")].count(
+        f"{state.problem} ({host.settings.hub})"
+    ) == 1
+    assert TOKEN not in caplog.text
+    hub.refuse_with = None
+    await hub.next_call()
+    await hub.until(lambda: host.link.state.phase == "connected")
+
+
+async def test_a_hub_that_is_away_is_found_again_when_it_is_back(hub: TestHub, make_host: MakeHost) -> None:
+    host = await make_host(says(10))
+    await hub.next_call()
+    port = hub.listener.port
+    await hub.close()
+    await host.session(A)
+    await run(host, A)
+    await until(lambda: host.link.state.problem.startswith("the hub cannot be reached"))
+    assert host.link.state.backlog == 1
+    await hub.open(port)
+    await host.until_hub_has_all(hub, A)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def test_a_hub_that_reads_slowly_gets_everything_in_the_end(hub: TestHub, make_host: MakeHost) -> None:
+    host = await make_host(says(3_000, "x" * 2_000), window_events=100_000)
+    call = await hub.next_call()
+    call.stream.pause_reading()
+    await host.session(A)
+    await run(host, A)
+    assert host.link.state.backlog == 1
+    assert host.link.state.unacknowledged < 3_000
+    call.stream.resume_reading()
+    await host.until_hub_has_all(hub, A)
+
+
+async def test_a_session_that_is_quiet_for_long_is_told_on_when_it_speaks(hub: TestHub, make_host: MakeHost) -> None:
+    go_on = asyncio.Event()
+
+    async def speak_twice(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        await desk.emit(events.ToolProgressed("call_1", "first\n"))
+        await go_on.wait()
+        return await says(5)(task, desk)
+
+    host = await make_host(speak_twice)
+    await host.session(A)
+    await host.house.send(session_id=A)
+    await hub.until(lambda: len(hub.stored.get(A, [])) >= 3)
+    await until(lambda: host.link.unsettled_from(A) is None)
+    go_on.set()
+    await hub.until(lambda: hub.stored[A][-1]["type"] == "run.awaiting_input")
+    await host.until_hub_has_all(hub, A)
+
+
+async def test_closing_says_goodbye_and_leaves_no_task(hub: TestHub, make_host: MakeHost) -> None:
+    before = asyncio.all_tasks()
+    host = await make_host(work_until_cancelled)
+    call = await hub.next_call()
+    await host.session(A)
+    await host.house.send(session_id=A)
+    await host.until_hub_has_all(hub, A)
+    call.send("rpc.bash", {"request_id": "r1", "cmd": "true"}, run_id=A)
+    await hub.until(lambda: bool(call.of("run.permission_requested")))
+    await host.link.close()
+    await hub.until(lambda: call.ended)
+    link_tasks = [task for task in asyncio.all_tasks() - before if "relay/link" in str(task.get_coro())]
+    assert not link_tasks
+    assert [name for name in map(str, asyncio.all_tasks() - before) if "ws_client" in name or "Link" in name] == []
+
+
+async def test_closing_before_anything_began_is_fine(hub: TestHub, make_host: MakeHost) -> None:
+    host = await make_host(link=False)
+    await host.link.close()
+
+
+@pytest.mark.parametrize("url", ["", "hub.example", "ftp://hub.example", "http://", "http://[::1"])
+def test_an_address_that_is_none_is_refused_with_a_hint(url: str) -> None:
+    made = link_settings.LinkSettings(hub_url=url, host_id=HOST, host_token=TOKEN, host_name="")
+    with pytest.raises(link_settings.BadHubUrl, match="hint: "):
+        _ = made.dial_url
+
+
+@pytest.mark.parametrize(
+    ("url", "hub", "dialled"),
+    [
+        ("http://127.0.0.1:8787", "ws://127.0.0.1:8787", "ws://127.0.0.1:8787/ws/host?"),
+        ("https://Hub.Example/", "wss://hub.example", "wss://hub.example/ws/host?"),
+        ("https://me:pw@hub.example/tower/?x=1", "wss://hub.example/tower", "wss://me:pw@hub.example/tower/ws/host?"),
+        ("ws://[::1]:1", "ws://[::1]:1", "ws://[::1]:1/ws/host?"),
+    ],
+)
+def test_the_hubs_address_is_understood(url: str, hub: str, dialled: str) -> None:
+    made = link_settings.LinkSettings(hub_url=url, host_id="h 1", host_token="a&b", host_name="ü")
+    assert made.hub == hub
+    assert made.dial_url == f"{dialled}host_id=h%201&host_token=a%26b&name=%C3%BC"
+    assert "a&b" not in repr(made)

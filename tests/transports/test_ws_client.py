@@ -1,0 +1,295 @@
+import asyncio
+import base64
+import gc
+import hashlib
+import logging
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from switchtower.transports import ws_client
+from switchtower.transports.packet import Packet
+from switchtower.transports.pair import Inbox
+from switchtower.transports.stream import Stream
+
+LIMIT = 100_000
+SECRET = "s3cret-token"
+PING = 9
+
+Serve = Any
+"""A fixture; its type is in conftest.py."""
+
+
+async def connect(url: str, inbox: Inbox, **options: Any) -> Stream:
+    limits: dict[str, Any] = {"max_message_bytes": LIMIT, "output_limit_bytes": LIMIT, "ping_seconds": 30.0} | options
+    return await ws_client.connect(url, inbox, **limits)
+
+
+def at(server: Any, query: str = "") -> str:
+    return f"{server.listener.websocket_url}/ws{query}"
+
+
+@pytest.fixture
+async def odd_server() -> Any:
+    """`await odd_server(answer)`: the address of one who answers the request's head with these bytes."""
+    servers: list[asyncio.Server] = []
+
+    async def start(answer: bytes, *, close: bool = True) -> str:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(answer)
+                if close:
+                    return
+                await reader.read()
+            except (asyncio.IncompleteReadError, ConnectionError):
+                pass
+            finally:
+                writer.close()
+
+        servers.append(await asyncio.start_server(serve, "127.0.0.1", 0))
+        return f"ws://127.0.0.1:{servers[-1].sockets[0].getsockname()[1]}/ws?token={SECRET}"
+
+    yield start
+    for server in servers:
+        server.close()
+        await server.wait_closed()
+
+
+async def test_both_sides_hear_each_other(serve: Serve) -> None:
+    server, inbox = await serve(), Inbox()
+    stream = await connect(at(server, "?token=abc&x=1"), inbox)
+    assert inbox.stream is stream
+    stream.send(Packet([b"one", '{"note":"𝄞"}'.encode()]))
+    there = server.inboxes[0]
+    assert [await there.next(), await there.next()] == [b"one", '{"note":"𝄞"}'.encode()]
+    there.send(b"three", b"four")
+    assert [await inbox.next(), await inbox.next()] == [b"three", b"four"]
+    assert server.requests[0].query == {"x": "1"}
+    assert server.requests[0].origin.token == "abc"
+    stream.close()
+    await inbox.until(lambda: inbox.closed)
+    await there.until(lambda: there.closed)
+
+
+async def test_messages_of_any_length_arrive_whole_and_in_order(serve: Serve) -> None:
+    server, inbox = await serve(), Inbox()
+    stream = await connect(at(server), inbox)
+    sent = [bytes([65 + n % 26]) * n for n in (1, 2, 125, 126, 127, 65_535, 65_536, 99_999)]
+    stream.send(Packet(sent))
+    assert [await server.inboxes[0].next() for _ in sent] == sent
+    server.inboxes[0].send(*sent)
+    assert [await inbox.next() for _ in sent] == sent
+    stream.abort()
+    await server.inboxes[0].until(lambda: server.inboxes[0].closed)
+
+
+async def test_what_is_said_right_behind_the_handshake_is_heard(serve: Serve) -> None:
+    server, inbox = await serve(), Inbox()
+
+    class Eager(server.build):  # type: ignore[misc]
+        def connected(self, stream: Stream) -> None:
+            super().connected(stream)
+            stream.send(Packet([b"welcome"]))
+            stream.close(1008, "and farewell")
+
+    server.build = Eager
+    await connect(at(server), inbox)
+    assert await inbox.next() == b"welcome"
+    await inbox.until(lambda: inbox.closed)
+
+
+async def test_a_refusal_says_its_status_and_its_reason(serve: Serve) -> None:
+    server, inbox = await serve(), Inbox()
+    with pytest.raises(ws_client.Rejected) as refusal:
+        await connect(at(server, "?token=wrong"), inbox)
+    assert (refusal.value.status, refusal.value.reason) == (401, "a token is needed")
+    assert str(refusal.value) == "401 a token is needed"
+    assert not hasattr(inbox, "stream")
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "reason"),
+    [
+        (f"HTTP/1.1 404 Not Found\r\n\r\ncannot get /ws?token={SECRET}\n".encode(), 404, "Not Found"),
+        (f"HTTP/1.1 403 Forbidden\r\n\r\n{SECRET} is wrong\n".encode(), 403, "Forbidden"),
+        (b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\n\r\n<html>", 502, "Bad Gateway"),
+        (b"HTTP/1.1 302 Found\r\nLocation: ws://elsewhere.example/\r\n\r\n", 302, "Found"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", 200, "OK"),
+    ],
+)
+async def test_a_refusal_never_repeats_the_token(odd_server: Any, answer: bytes, status: int, reason: str) -> None:
+    with pytest.raises(ws_client.Rejected) as refusal:
+        await connect(await odd_server(answer), Inbox())
+    assert (refusal.value.status, refusal.value.reason) == (status, reason)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: no\r\n\r\n",
+        b"\x00\xff" * 20_000,
+    ],
+)
+async def test_who_does_not_speak_websocket_is_unreachable(
+    odd_server: Any, answer: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    inbox = Inbox()
+    with pytest.raises(ws_client.Unreachable) as problem:
+        await connect(await odd_server(answer), inbox)
+    assert SECRET not in f"{problem.value!r} {problem.value} {caplog.text}"
+    assert not hasattr(inbox, "stream")
+
+
+async def test_who_does_not_answer_is_given_up(odd_server: Any) -> None:
+    with pytest.raises(ws_client.Unreachable, match=r"no answer within 0\.05 seconds"):
+        await connect(await odd_server(b"HTTP/1.1", close=False), Inbox(), connect_timeout=0.05)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://127.0.0.1/?token={SECRET}",
+        f"ws://?token={SECRET}",
+        f"ws://127.0.0.1:99999/?token={SECRET}",
+        f"ws://127.0.0.1:1/?token={SECRET}",
+        f"ws://[::1/?token={SECRET}",
+        f"ws://127.0.0.1/?token={SECRET}\r\nX: y",
+        f"ws://{'a' * 70}.invalid/?token={SECRET}",
+    ],
+)
+async def test_an_address_that_leads_nowhere_is_told_without_its_token(url: str) -> None:
+    with pytest.raises(ws_client.Unreachable) as problem:
+        await connect(url, Inbox())
+    assert problem.value.reason
+    assert SECRET not in f"{problem.value!r} {problem.value}"
+    assert problem.value.__cause__ is None
+
+
+async def test_nothing_is_written_to_the_log_about_a_connection(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(1)
+    server, inbox = await serve(), Inbox()
+    stream = await connect(at(server, f"?token={SECRET}"), inbox)
+    stream.close()
+    await inbox.until(lambda: inbox.closed)
+    assert SECRET not in caplog.text
+    assert SECRET not in f"{stream!r} {stream.origin!r}"
+
+
+async def test_a_dead_peer_is_noticed_by_a_ping_without_an_answer() -> None:
+    inbox = Inbox()
+    heard: list[int] = []
+
+    async def shake_hands_and_listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        key = next(line.partition(": ")[2] for line in head.split("\r\n") if line.lower().startswith("sec-websocket-key"))
+        accept = hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode(), usedforsecurity=False).digest()
+        writer.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Accept: " + base64.b64encode(accept) + b"\r\n\r\n"
+        )
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            heard.append((await reader.readexactly(1))[0] & 0x0F)
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(shake_hands_and_listen, "127.0.0.1", 0) as server:
+        stream = await connect(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/ws", inbox, ping_seconds=0.02)
+        await inbox.until(lambda: inbox.closed)
+    assert not stream.writable
+    assert heard == [PING]
+
+
+async def test_a_living_peer_that_says_nothing_stays(serve: Serve) -> None:
+    server, inbox = await serve(), Inbox()
+    stream = await connect(at(server), inbox, ping_seconds=0.01)
+    lived = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.2, lived.set)  # twenty checks of life later
+    await lived.wait()
+    stream.send(Packet([b"still here"]))
+    assert await server.inboxes[0].next() == b"still here"
+    stream.abort()
+    await server.inboxes[0].until(lambda: server.inboxes[0].closed)
+
+
+async def test_one_who_does_not_read_makes_it_unwritable_until_he_does(serve: Serve) -> None:
+    server, inbox = await serve(), Inbox()
+    stream = await connect(at(server), inbox)
+    there = server.inboxes[0]
+    there.stream.pause_reading()
+    sent = 0
+    while stream.writable:
+        stream.send(Packet([b"x" * 50_000]))
+        sent += 1
+        await asyncio.sleep(0)
+    there.stream.resume_reading()
+    await inbox.until(lambda: stream.writable)
+    for _ in range(sent):
+        assert len(await there.next()) == 50_000
+    stream.abort()
+    await there.until(lambda: there.closed)
+
+
+async def test_reading_can_be_paused(serve: Serve) -> None:
+    server, inbox = await serve(), Inbox()
+    stream = await connect(at(server), inbox)
+    there = server.inboxes[0]
+    stream.pause_reading()
+    for _ in range(2_000):
+        if not there.stream.writable:
+            break
+        there.send(b"y" * 90_000)
+        await asyncio.sleep(0)
+    assert not there.stream.writable
+    assert len(inbox.frames) <= 1
+    stream.resume_reading()
+    await there.until(lambda: there.stream.writable)
+    assert await inbox.next() == b"y" * 90_000
+    stream.abort()
+    await there.until(lambda: there.closed)
+
+
+async def test_a_message_above_the_limit_ends_the_connection(serve: Serve) -> None:
+    server, inbox = await serve(), Inbox()
+    await connect(at(server), inbox, max_message_bytes=1_000)
+    server.inboxes[0].send(b"fine", b"z" * 1_001)
+    await inbox.until(lambda: inbox.closed)
+    assert b"z" * 1_001 not in inbox.frames
+
+
+async def test_nothing_is_sent_after_the_goodbye(serve: Serve) -> None:
+    server, inbox = await serve(), Inbox()
+    stream = await connect(at(server), inbox)
+    stream.close(1000, "done")
+    stream.send(Packet([b"too late"]))
+    stream.close()
+    await inbox.until(lambda: inbox.closed)
+    assert not server.inboxes[0].frames
+
+
+async def test_a_receiver_that_fails_at_once_is_its_callers_trouble(serve: Serve) -> None:
+    server = await serve()
+
+    class Failing(Inbox):
+        def connected(self, stream: Stream) -> None:
+            raise RuntimeError("a bug of ours")
+
+    with pytest.raises(RuntimeError, match="a bug of ours"):
+        await connect(at(server), Failing())
+    await server.inboxes[0].until(lambda: server.inboxes[0].closed)
+
+
+async def test_a_dial_that_is_cancelled_leaves_nothing(odd_server: Any, caplog: pytest.LogCaptureFixture) -> None:
+    dial = asyncio.ensure_future(connect(await odd_server(b"", close=False), Inbox()))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    dial.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await dial
+    gc.collect()
+    assert not caplog.records
