@@ -50,6 +50,7 @@ class ScriptedDaemon:
             "attach_session": self._attached,
             "resume_session": self._resumed,
             "submit_approval": {"accepted": True},
+            "list_terminals": {"terminals": []},
         }
         self._socket = home / "run/pushd.sock"
         self._watchers: list[asyncio.StreamWriter] = []

@@ -20,7 +20,6 @@ def undone(*output: str) -> str:
         (["\x1b[?1049h", "\x1b[?25l"], "\x1b[?25h\x1b[?1049l" + TIDY),
         (["\x1b[?1002;1006h text"], "\x1b[?1006l\x1b[?1002l" + TIDY),
         (["\x1b[?7l"], "\x1b[?7h" + TIDY),
-        (["\x1b[?25l\x1b[!p\x1b[?2004h"], "\x1b[?2004l" + TIDY),
     ],
 )
 def test_modes_that_are_still_on_are_undone_the_last_one_first(output: list[str], undo: str) -> None:
@@ -72,6 +71,8 @@ def test_a_question_to_the_terminal_is_left_out(question: str) -> None:
     assert screen_modes.without_questions(f"before{question}after") == "beforeafter"
 
 
-@pytest.mark.parametrize("output", ["\x1b[1;6H", "\x1b[6m", "\x1b]11;#fff\x07", "\x1b]0;title?\x07", "\x1b[2J", "c 6n", "\x1b[?25h"])
+@pytest.mark.parametrize(
+    "output", ["\x1b[1;6H", "\x1b[6m", "\x1b]11;#fff\x07", "\x1b]0;title?\x07", "\x1b[2J", "c 6n", "\x1b[?25h"]
+)
 def test_what_asks_nothing_stays(output: str) -> None:
     assert screen_modes.without_questions(output) == output

@@ -90,7 +90,8 @@ def test_a_program_runs_from_the_first_moment_of_its_session() -> None:
 
     assert [type(event) for event in table.log] == [events.SessionStarted, events.RunStarted]
     started, running = table.log
-    assert isinstance(started, events.SessionStarted) and started.program == PROGRAM
+    assert isinstance(started, events.SessionStarted)
+    assert started.program == PROGRAM
     assert running == events.RunStarted(text="codex --ask", by=OWNER, purpose=events.Purpose.PROGRAM)
     assert [entry.run_id for entry in table.entries] == [None, table.run_id]
     listed = card(table.session)
@@ -122,7 +123,8 @@ def test_the_card_shows_the_program_from_its_start_to_its_exit() -> None:
 
     table.tell(table.run_id, events.PromptShown("choice", "Which one?"))
     waits = card(table.session).waits
-    assert waits is not None and (waits.reason, waits.prompt) == ("choice", "Which one?")
+    assert waits is not None
+    assert (waits.reason, waits.prompt) == ("choice", "Which one?")
 
     table.now_ms = 5_000
     table.finish(table.run_id, events.Outcome.FAILED, exit_code=3)
@@ -213,7 +215,8 @@ def test_what_is_typed_while_the_terminal_hides_it_is_hidden_in_the_journal_too(
 
     table.tell(table.run_id, events.TerminalEchoed(on=True))
     table.do(type_input("ls\r", "input_2"))
-    assert isinstance(table.log[-1], events.TerminalTyped) and table.log[-1].text == "ls\r"
+    assert isinstance(table.log[-1], events.TerminalTyped)
+    assert table.log[-1].text == "ls\r"
 
 
 def test_of_keys_only_the_number_is_kept() -> None:
@@ -296,20 +299,26 @@ def test_a_size_that_no_terminal_has_is_refused(cols: int, rows: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "while_it_runs", "afterwards"),
     [
-        commands.CompactSession(session_id=SESSION_ID, actor=OWNER),
-        commands.RestoreWorkspace(session_id=SESSION_ID, actor=OWNER, direction="undo"),
-        commands.RestoreWorkspace(session_id=SESSION_ID, actor=OWNER, direction="redo"),
+        (commands.CompactContext(session_id=SESSION_ID, actor=OWNER), errors.RunInProgress, errors.InvalidCommand),
+        (commands.RestoreWorkspace(session_id=SESSION_ID, actor=OWNER), errors.NothingToRestore, errors.NothingToRestore),
+        (
+            commands.RestoreWorkspace(session_id=SESSION_ID, actor=OWNER, redo=True),
+            errors.NothingToRestore,
+            errors.NothingToRestore,
+        ),
     ],
-    ids=lambda command: type(command).__name__,
+    ids=["compact", "undo", "redo"],
 )
-def test_a_program_has_no_conversation_and_no_checkpoints(command: commands.AnyCommand) -> None:
+def test_a_program_has_no_conversation_and_no_checkpoints(
+    command: commands.AnyCommand, while_it_runs: type[errors.CoreError], afterwards: type[errors.CoreError]
+) -> None:
     table = Terminal()
-    with pytest.raises(errors.RunInProgress):
+    with pytest.raises(while_it_runs):
         table.do(command)
     table.finish(table.run_id)
-    with pytest.raises(errors.InvalidCommand):
+    with pytest.raises(afterwards):
         table.do(command)
 
 
@@ -353,12 +362,15 @@ def test_a_question_may_bring_its_own_name_which_is_taken_for_good() -> None:
     assert table.do(named)["approval_id"] == "appr_mine"
     listed = card(table.session)
     assert listed.pending_approval_id == "appr_mine"
-    assert listed.question is not None and (listed.question.title, listed.question.tool) == ("Proceed?", "codex")
+    assert listed.question is not None
+    assert (listed.question.title, listed.question.tool) == ("Proceed?", "codex")
+    assert table.do(named)["approval_id"] == "appr_mine", "the same question asked again is the same question"
+    other = msgspec.structs.replace(named, call_id="call_other")
     with pytest.raises(errors.IdentityConflict):
-        table.do(named)
+        table.do(other)
     table.settle("appr_mine")
     with pytest.raises(errors.IdentityConflict):
-        table.do(named)
+        table.do(other)
 
 
 def test_a_question_is_taken_back_once_and_only_while_it_is_open() -> None:

@@ -3,7 +3,10 @@ import base64
 import gc
 import hashlib
 import logging
+import ssl
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +27,16 @@ Serve = Any
 async def connect(url: str, inbox: Inbox, **options: Any) -> Stream:
     limits: dict[str, Any] = {"max_message_bytes": LIMIT, "output_limit_bytes": LIMIT, "ping_seconds": 30.0} | options
     return await ws_client.connect(url, inbox, **limits)
+
+
+def accepting(head: bytes) -> bytes:
+    """The answer to this handshake."""
+    key = next(line.partition(b": ")[2] for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key"))
+    accept = hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11", usedforsecurity=False).digest()
+    return (
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Accept: " + base64.b64encode(accept) + b"\r\n\r\n"
+    )
 
 
 def at(server: Any, query: str = "") -> str:
@@ -186,13 +199,7 @@ async def test_a_dead_peer_is_noticed_by_a_ping_without_an_answer() -> None:
     heard: list[int] = []
 
     async def shake_hands_and_listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        key = next(line.partition(": ")[2] for line in head.split("\r\n") if line.lower().startswith("sec-websocket-key"))
-        accept = hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode(), usedforsecurity=False).digest()
-        writer.write(
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            b"Sec-WebSocket-Accept: " + base64.b64encode(accept) + b"\r\n\r\n"
-        )
+        writer.write(accepting(await reader.readuntil(b"\r\n\r\n")))
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             heard.append((await reader.readexactly(1))[0] & 0x0F)
             await reader.read()
@@ -254,12 +261,14 @@ async def test_reading_can_be_paused(serve: Serve) -> None:
     await there.until(lambda: there.closed)
 
 
-async def test_a_message_above_the_limit_ends_the_connection(serve: Serve) -> None:
+async def test_a_message_above_the_limit_ends_the_connection_quietly(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     server, inbox = await serve(), Inbox()
     await connect(at(server), inbox, max_message_bytes=1_000)
     server.inboxes[0].send(b"fine", b"z" * 1_001)
     await inbox.until(lambda: inbox.closed)
     assert b"z" * 1_001 not in inbox.frames
+    gc.collect()
+    assert not caplog.records
 
 
 async def test_nothing_is_sent_after_the_goodbye(serve: Serve) -> None:
@@ -293,3 +302,54 @@ async def test_a_dial_that_is_cancelled_leaves_nothing(odd_server: Any, caplog: 
         await dial
     gc.collect()
     assert not caplog.records
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for `localhost` that nobody vouches for, with its key, in one file."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path_factory.mktemp("tls") / "both.pem"
+    spelled = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ) + made.public_bytes(serialization.Encoding.PEM)
+    path.write_bytes(spelled)
+    return path
+
+
+async def test_over_tls_only_who_is_vouched_for_is_spoken_to(certificate: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, OSError):
+            writer.write(accepting(await reader.readuntil(b"\r\n\r\n")))
+            first, size = await reader.readexactly(2)
+            mask = await reader.readexactly(4)
+            masked = await reader.readexactly(size & 0x7F)
+            plain = bytes(byte ^ mask[place % 4] for place, byte in enumerate(masked))
+            writer.write(bytes((first, len(plain))) + plain)
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(echo, "127.0.0.1", 0, ssl=context) as server:
+        url = f"wss://localhost:{server.sockets[0].getsockname()[1]}/ws?token={SECRET}"
+        with pytest.raises(ws_client.Unreachable, match=r"self.signed certificate") as problem:
+            await connect(url, Inbox())
+        assert SECRET not in f"{problem.value!r} {problem.value}"
+        inbox = Inbox()
+        stream = await connect(url, inbox, ssl=ssl.create_default_context(cafile=str(certificate)))
+        stream.send(Packet([b"through TLS"]))
+        assert await inbox.next() == b"through TLS"
+        stream.abort()
+        await inbox.until(lambda: inbox.closed)

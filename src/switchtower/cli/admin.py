@@ -142,7 +142,7 @@ def _result(status: int, answer: bytes) -> Any:
         said = ...
     if 200 <= status < 300 and said is not ...:
         return said
-    if 400 <= status < 500 and isinstance(said, dict) and isinstance(said.get("error"), str):
+    if 400 <= status < 600 and isinstance(said, dict) and isinstance(said.get("error"), str):
         hint = said.get("hint")
         raise errors.ClientError(said["error"], hint=hint if isinstance(hint, str) and hint else None)
     raise errors.ProtocolViolation(f"the daemon answered with HTTP {status} and no reason", hint="see its log")

@@ -1,10 +1,9 @@
 """A run from a command line to its exit code: starts it in a new session, shows it, and answers its approvals."""
 
 import asyncio
-from collections.abc import Coroutine
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,8 +18,6 @@ from switchtower.client.frames import Event
 from switchtower.protocols.push import extensions, messages
 
 AUTO, DEMO = "auto", "demo"
-
-Result = TypeVar("Result")
 
 
 class Form(Enum):
@@ -49,20 +46,16 @@ class Job(NamedTuple):
     preset: str | None = None
 
 
-class Interrupted(Exception):
-    """Somebody asked this process to stop."""
-
-
 async def execute(settings: config.Settings, job: Job) -> int:
     with signals.interruption() as interrupted:
         try:
-            client = await _unless(interrupted, Client.connect(settings))
+            client = await signals.unless(interrupted, Client.connect(settings))
             async with client:
-                started = await _unless(interrupted, client.start_session(_session(job)))
+                started = await signals.unless(interrupted, client.start_session(_session(job)))
                 # Not interruptible: the run may have been accepted, and only its id lets us cancel it.
                 run_id = await client.send(started.sessionId, job.text, acceptance=job.criteria)
                 return await _see_through(client, started.sessionId, run_id, job, interrupted)
-        except Interrupted:
+        except signals.Interrupted:
             return Exit.CANCELLED
 
 
@@ -131,16 +124,3 @@ def _introduce(about: extensions.SessionInfo, *, chosen_by_us: bool) -> None:
         console.say(f"worktree {about.rootPath} (branch {about.branch})", "dim")
     if chosen_by_us and about.provider == DEMO:
         console.say("no key and no model server was found, so the demo model answers; hint: see `tower models`", "yellow")
-
-
-async def _unless(interrupted: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result:
-    task = asyncio.create_task(work)
-    asked = asyncio.create_task(interrupted.wait())
-    try:
-        await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise Interrupted
-        return task.result()
-    finally:
-        task.cancel()
-        asked.cancel()

@@ -24,9 +24,6 @@ class Modes:
         self._changed: dict[str, None] = {}
 
     def saw(self, output: str) -> None:
-        if "\x1b[!p" in output or "\x1bc" in output:
-            # What only emulators know outlives a reset; to unset it once more does no harm.
-            self._changed = {mode: None for mode in self._changed if mode not in _ON_BY_ITSELF}
         for numbers, switch in _MODE.findall(output):
             for mode in numbers.split(";"):
                 if (switch == "h") == (mode in _ON_BY_ITSELF):

@@ -3,12 +3,19 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from switchtower.cli.console import Exit
 
 ASKED_TO_STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+Result = TypeVar("Result")
+
+
+class Interrupted(Exception):
+    """Somebody asked this process to stop."""
 
 
 @contextmanager
@@ -32,3 +39,17 @@ def interruption(at_once: Callable[[], None] = lambda: None) -> Iterator[asyncio
     finally:
         for number in heeded:
             loop.remove_signal_handler(number)
+
+
+async def unless(interrupted: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result:
+    """What the work comes to. Raises `Interrupted` when that was asked for first."""
+    task = asyncio.create_task(work)
+    asked = asyncio.create_task(interrupted.wait())
+    try:
+        await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise Interrupted
+        return task.result()
+    finally:
+        task.cancel()
+        asked.cancel()

@@ -627,7 +627,7 @@ class HostReturned(Event, frozen=True):
 
 
 class HostSaid(Event, frozen=True):
-    """Something of another host for which we have no word. Passed on as it came."""
+    """Something of another host for which we have no word. Passed on as it came; without a type only its number counts."""
 
     kind: ClassVar[str] = "host.said"
     type: str

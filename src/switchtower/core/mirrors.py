@@ -41,7 +41,7 @@ def mirror(session: Session, command: commands.MirrorRun) -> Decision:
         if (begun and begins) or (ended and ends):
             # A session begins once and ends once. What comes again is only noted, so that its number counts as taken.
             relayed = next(event.relayed for event in report.events if event.relayed)
-            told.append(events.HostSaid(type="run.repeated", data={}, relayed=relayed))
+            told.append(events.HostSaid(type="", data={}, relayed=relayed))
             continue
         begun = True
         if ends:
@@ -51,6 +51,8 @@ def mirror(session: Session, command: commands.MirrorRun) -> Decision:
             ended = True
         for event in report.events:
             if isinstance(event, events.ApprovalRequested):
+                if event.approval.id in asked and event.relayed is None:
+                    continue  # a guess of ours, and it was asked in so many words
                 asked[event.approval.id] = None
             elif isinstance(event, events.ApprovalDecided | events.ApprovalExpired | events.ApprovalWithdrawn):
                 if event.approval_id not in asked and event.relayed is None:

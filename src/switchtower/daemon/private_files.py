@@ -9,6 +9,7 @@ from pathlib import Path
 def write(path: Path, content: bytes) -> None:
     """Whole or not at all, and for the owner's eyes only from the first byte."""
     # Only the holder of the lock writes, so one name will do; what a killed daemon left of it is written over.
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary = path.with_name(f".{path.name}.new")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(fd, "wb") as file:

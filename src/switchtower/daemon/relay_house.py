@@ -5,10 +5,13 @@ import asyncio
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from switchtower import config
 from switchtower.core import redact
 from switchtower.core.access import Access
 from switchtower.daemon.access import Doorkeeper
+from switchtower.daemon.supervision import Supervised
 from switchtower.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -75,7 +78,24 @@ class RelayHouse:
         from switchtower.protocols.relay.hub.app_peer import AppPeer
 
         # Whatever token it came with, it is a page or an app that has come in here.
-        return AppPeer((await self.parts()).hub, Access(name=access.name, via="web", trusted=True))
+        app = AppPeer((await self.parts()).hub, Access(name=access.name, via="web", trusted=True))
+        return await self.supervised(request, app)
+
+    async def supervised(self, request: "upgrade.Upgrade", verdict: "websocket.Verdict") -> "websocket.Verdict":
+        """The same, for as long as the token is good that it came with. The owner's is good for ever."""
+        from switchtower.transports import upgrade
+
+        token = request.origin.token
+        if token is None or isinstance(verdict, upgrade.Refusal) or self._doorkeeper.on_websocket(request.origin) is not None:
+            return verdict
+        accounts = (await self.parts()).accounts
+
+        async def is_good() -> bool:
+            return await accounts.verify(token) is not None
+
+        if isinstance(verdict, upgrade.Admission):
+            return msgspec.structs.replace(verdict, receiver=Supervised(verdict.receiver, is_good))
+        return Supervised(verdict, is_good)
 
     async def accept_host(self, request: "upgrade.Upgrade") -> "websocket.Verdict":
         from switchtower.transports import upgrade

@@ -24,7 +24,7 @@ from switchtower.runtime.limits import Limits
 log = logging.getLogger(__name__)
 
 LOAD_PAGE = 1_000
-CARD_EVERY_MS = 15_000
+CARD_EVERY_MS = 1_000
 """How often a session that only streams is shown as active."""
 
 T = TypeVar("T")
@@ -254,8 +254,10 @@ class Lane:
                 for event in part.events:
                     if isinstance(event, events.ToolProgressed) and part.run_id is not None:
                         # Of another host, told in whole pieces.
-                        safe = msgspec.structs.replace(event, text=services.redactor.text(event.text))
-                        stage.add_delta(part.run_id, services.redactor.event(safe))
+                        safe = services.redactor.text(event.text)
+                        told = event if safe is event.text else msgspec.structs.replace(event, text=safe)
+                        stage.add_delta(part.run_id, services.redactor.event(told))
+                        stage.is_news = True
                     else:
                         stage.add(part.run_id, services.redactor.event(event), part.said)
                 part = part.following
@@ -271,7 +273,7 @@ class Lane:
     def _append_of(self, stage: "_Stage") -> journal.Append:
         session = stage.session
         append = journal.Append(self.session_id, self._epoch, stage.entries, stage.receipts)
-        if stage.notable or stage.now_ms - self._card_at_ms >= CARD_EVERY_MS:
+        if stage.notable or stage.is_news or stage.now_ms - self._card_at_ms >= CARD_EVERY_MS:
             append.card = card(session)
             self._card_at_ms = stage.now_ms
         if stage.run_ended or session.seq - self._snapshot_seq >= self._services.limits.snapshot_every:
@@ -347,7 +349,7 @@ def _refusal_of(failure: Exception) -> errors.CoreError:
 class _Stage:
     """What one turn is about to commit. The session is folded as it goes, so that each decision sees the ones before it."""
 
-    __slots__ = ("entries", "notable", "now_ms", "receipts", "run_ended", "session")
+    __slots__ = ("entries", "is_news", "notable", "now_ms", "receipts", "run_ended", "session")
 
     def __init__(self, session: Session, now_ms: int) -> None:
         self.session = session
@@ -356,6 +358,8 @@ class _Stage:
         self.receipts: list[journal.Receipt] = []
         self.notable: list[tuple[str | None, events.AnyEvent, Said]] = []
         self.run_ended = False
+        self.is_news = False
+        """The index is to say that something has happened, though only text was told."""
 
     def add_delta(self, run_id: str, event: events.AnyEvent) -> None:
         """A piece of streamed text: redacted as a stream already, and no reason for anything else to happen."""

@@ -98,6 +98,11 @@ class Runs:
             case _:
                 pass
 
+    def takes_typing(self, run_id: str) -> bool:
+        """False while a program leaves too much of what was typed unread."""
+        work = self._works.get(run_id)
+        return work is None or not work.desk.terminal.is_full
+
     def start(self, lane: Lane, run_id: str, program: events.Program | None = None) -> None:
         if self._stopping.is_set():
             return  # stays open in the journal; the next start closes it

@@ -4,19 +4,31 @@ import asyncio
 
 from switchtower.core import engine
 
+MOST_CHARS = 4 * 1024 * 1024
+"""Of typing that a program has not taken: beyond that, nobody's is accepted."""
+
 
 class TerminalInbox:
     def __init__(self) -> None:
-        # Bounded by who writes: the lane takes only so many commands at a time, and each was answered before it came here.
         self._waiting: asyncio.Queue[engine.Typed | engine.Resized] = asyncio.Queue()
+        self._chars = 0
         self._hurry = asyncio.Event()
         self.exit_code: int | None = None
 
+    @property
+    def is_full(self) -> bool:
+        return self._chars >= MOST_CHARS
+
     def take(self, item: engine.Typed | engine.Resized) -> None:
         self._waiting.put_nowait(item)
+        if isinstance(item, engine.Typed):
+            self._chars += len(item.text)
 
     async def next(self) -> engine.Typed | engine.Resized:
-        return await self._waiting.get()
+        item = await self._waiting.get()
+        if isinstance(item, engine.Typed):
+            self._chars -= len(item.text)
+        return item
 
     def hurry(self) -> None:
         self._hurry.set()

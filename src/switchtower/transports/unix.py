@@ -143,7 +143,7 @@ class UnixConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
-        pid, uid = _peer(transport)
+        pid, uid = peer(transport)
         if uid not in (None, self._listener.owner_uid, _ROOT):
             _log.warning("refused a connection to %s from uid %s", self._listener.path, uid)
             transport.abort()
@@ -251,7 +251,7 @@ class UnixConnection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(seconds, call)
 
 
-def _peer(transport: asyncio.Transport) -> tuple[int | None, int | None]:
+def peer(transport: asyncio.Transport) -> tuple[int | None, int | None]:
     """The client's pid and uid; None where the system does not tell, and the socket's permissions alone keep others out."""
     if not hasattr(socket, "SO_PEERCRED"):
         return None, None

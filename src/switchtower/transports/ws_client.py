@@ -5,6 +5,7 @@ The query of an address may carry a token. It is sent, and it is nowhere else: n
 
 import asyncio
 import base64
+import contextlib
 import logging
 import re
 from collections.abc import Callable
@@ -231,6 +232,9 @@ class _Connection(asyncio.BufferedProtocol):
             self._timer.cancel()
         self._ended = True
         self._wire.connection_lost(exc)  # ends the handshake too, if it was still under way
+        with contextlib.suppress(StopIteration, Exception):
+            # picows keeps the other side's mistake for who asks how it ended. Unasked it would be logged as one of ours.
+            self._ws.wait_disconnected().send(None)
         if self._told:
             self._receiver.disconnected()
 

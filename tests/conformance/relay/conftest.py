@@ -12,14 +12,13 @@ import pytest
 from tests.conformance.daemons import Daemon
 from tests.conformance.relay.fake_hub import FakeHub
 from tests.conformance.relay.peers import TOKEN, App, Host, Web
-from tests.conftest import StartDaemon
 
 OpenApp = Callable[..., Awaitable[App]]
 Dial = Callable[..., Awaitable[Host]]
 
 
 class RelayDaemon(Daemon):
-    """`variables` are of the environment, under their own names."""
+    """`variables` are of the environment, under their own names. Login shells find an empty home, not what a developer has."""
 
     def __init__(self, variables: dict[str, str] | None = None, **settings: object) -> None:
         super().__init__(**settings)
@@ -27,7 +26,7 @@ class RelayDaemon(Daemon):
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**super().environment, **self.variables}
+        return {**super().environment, "HOME": str(self.home), **self.variables}
 
 
 def owners_socket(daemon: Daemon) -> Web:
@@ -42,9 +41,13 @@ def identity(daemon: Daemon) -> dict[str, str]:
     return found
 
 
-@pytest.fixture
-def hub(start_daemon: StartDaemon) -> Daemon:
-    return start_daemon(host_name="hub")
+@pytest.fixture(scope="session")
+def hub() -> Iterator[Daemon]:
+    daemon = RelayDaemon(host_name="hub")
+    try:
+        yield daemon.start()
+    finally:
+        daemon.discard()
 
 
 @pytest.fixture

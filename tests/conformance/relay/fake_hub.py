@@ -101,8 +101,9 @@ class FakeHub:
         return dict(found[0])
 
     def of(self, run_id: str, *types: str, since: int = 0) -> list[Frame]:
+        """The numbered messages of a run."""
         with self._news:
-            told = [frame for frame in self.frames[since:] if frame.get("run_id") == run_id]
+            told = [frame for frame in self.frames[since:] if frame.get("run_id") == run_id and "seq" in frame]
         return [frame for frame in told if not types or frame["type"] in types]
 
     @property

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import pytest
 
 from switchtower.core import codec, commands, engine, events, journal, redact
 from switchtower.daemon import web
@@ -294,8 +295,10 @@ def _no_websockets(request: upgrade.Upgrade) -> upgrade.Refusal:
 
 @contextlib.asynccontextmanager
 async def a_stage(**options: Any) -> AsyncIterator[Stage]:
-    """In a folder with a short name, because the paths of sockets must be short."""
-    with tempfile.TemporaryDirectory(prefix="tower-") as folder:
+    """In a folder with a short name, because the paths of sockets must be short. It is the home too: what `bash -l` reads there
+    is nobody's own."""
+    with tempfile.TemporaryDirectory(prefix="tower-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", folder)
         async with Stage(Path(folder), **options).opened() as stage:
             yield stage
 

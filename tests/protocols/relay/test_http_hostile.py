@@ -6,12 +6,13 @@ import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.protocols.relay.http_parts import ORIGIN, OWNER_TOKEN, PASSWORD, Exchange, Stage, a_stage
+from tests.protocols.relay.http_parts import ORIGIN, OWNER_TOKEN, PASSWORD, PATIENCE, Exchange, Stage, a_stage
 
 from switchtower.core import registry
 from switchtower.protocols.relay.http import bodies, problems
@@ -189,8 +190,28 @@ async def test_a_body_that_grows_too_long_is_refused_on_the_way(stage: Stage) ->
 
 
 async def test_a_client_that_sends_all_before_it_reads_hears_why_it_was_refused(stage: Stage) -> None:
-    answer = await stage.app.post("/users", b" " * (4 * bodies.LIMIT))
-    assert answer.status == 413
+    def send_all(path: str, **headers: str) -> tuple[int, str | None]:
+        connection = HTTPConnection("127.0.0.1", stage.listener.port, timeout=PATIENCE)
+        try:
+            connection.request("POST", path, b" " * (4 * bodies.LIMIT), headers)
+            response = connection.getresponse()
+            response.read()
+            return response.status, response.headers["Connection"]
+        finally:
+            connection.close()
+
+    assert await asyncio.to_thread(send_all, "/users", Authorization=f"Bearer {OWNER_TOKEN}") == (413, "close")
+    assert await asyncio.to_thread(send_all, "/users") == (401, "close")
+    assert await asyncio.to_thread(send_all, "/nowhere", Origin="https://evil.example") == (403, "close")
+
+
+async def test_a_body_that_nobody_wants_is_not_read_without_end(stage: Stage) -> None:
+    exchange = await stage.stranger.open("POST", "/users", Transfer_Encoding="chunked")
+    sending = asyncio.create_task(_send_for_ever(exchange))
+    assert (await exchange.answer()).status == 401
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(ConnectionError):
+            await sending
 
 
 async def test_a_body_of_exactly_the_limit_is_read(stage: Stage) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.protocols.relay.http_parts import Stage, a_stage, put_out, success
 
-from switchtower.core import engine, events, journal
+from switchtower.core import engine, events, journal, tower
 from switchtower.protocols.relay.http import stdout
 
 
@@ -85,6 +85,25 @@ async def test_from_now_on_only_what_comes_is_given(stage: Stage) -> None:
     talker.say("after")
     talker.end()
     assert await exchange.rest() == b"after"
+
+
+async def test_the_stream_of_a_run_that_has_ended_ends_wherever_it_begins(stage: Stage) -> None:
+    talker = Talker()
+    talker.say("text")
+    talker.end()
+    run_id = await stage.start_run(talker.work)
+    await stage.ended(run_id)
+    await stage.local.get(f"/runs/{run_id}/fs/list")
+    await stage.until(run_id, events.ErrandFinished)
+    for after_seq in range((await stage.runtime.session(run_id)).seq + 1):
+        following = stdout.Following()
+        attached: asyncio.Future[tower.Attachment] = asyncio.get_running_loop().create_future()
+        stage.runtime.attach(run_id, after_seq, following, admit=lambda _: None, done=attached.set_result)  # type: ignore[arg-type]
+        following.start(await attached)
+        async with asyncio.timeout(5):
+            while await following.take() is not None:
+                pass
+        following.close()
 
 
 async def test_a_run_that_is_stopped_ends_the_stream(stage: Stage) -> None:

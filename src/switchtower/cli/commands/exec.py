@@ -79,11 +79,20 @@ async def _exec(
 ) -> int:
     import msgspec
 
-    from switchtower.cli import seat
+    from switchtower.cli import seat, signals
     from switchtower.client.client import Client
 
-    async with await Client.connect(settings) as client:
+    with signals.interruption() as interrupted:
+        try:
+            client = await signals.unless(interrupted, Client.connect(settings))
+        except signals.Interrupted:
+            return console.Exit.CANCELLED
+        # Not interruptible: it may have been started, and only its id lets us end it.
         session_id = (await client.start_session(wanted)).sessionId
+    async with client:
+        if interrupted.is_set():
+            await client.cancel(session_id)
+            return console.Exit.CANCELLED
         if name is not None:
             await client.configure(session_id, title=name)
         if detach:

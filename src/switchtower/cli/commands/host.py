@@ -13,6 +13,7 @@ from switchtower.cli import console
 from switchtower.cli.commands import serve
 
 if TYPE_CHECKING:
+    from switchtower.core import redact
     from switchtower.daemon.home import Endpoints
 
 HUB_VARIABLE = "SERVER_BASE_URL"
@@ -72,25 +73,35 @@ def _settings(flags: Mapping[str, object], environ: Mapping[str, str]) -> config
 
 def _tell_of_the_link(settings: config.Settings) -> None:
     """What the link logs is what the person in front wants to know: whether the hub was reached, and why not."""
-    from switchtower.core import redact
-    from switchtower.daemon import host_identity
-
-    redactor = redact.Redactor(known=[host_identity.identity(settings).host_token])
-
-    class OnStderr(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            colour = "yellow" if record.levelno >= logging.WARNING else None
-            console.say(redactor.text(record.getMessage()), colour)
-
     link = logging.getLogger(_LINK)
     link.setLevel(logging.INFO)
-    link.addHandler(OnStderr())
+    link.addHandler(_OnStderr(settings))
+
+
+class _OnStderr(logging.Handler):
+    def __init__(self, settings: config.Settings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._redactor: redact.Redactor | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._redactor is None:
+            from switchtower.core import redact
+            from switchtower.daemon import host_identity
+
+            self._redactor = redact.Redactor(known=[host_identity.identity(self._settings).host_token])
+        console.say(self._redactor.text(record.getMessage()), "yellow" if record.levelno >= logging.WARNING else None)
 
 
 def _rotate(settings: config.Settings) -> int:
     from switchtower.daemon import host_identity
 
-    host_identity.rotate(settings)
+    try:
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        host_identity.rotate(settings)
+    except OSError as problem:
+        console.fail(f"the new token cannot be kept: {problem.strerror}: {problem.filename}", "see who owns that folder")
+        return console.Exit.FAILED
     host_id = host_identity.identity(settings).host_id
     console.say(f"{host_id} has a new token, which the hub must be told to trust: run `tower hosts rotate {host_id}` there")
     console.say("then start this host anew: one that runs still uses the old token", "dim")

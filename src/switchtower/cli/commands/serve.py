@@ -76,6 +76,8 @@ def announce(endpoints: "Endpoints") -> None:
     console.say(f"  socket  {endpoints.socket}")
     if endpoints.http:
         console.say(f"  http    {endpoints.http}")
+        if sys.stderr.isatty():  # for the one who sits there, and for no log
+            console.say(f"  log in  {endpoints.http}/?token={endpoints.token}")
     if endpoints.pi:
         console.say(f"  pi      {endpoints.pi}")
     console.say(f'try this in another terminal: {_how_to_call()} run --headless "read README.md"')

@@ -22,6 +22,9 @@ TOOL = "terminal"
 STOP_GRACE = 3.0
 """Between asking a program to end and killing it."""
 LAST_SCREEN = 8_000
+PIECE = 65_536
+FULL_PAUSE = 0.05
+"""Until it is looked again whether a program that does not read has begun to."""
 
 
 class TerminalEngine:
@@ -113,8 +116,10 @@ class _Work:
 
     async def _cut_short(self, pumping: "asyncio.Task[None]") -> None:
         """Asked to end, then made to; what it still says on its way out is journalled as before."""
-        hurried = asyncio.get_running_loop().create_task(self._desk.hurried())
-        stopping = asyncio.get_running_loop().create_task(self._program.stop("term", STOP_GRACE))
+        loop = asyncio.get_running_loop()
+        hurried = loop.create_task(self._desk.hurried())
+        await asyncio.sleep(0)  # who does not want it asked has said so already
+        stopping = loop.create_task(self._program.stop("kill" if hurried.done() else "term", STOP_GRACE))
         try:
             await asyncio.wait([hurried, stopping], return_when=asyncio.FIRST_COMPLETED)
             if not stopping.done():
@@ -160,19 +165,26 @@ class _Work:
                     self._asking.typed()
                     self._pump.typed()
                     await self._asking.take_back()
-                    try:
-                        self._program.write(text.encode(errors="replace"))
-                    except programs.InputFull as problem:
-                        await self._desk.emit(events.WarningRaised("INPUT_DROPPED", str(problem)))
-                    except programs.HasEnded:
-                        return
+                    await self._type(text.encode(errors="replace"))
                 case engine.Resized(cols, rows):
                     self._program.resize(cols, rows)
                     self._screen.resize(cols, rows)
                     self._pump.keyframe_soon()
 
+    async def _type(self, data: bytes) -> None:
+        """All of it, however long the program takes to read. What else is typed waits behind it."""
+        for start in range(0, len(data), PIECE):
+            while True:
+                try:
+                    self._program.write(data[start : start + PIECE])
+                    break
+                except programs.InputFull:
+                    await asyncio.sleep(FULL_PAUSE)
+                except programs.HasEnded:
+                    return
+
     def _write(self, text: str) -> None:
-        with contextlib.suppress(programs.HasEnded):
+        with contextlib.suppress(programs.HasEnded, programs.InputFull):
             self._program.write(text.encode())
 
     def _deny(self) -> None:

@@ -39,17 +39,18 @@ class Pump:
         self._since_keyframe = 0
         self._keyframe_is_due = False
         self._typed_at = -ECHO
+        self._silent_at: float | None = None
+        self._reading: asyncio.Timeout | None = None
 
     async def run(self) -> None:
         """To the program's end; then all that it put out has been handed over."""
         clock = asyncio.get_running_loop().time
         flushed_at = 0.0
         flush_at: float | None = None
-        silent_at: float | None = None
         while True:
-            due = min((moment for moment in (flush_at, silent_at) if moment is not None), default=None)
+            due = min((moment for moment in (flush_at, self._silent_at) if moment is not None), default=None)
             try:
-                async with asyncio.timeout_at(due):
+                async with asyncio.timeout_at(due) as self._reading:
                     data = await self._program.read()
             except TimeoutError:
                 now = clock()
@@ -61,10 +62,12 @@ class Pump:
                     flushed_at = now
                     # The beginning of an escape sequence is waited for once more, then it is let go.
                     flush_at = None if self._chunks.is_empty else now + EVERY
-                if silent_at is not None and now >= silent_at:
-                    silent_at = None
+                if self._silent_at is not None and now >= self._silent_at:
+                    self._silent_at = None
                     await self._silence()
                 continue
+            finally:
+                self._reading = None
             if not data:
                 break
             for text in self._chunks.feed(data):
@@ -72,7 +75,7 @@ class Pump:
             now = clock()
             if flush_at is None and not self._chunks.is_empty:
                 flush_at = now + AT_ONCE if self._is_echo(now) else max(now + SOON, flushed_at + EVERY)
-            silent_at = now + SILENCE
+            self._silent_at = now + SILENCE
         await self._put_out(self._chunks.close())
         self._desk.settle_output(self._call_id)
         await self.settle()
@@ -80,6 +83,7 @@ class Pump:
     def typed(self) -> None:
         """Somebody has typed: what comes now is likely the echo, and is looked for."""
         self._typed_at = asyncio.get_running_loop().time()
+        self.look_soon()
 
     def _is_echo(self, now: float) -> bool:
         return now - self._typed_at < ECHO
@@ -87,6 +91,14 @@ class Pump:
     def keyframe_soon(self) -> None:
         """The screen has another size, so what was kept of it no longer fits."""
         self._keyframe_is_due = True
+        self.look_soon()
+
+    def look_soon(self) -> None:
+        """Somebody did something at the terminal: the screen is looked at after a while, also when the program says nothing."""
+        self._silent_at = asyncio.get_running_loop().time() + SILENCE
+        reading = self._reading
+        if reading is not None and not reading.expired() and reading.when() is None:
+            reading.reschedule(self._silent_at)
 
     async def settle(self) -> None:
         """Brings the picture up to date, a little at a time: others have work too."""

@@ -51,6 +51,11 @@ class Gate:
                 )
             )
             refused = await answer
+        except asyncio.CancelledError:
+            # Whoever asked has gone, and nothing would come of a decision.
+            gone = commands.WithdrawApproval(session_id=session_id, approval_id=approval_id, reason="whoever asked has gone")
+            self._tower.submit(gone, lambda _: None)
+            raise
         finally:
             self._waiting.pop(asked, None)
         if refused is not None:

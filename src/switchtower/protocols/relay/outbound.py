@@ -198,7 +198,7 @@ def message(about: About, event: events.AnyEvent) -> tuple[str, dict[str, Any]] 
         case events.HostReturned():
             return "run.found", {}
         case events.HostSaid():
-            return event.type, event.data
+            return (event.type, event.data) if event.type else None
         case (
             events.SessionLoaded()
             | events.SessionUnloaded()

@@ -4,13 +4,15 @@ A host is not to be trusted further than its own runs: wrong types become a repo
 What we have no word for is kept as it came, and what a host says beyond the document travels along as `extra`.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from switchtower.core import commands, events
 from switchtower.protocols.relay import messages, names, outbound, stamps
 
+NOTHING = "host.nothing"
+"""The type of a message of which only its number counts."""
 CALL = "terminal"
 """The one call that a run of another host is, in the core's words."""
 _QUESTION_MS = 30 * 86_400_000
@@ -49,6 +51,9 @@ def report(host: str, envelope: messages.Envelope, now_ms: int) -> commands.Repo
     """One numbered message of a host. Never refuses: a number that was told is a number that counts."""
     assert envelope.seq is not None, "only what is numbered is mirrored"
     at_ms = stamps.read(envelope.ts, now_ms)
+    if envelope.type == "run.output" and (text := _plain_output(envelope)) is not None:
+        relayed = events.Relayed(envelope.seq, at_ms)
+        return commands.Report(envelope.seq, (events.ToolProgressed(call_id=CALL, text=text, relayed=relayed),))
     try:
         fields = _Fields(envelope)
         told = _translated(host, envelope.type, fields, at_ms)
@@ -61,6 +66,25 @@ def report(host: str, envelope: messages.Envelope, now_ms: int) -> commands.Repo
         # The end of the run is what the host said; the end of its call is ours.
         return commands.Report(envelope.seq, (first, msgspec.structs.replace(rest[-1], relayed=relayed)))
     return commands.Report(envelope.seq, (msgspec.structs.replace(first, relayed=relayed), *rest))
+
+
+class _PlainOutput(msgspec.Struct, forbid_unknown_fields=True):
+    """Nearly all that hosts tell."""
+
+    stream: Literal["stdout"]
+    text: str
+
+
+_decode_plain = msgspec.json.Decoder(_PlainOutput).decode
+
+
+def _plain_output(envelope: messages.Envelope) -> str | None:
+    """The text of output that has nothing else to say; None for all other, which is looked at closely."""
+    try:
+        text = _decode_plain(envelope.data).text
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return text if len(text) <= _LONGEST else None
 
 
 class _Fields:
@@ -118,7 +142,21 @@ def _translated(host: str, type_: str, fields: _Fields, at_ms: int) -> tuple[eve
             prompt = fields.text("prompt", "")
             approval_id = fields.approval() if fields.left.get("request_id") is not None else None
             fields.left.pop("request_id", None)
-            return (events.PromptShown(reason=reason, prompt=prompt, approval_id=approval_id),)
+            shown = events.PromptShown(reason=reason, prompt=prompt, approval_id=approval_id)
+            if approval_id is None:
+                return (shown,)
+            # relay, interop: with a `request_id` it awaits an approval. Where that was requested already, this is left out.
+            asked = events.Approval(
+                id=approval_id,
+                call_id=CALL,
+                kind="terminal",
+                title=prompt,
+                summary=prompt[: outbound.SUMMARY_LIMIT],
+                details={"reason": reason},
+                expires_at_ms=at_ms + _QUESTION_MS,
+                fingerprint="",
+            )
+            return (shown, events.ApprovalRequested(approval=asked))
         case "run.resumed":
             return (events.PromptGone(),)
         case "run.permission_requested":
@@ -141,6 +179,8 @@ def _translated(host: str, type_: str, fields: _Fields, at_ms: int) -> tuple[eve
             return (events.ToolCalled(call_id=call_id, tool=tool, args=args),)
         case "tool.result":
             return _tool_result(fields)
+        case _ if type_ == NOTHING:
+            return (events.HostSaid(type="", data={}),)
         case "run.exited":
             return _exited(fields.number("exit_code", 0))
         case _:

@@ -3,6 +3,9 @@
 from datetime import UTC, datetime
 from functools import lru_cache
 
+_LONGEST = 40
+_DAY_MS = 86_400_000
+
 
 @lru_cache(maxsize=256)
 def spelled(ts_ms: int) -> str:
@@ -12,11 +15,14 @@ def spelled(ts_ms: int) -> str:
 
 def read(stamp: object, otherwise: int) -> int:
     """Milliseconds of a stamp that another program wrote; when it cannot be read, or is absurd, the other value."""
-    if not isinstance(stamp, str) or len(stamp) > 40:
-        return otherwise
+    at_ms = _read(stamp) if isinstance(stamp, str) and len(stamp) <= _LONGEST else 0
+    return at_ms if 0 < at_ms <= otherwise + _DAY_MS else otherwise
+
+
+@lru_cache(maxsize=256)
+def _read(stamp: str) -> int:
     try:
         moment = datetime.fromisoformat(stamp)
-    except ValueError:
-        return otherwise
-    at_ms = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
-    return at_ms if 0 < at_ms <= otherwise + 86_400_000 else otherwise
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+    except (ValueError, OverflowError):
+        return 0

@@ -205,15 +205,15 @@ class AppPeer:
                 del self._sent[next(iter(self._sent))]
         match envelope.type:
             case "run.send_input":
-                await hub.send_input(run_id, asked, actor)
+                await hub.send_input(run_id, asked, actor, envelope.data)
             case "run.send_stdin":
-                await hub.send_stdin(run_id, asked, actor)
+                await hub.send_stdin(run_id, asked, actor, envelope.data)
             case "run.resize":
-                await hub.resize(run_id, asked, actor)
+                await hub.resize(run_id, asked, actor, envelope.data)
             case "run.stop":
-                await hub.stop(run_id, asked, actor)
+                await hub.stop(run_id, asked, actor, envelope.data)
             case "run.permission.approve" | "run.permission.deny":
-                await hub.decide(run_id, asked, actor, approve=envelope.type.endswith("approve"))
+                await hub.decide(run_id, asked, actor, envelope.data, approve=envelope.type.endswith("approve"))
             case "run.subscribe":
                 await self._subscribe(run_id, asked)
             case "run.unsubscribe":
@@ -299,11 +299,11 @@ class AppPeer:
             host_id = asked.host_id or envelope.host_id
             if host_id is None:
                 raise errors.UnknownHost
-            work = self._hub.host_rpc(type_, host_id, asked, self._actor)
+            work = self._hub.host_rpc(type_, host_id, asked, self._actor, envelope.data)
         elif envelope.run_id is None:
             raise errors.UnknownRun
         else:
-            work = self._hub.run_rpc(type_, envelope.run_id, asked, self._actor)
+            work = self._hub.run_rpc(type_, envelope.run_id, asked, self._actor, envelope.data)
         return await work
 
     def _host_refused(self, run_id: str, problem: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from switchtower.core import tower
-from switchtower.protocols.relay import messages, outbound
+from switchtower.protocols.relay import messages, outbound, reports
 from switchtower.protocols.relay.hub.mirror import Mirror
 from switchtower.protocols.relay.hub.roster import HostLine
 from switchtower.transports.packet import Packet
@@ -20,6 +20,7 @@ MOST_COMPLAINTS = 100
 """Frames that cannot be read, before the host is cut off."""
 POLICY_VIOLATION = 1008
 _LONGEST_ERROR = 2_000
+_FOR_THE_ASKER = ("rpc.response", "run.error")
 
 _decode = msgspec.json.Decoder(messages.Envelope).decode
 _decode_data = msgspec.json.Decoder(dict[str, Any]).decode
@@ -65,10 +66,13 @@ class HostPeer:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
                 self._complain(str(problem))
                 continue
-            if envelope.run_id is not None and envelope.seq is not None:
-                numbered.append(envelope)
-            else:
+            is_numbered = envelope.run_id is not None and envelope.seq is not None
+            if envelope.type in _FOR_THE_ASKER or not is_numbered:
                 self._unnumbered(envelope)
+                # Some hosts number their answers too. The number counts; what was answered is for the asker alone.
+                envelope = msgspec.structs.replace(envelope, type=reports.NOTHING, data=messages.EMPTY)
+            if is_numbered:
+                numbered.append(envelope)
         if numbered:
             self._mirror.take(numbered)
             if self._mirror.is_crowded and self._line is not None:

@@ -27,6 +27,8 @@ PLAIN_RPC_TIMEOUT = 60.0
 SEEN_EVERY_MS = 30_000
 """How often it is written down that a connected host lives."""
 HISTORY_PAGE = 500
+MOST_PAGES = 40
+"""How far one request for history reads: a page may be shorter than was asked for, but not for ever in the making."""
 
 Failed = Callable[[str, dict[str, Any]], None]
 
@@ -147,12 +149,17 @@ class Hub:
         about = outbound.About.card(card, self.own_host_id)
         found: list[messages.Message] = []
         before = tower.FROM_THE_HEAD if before_id is None else before_id
-        while len(found) < limit:
+        pages = 0
+        while True:
             entries = await self.tower.entries_before(card.session_id, before, HISTORY_PAGE, streamed=include_output)
             if not entries:
                 break
             found = rows.history(about, entries, include_output=include_output) + found
             before = entries[0].seq
+            pages += 1
+            if len(found) >= limit or (found and pages >= MOST_PAGES):
+                break
+            await asyncio.sleep(0)
         return found[-limit:]
 
     async def screen(self, run_id: str) -> dict[str, Any] | None:
@@ -172,59 +179,82 @@ class Hub:
 
     # What apps ask
 
-    async def send_input(self, run_id: str, asked: messages.SendInput, actor: events.Actor) -> None:
+    async def send_input(
+        self, run_id: str, asked: messages.SendInput, actor: events.Actor, raw: msgspec.Raw = messages.EMPTY
+    ) -> None:
+        """`raw` is what the app sent: another host may understand more of it than we do. So with the others."""
         card = await self.card(run_id)
         if card.host is None:
             await self.local.commands.send_input(card, asked, actor)
         else:
-            self._pass_on(card, "run.send_input", asked, actor)
+            self._pass_on(card, "run.send_input", asked, actor, raw)
 
-    async def send_stdin(self, run_id: str, asked: messages.SendStdin, actor: events.Actor) -> None:
+    async def send_stdin(
+        self, run_id: str, asked: messages.SendStdin, actor: events.Actor, raw: msgspec.Raw = messages.EMPTY
+    ) -> None:
         card = await self.card(run_id)
         if card.host is None:
             await self.local.commands.send_stdin(card, asked, actor)
         else:
-            self._pass_on(card, "run.send_stdin", asked, actor)
+            self._pass_on(card, "run.send_stdin", asked, actor, raw)
 
-    async def resize(self, run_id: str, asked: messages.Resize, actor: events.Actor) -> None:
+    async def resize(self, run_id: str, asked: messages.Resize, actor: events.Actor, raw: msgspec.Raw = messages.EMPTY) -> None:
         card = await self.card(run_id)
         if card.host is None:
             await self.local.commands.resize(card, asked, actor)
         else:
-            self._pass_on(card, "run.resize", asked, actor)
+            self._pass_on(card, "run.resize", asked, actor, raw)
 
-    async def stop(self, run_id: str, asked: messages.Stop, actor: events.Actor) -> None:
+    async def stop(self, run_id: str, asked: messages.Stop, actor: events.Actor, raw: msgspec.Raw = messages.EMPTY) -> None:
         card = await self.card(run_id)
         if card.host is None:
             await self.local.commands.stop(card, asked.signal, actor)
         else:
-            self._pass_on(card, "run.stop", asked, actor)
+            self._pass_on(card, "run.stop", asked, actor, raw)
 
-    async def decide(self, run_id: str, asked: messages.Decide, actor: events.Actor, *, approve: bool) -> None:
+    async def decide(
+        self,
+        run_id: str,
+        asked: messages.Decide,
+        actor: events.Actor,
+        raw: msgspec.Raw = messages.EMPTY,
+        *,
+        approve: bool,
+    ) -> None:
         card = await self.card(run_id)
         if card.host is None:
             await self.local.commands.decide(card, asked, actor, approve=approve)
         else:
-            self._pass_on(card, f"run.permission.{'approve' if approve else 'deny'}", asked, actor)
+            self._pass_on(card, f"run.permission.{'approve' if approve else 'deny'}", asked, actor, raw)
 
-    async def run_rpc(self, type_: str, run_id: str, asked: messages.RunRpc, actor: events.Actor) -> Any:
+    async def run_rpc(
+        self, type_: str, run_id: str, asked: messages.RunRpc, actor: events.Actor, raw: msgspec.Raw = messages.EMPTY
+    ) -> Any:
         card = await self.card(run_id)
         if card.host is None:
             return await self.local.on_run(type_, card, asked, actor)
-        return (await self._call(card.host, type_, run_id, asked, actor)).result
+        return (await self._call(card.host, type_, run_id, asked, actor, raw)).result
 
-    async def host_rpc(self, type_: str, host_id: str, asked: messages.HostRpc, actor: events.Actor) -> Any:
+    async def host_rpc(
+        self, type_: str, host_id: str, asked: messages.HostRpc, actor: events.Actor, raw: msgspec.Raw = messages.EMPTY
+    ) -> Any:
         if host_id == self.own_host_id:
             return await self.local.on_host(type_, asked, actor)
         if host_id not in self.roster and await self._registry.host(host_id) is None:
             raise errors.UnknownHost
-        return (await self._call(host_id, type_, None, asked, actor)).result
+        return (await self._call(host_id, type_, None, asked, actor, raw)).result
 
     async def _call(
-        self, host_id: str, type_: str, run_id: str | None, asked: msgspec.Struct, actor: events.Actor
+        self,
+        host_id: str,
+        type_: str,
+        run_id: str | None,
+        asked: msgspec.Struct,
+        actor: events.Actor,
+        raw: msgspec.Raw,
     ) -> messages.Response:
         line = self.roster.line(host_id)
-        data = _with_actor(asked, actor)
+        data = _passed_on(asked, actor, raw)
         frame = roster.command(type_, self.tower.now_ms(), host_id=host_id, run_id=run_id, data=data)
         timeout_s = None if type_ in messages.GATED else PLAIN_RPC_TIMEOUT
         response = await line.call(frame, data["request_id"], timeout_s)
@@ -232,11 +262,13 @@ class Hub:
             raise errors.Refused(response.error or "failed")
         return response
 
-    def _pass_on(self, card: journal.Card, type_: str, asked: msgspec.Struct, actor: events.Actor) -> None:
+    def _pass_on(self, card: journal.Card, type_: str, asked: msgspec.Struct, actor: events.Actor, raw: msgspec.Raw) -> None:
         assert card.host is not None, "only what lives elsewhere is passed on"
         line = self.roster.line(card.host)
         run_id = names.run_of(card.session_id)
-        line.send(roster.command(type_, self.tower.now_ms(), host_id=card.host, run_id=run_id, data=_with_actor(asked, actor)))
+        line.send(
+            roster.command(type_, self.tower.now_ms(), host_id=card.host, run_id=run_id, data=_passed_on(asked, actor, raw))
+        )
 
     # What other protocols ask of a session on another host
 
@@ -311,10 +343,9 @@ class Hub:
             log.error("keeping books on hosts failed", exc_info=problem)
 
 
-def _with_actor(asked: msgspec.Struct, actor: events.Actor) -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.to_builtins(asked)
-    return {
-        **{name: value for name, value in data.items() if value is not None},
-        "actor": outbound.actor(actor),
-        "by": actor.name,
-    }
+def _passed_on(asked: msgspec.Struct, actor: events.Actor, raw: msgspec.Raw) -> dict[str, Any]:
+    """What a host is told: all that was said, as we read it where we do, and by whom."""
+    said = msgspec.json.decode(raw, type=dict[str, Any])
+    read: dict[str, Any] = msgspec.to_builtins(asked)
+    read = {name: value for name, value in read.items() if value is not None}
+    return {**said, **read, "actor": outbound.actor(actor), "by": actor.name}

@@ -26,6 +26,13 @@ class RunIntake:
     def is_full(self) -> bool:
         return len(self._held) >= MOST_HELD
 
+    def __contains__(self, seq: int) -> bool:
+        """Whether it is held back already."""
+        return seq in self._held
+
+    def __len__(self) -> int:
+        return len(self._held)
+
     def add(self, envelope: messages.Envelope) -> list[messages.Envelope]:
         """What can be stored now, in order. Nothing, for what was told before or has to wait."""
         seq = envelope.seq

@@ -133,6 +133,9 @@ class Mirror:
             if envelope.seq <= run.stored:
                 self._ack(envelope.run_id, run.stored)
             return
+        if envelope.seq in intake:
+            self._settle(1)  # told again while it waits
+            return
         self._ready(run, intake.add(envelope))
         if intake.is_waiting and run.timer is None:
             self._ack(envelope.run_id, run.stored)
@@ -179,7 +182,7 @@ class Mirror:
         if isinstance(outcome, errors.NotItsHost):
             log.warning("host %s told of %s, which is not its run", self._host_id, run.session_id)
             run.refused = True
-            self._settle(len(batch) + len(run.ready))
+            self._settle(len(batch) + len(run.ready) + (len(run.intake) if run.intake else 0))
             run.ready = []
         elif isinstance(outcome, errors.CoreError):
             # Not stored, and not acknowledged: tried again while the host is there.

@@ -58,6 +58,7 @@ class Link:
         self._round_is_due = asyncio.Event()
         self._ledger.is_due = self._round_is_due.set
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_closed = False
 
     def start(self) -> None:
         assert not self._tasks, "a link is started once"
@@ -66,6 +67,9 @@ class Link:
 
     async def close(self) -> None:
         """Says goodbye, writes down what was acknowledged, and leaves nothing running."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -135,7 +139,7 @@ class Link:
         else:
             if line.was_useful or asyncio.get_running_loop().time() - began >= LIVED_S:
                 self._attempts = 0
-            self._logged_problem = ""
+                self._logged_problem = ""
             self._note("waiting", "the connection to the hub was lost")
         return self._pause()
 

@@ -272,7 +272,11 @@ class Spool:
         if strand is None:
             strand = self._reopened(session_id, last_seq)
         elif last_seq > strand.highest:
-            self._complain("beyond", "the hub acknowledges more than it was told; that does not count")
+            # It may remember what we forgot in a crash. What it was sent since then it has, at any rate; the rest does not count.
+            self._complain("beyond", "the hub acknowledges more than it was told; only what it was told counts")
+            if strand.in_flight:
+                self._in_flight -= strand.settle_up_to(strand.told)
+                self._ledger.note(session_id, strand.acked)
         elif last_seq > strand.acked:
             self._in_flight -= strand.settle_up_to(last_seq)
             self._ledger.note(session_id, last_seq)
@@ -296,7 +300,7 @@ class Spool:
         if acked is None:
             self._complain("unknown", "the hub acknowledges a run that it was not told of")
         elif last_seq > acked:
-            self._complain("beyond", "the hub acknowledges more than it was told; that does not count")
+            self._complain("beyond", "the hub acknowledges more than it was told; only what it was told counts")
         elif last_seq < acked:
             self._complain("less", "the hub has less than it had acknowledged; it is told again")
             strand = self._strands[session_id] = Strand(session_id, last_seq)

@@ -1,0 +1,110 @@
+"""Programs in terminals, by the client library: keys are pressed once, texts arrive once, and older daemons are told apart."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from switchtower.client import errors
+from switchtower.client.client import Client
+from switchtower.protocols.push import extensions, messages
+
+SESSION = "sess_A"
+
+
+async def served(daemon: Any, *answers: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Each connection answers one request; None loses it instead. Returns what was asked, as it comes."""
+    seen: list[dict[str, Any]] = []
+
+    def script(answer: dict[str, Any] | None) -> Any:
+        async def one(wire: Any) -> None:
+            await wire.greet(*extensions.CAPABILITIES)
+            seen.append(request := await wire.request())
+            if answer is not None:
+                await wire.answer(request, answer)
+                await wire.closed()
+
+        return one
+
+    await daemon.serve(*(script(answer) for answer in answers))
+    return seen
+
+
+async def test_keys_and_sizes_are_sent_as_they_are(daemon: Any) -> None:
+    async def answers(wire: Any) -> None:
+        await wire.greet(*extensions.CAPABILITIES)
+        for expected in (
+            ("terminal_input", {"text": "\x03ü", "sessionId": SESSION}),
+            ("terminal_resize", {"cols": 80, "rows": 24, "sessionId": SESSION}),
+        ):
+            request = await wire.request()
+            assert (request["type"], request["payload"]) == expected
+            await wire.answer(request, {"accepted": True})
+        await wire.closed()
+
+    await daemon.serve(answers)
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        await client.type_keys(SESSION, "\x03ü")
+        await client.resize(SESSION, 80, 24)
+
+
+async def test_a_text_is_asked_for_again_with_the_same_id_when_the_connection_is_lost(daemon: Any) -> None:
+    seen = await served(daemon, None, {"accepted": True})
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        await client.type_text(SESSION, "y\r")
+
+    first, second = (request["payload"] for request in seen)
+    assert first == second
+    assert first["inputId"].startswith("in_")
+
+
+async def test_keys_are_not_pressed_again_when_the_connection_is_lost(daemon: Any) -> None:
+    seen = await served(daemon, None, {"accepted": True})
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        with pytest.raises(errors.ConnectionLost):
+            await client.type_keys(SESSION, "y")
+        await client.type_keys(SESSION, "z")
+
+    assert [request["payload"]["text"] for request in seen] == ["y", "z"]
+
+
+async def test_a_program_is_killed_only_on_request(daemon: Any) -> None:
+    async def answers(wire: Any) -> None:
+        await wire.greet(*extensions.CAPABILITIES)
+        for force in (None, True):
+            request = await wire.request()
+            assert request["payload"].get("force") is force
+            await wire.answer(request, {"accepted": True})
+        await wire.closed()
+
+    await daemon.serve(answers)
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        await client.cancel(SESSION)
+        await client.cancel(SESSION, force=True)
+
+
+async def test_programs_are_listed(daemon: Any) -> None:
+    listing = {"sessionId": SESSION, "tool": "less", "title": "less x", "waitsFor": None, "exitCode": 0, "host": None}
+    seen = await served(daemon, {"terminals": [{**listing, "mood": "fine"}]})
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        (only,) = await client.terminals(5)
+
+    assert (only.sessionId, only.tool, only.exitCode) == (SESSION, "less", 0)
+    assert seen[0]["payload"] == {"limit": 5}
+
+
+async def test_an_older_daemon_has_no_programs_and_is_asked_for_none(daemon: Any) -> None:
+    async def answers(wire: Any) -> None:
+        await wire.greet("configure")
+        assert await wire.reader.read() == b""
+
+    await daemon.serve(answers)
+    wanted = messages.StartSession(
+        "headless", "terminal", "local", messages.Repo("/w", "", ""), engine="pty", command=["true"], cols=80, rows=24
+    )
+    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+        assert await client.terminals() == []
+        with pytest.raises(errors.DaemonTooOld, match="programs in terminals"):
+            await client.start_session(wanted)
+        with pytest.raises(errors.DaemonTooOld, match="killing programs"):
+            await client.cancel(SESSION, force=True)

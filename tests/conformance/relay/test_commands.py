@@ -1,0 +1,250 @@
+"""What an app asks, on its way to the host that owns the run, and what comes back."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tests.conformance.daemons import Daemon
+from tests.conformance.relay.conftest import Dial, OpenApp
+from tests.conformance.relay.peers import App, Host, Web
+
+PASSED_ON = {"actor": "web", "by": "owner"}
+
+COMMANDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("run.send_input", {"input_id": "i-1", "text": "yes\n"}, {}),
+    ("run.stop", {"signal": "kill"}, {}),
+    ("run.stop", {}, {"signal": "term"}),
+    ("run.permission.approve", {"request_id": "q-1"}, {}),
+    ("run.permission.deny", {"request_id": "q-1"}, {}),
+]
+
+
+@pytest.mark.requirement(
+    "relay:commands:send-input", "relay:commands:stop", "relay:commands:decide", "relay:routing:by-run"
+)
+async def test_commands_go_to_the_host_that_owns_the_run(hub: Daemon, app: App, host: Host, dial: Dial) -> None:
+    other = await dial(hub)
+    run_id = await host.begin()
+    await other.begin()
+    for type_, data, added in COMMANDS:
+        await app.command(type_, run_id, **data)
+        order = await host.next_of(type_, run_id)
+        assert order["data"] == {**data, **added, **PASSED_ON}
+        assert order["host_id"] == host.host_id
+    await other.heard()
+    assert {frame["type"] for frame in other.frames} == {"run.ack", "error"}
+
+
+@pytest.mark.requirement("relay:commands:newline-as-it-is")
+async def test_text_is_passed_on_as_it_was_typed(app: App, host: Host) -> None:
+    run_id = await host.begin()
+    for text in ("a\r", "a\n", "\x1b[A", "né 🚂", ""):
+        await app.command("run.send_input", run_id, input_id=str(uuid4()), text=text)
+        assert (await host.next_of("run.send_input", run_id))["data"]["text"] == text
+
+
+@pytest.mark.requirement("relay:clients:newer-commands")
+async def test_newer_clients_type_keys_and_resize(app: App, host: Host) -> None:
+    run_id = await host.begin()
+    await app.command("run.send_stdin", run_id, text="k")
+    assert (await host.next_of("run.send_stdin", run_id))["data"]["text"] == "k"
+    await app.command("run.resize", run_id, cols=100, rows=30)
+    resize = await host.next_of("run.resize", run_id)
+    assert (resize["data"]["cols"], resize["data"]["rows"]) == (100, 30)
+
+
+@pytest.mark.requirement("relay:clients:newer-decisions")
+@pytest.mark.parametrize("decision", ["approve", "approve_for_session", "deny", "abort"])
+async def test_newer_words_for_a_decision_are_passed_on(app: App, host: Host, decision: str) -> None:
+    run_id = await host.begin()
+    type_ = "run.permission.approve" if decision.startswith("approve") else "run.permission.deny"
+    await app.command(type_, run_id, request_id="q", decision=decision, allow_tools=["bash"], answers={"a": "b"})
+    order = await host.next_of(type_, run_id)
+    assert (order["data"]["request_id"], order["data"]["decision"]) == ("q", decision)
+
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("rpc.fs.read", {"path": "README.md"}),
+    ("rpc.fs.search", {"q": "word"}),
+    ("rpc.fs.list", {"path": "."}),
+    ("rpc.fs.write", {"path": "a", "content": "b"}),
+    ("rpc.bash", {"cmd": "ls"}),
+    ("rpc.git.status", {}),
+    ("rpc.git.diff", {"path": "a"}),
+    ("rpc.runs.list", {}),
+    ("rpc.run.stop", {"signal": "term"}),
+]
+
+
+@pytest.mark.requirement("relay:rpc:request-id", "relay:rpc:response", "relay:routing:by-run")
+@pytest.mark.parametrize(("type_", "data"), CALLS, ids=[type_ for type_, _ in CALLS])
+async def test_a_call_on_a_run_goes_to_its_host_and_the_answer_to_who_asked(
+    app: App, host: Host, type_: str, data: dict[str, Any]
+) -> None:
+    run_id = await host.begin()
+    request_id = str(uuid4())
+    await app.command(type_, run_id, request_id=request_id, **data)
+    call = await host.next_of(type_, run_id)
+    assert call["data"] == {"request_id": request_id, **data, **PASSED_ON}
+    await host.respond(call, result={"any": ["json", 1, None]})
+    answer = await app.told("rpc.response", request_id=request_id)
+    assert answer["run_id"] == run_id
+    assert answer["data"] == {"request_id": request_id, "ok": True, "rpc_type": type_, "result": {"any": ["json", 1, None]}}
+    await app.command(type_, run_id, request_id=f"{request_id}-2", **data)
+    await host.respond(await host.next_of(type_, run_id), ok=False, error="it broke")
+    answer = await app.told("rpc.response", request_id=f"{request_id}-2")
+    assert answer["data"] == {"request_id": f"{request_id}-2", "ok": False, "rpc_type": type_, "error": "it broke"}
+
+
+HOST_CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("rpc.host.info", {}),
+    ("rpc.host.doctor", {}),
+    ("rpc.host.capabilities", {}),
+    ("rpc.host.logs.tail", {"lines": 5, "max_bytes": 100}),
+    ("rpc.run.start", {"tool": "gemini", "cmd": "gemini", "cwd": "/x"}),
+]
+
+
+@pytest.mark.requirement("relay:routing:by-host", "relay:routing:run-id-beside-host-id")
+@pytest.mark.parametrize(("type_", "data"), HOST_CALLS, ids=[type_ for type_, _ in HOST_CALLS])
+async def test_a_call_to_a_host_goes_by_host_id_whatever_run_is_named(
+    hub: Daemon, app: App, host: Host, dial: Dial, type_: str, data: dict[str, Any]
+) -> None:
+    elsewhere = await dial(hub)
+    selected = await elsewhere.begin()
+    for run_id in (None, selected, "run_that_is_none"):
+        request_id = str(uuid4())
+        await app.command(type_, run_id, request_id=request_id, host_id=host.host_id, **data)
+        call = await host.next_of(type_)
+        assert call["data"] == {"request_id": request_id, "host_id": host.host_id, **data, **PASSED_ON}
+        await host.respond(call, result={"run_id": "run_new"} if type_ == "rpc.run.start" else {})
+        answer = await app.told("rpc.response", request_id=request_id)
+        assert answer["data"]["ok"] is True
+
+
+@pytest.mark.requirement("relay:rpc:run-start-envelope")
+async def test_the_answer_to_run_start_names_the_run_in_the_envelope_and_in_the_result(app: App, host: Host) -> None:
+    await app.command("rpc.run.start", request_id="s-1", host_id=host.host_id, tool="codex", cmd="codex", cwd=None)
+    await host.respond(await host.next_of("rpc.run.start"), result={"run_id": "run_from_there"})
+    answer = await app.told("rpc.response", request_id="s-1")
+    assert (answer["run_id"], answer["data"]["result"]) == ("run_from_there", {"run_id": "run_from_there"})
+
+
+@pytest.mark.requirement("relay:faults:answers-to-all", "relay:faults:answers-stored")
+async def test_an_answer_goes_to_who_asked_and_into_no_history(
+    hub: Daemon, app: App, web: Web, host: Host, open_app: OpenApp
+) -> None:
+    other = await open_app(hub)
+    run_id = await host.begin()
+    await app.command("rpc.fs.read", run_id, request_id="private", path="x")
+    await host.respond(await host.next_of("rpc.fs.read"), result={"path": "x", "content": "only for you", "truncated": False})
+    await app.told("rpc.response", request_id="private")
+    await other.settled()
+    assert [frame for frame in other.frames if frame["type"] == "rpc.response"] == []
+    assert "only for you" not in str(web.get(f"/runs/{run_id}/messages"))
+
+
+@pytest.mark.requirement("relay:rpc:errors", "relay:faults:undeliverable")
+async def test_calls_that_can_go_nowhere_are_answered_at_once(app: App, host: Host, web: Web) -> None:
+    assert await app.error("rpc.fs.read", "run_that_is_none", path="x") == "unknown run_id"
+    assert await app.error("rpc.fs.read", path="x") == "unknown run_id"
+    assert await app.error("rpc.juggle", "run_that_is_none") == "unknown rpc type"
+    assert await app.error("rpc.host.info", host_id="nobody") == "unknown host_id"
+    run_id = await host.begin()
+    await host.leave()
+    web.row_of_host_when(host.host_id, lambda row: not row["online"])
+    assert await app.error("rpc.fs.read", run_id, path="x") == "host offline"
+    assert await app.error("rpc.host.info", host_id=host.host_id) == "host offline"
+
+
+@pytest.mark.requirement("relay:rpc:host-leaves")
+async def test_a_call_whose_host_leaves_before_the_answer_is_answered(app: App, host: Host) -> None:
+    run_id = await host.begin()
+    await app.command("rpc.fs.read", run_id, request_id="left-alone", path="x")
+    await host.next_of("rpc.fs.read")
+    await host.leave()
+    assert "host" in (await app.told("rpc.response", request_id="left-alone"))["data"]["error"]
+
+
+@pytest.mark.requirement("relay:faults:undeliverable")
+@pytest.mark.parametrize(("type_", "data"), [(type_, data) for type_, data, _ in COMMANDS])
+async def test_commands_that_can_go_nowhere_are_answered_with_an_error(
+    app: App, host: Host, web: Web, type_: str, data: dict[str, Any]
+) -> None:
+    await app.command(type_, "run_that_is_none", **data)
+    refusal = await app.next_of("run.error")
+    ids = {name: value for name, value in data.items() if name.endswith("_id")}
+    assert refusal["data"] == {"command": type_, "error": "unknown run_id", **ids}
+    run_id = await host.begin()
+    await host.leave()
+    web.row_of_host_when(host.host_id, lambda row: not row["online"])
+    await app.command(type_, run_id, **data)
+    refusal = await app.next_of("run.error", run_id)
+    assert refusal["data"] == {"command": type_, "error": "host offline", **ids}
+
+
+@pytest.mark.requirement("relay:commands:malformed")
+async def test_a_call_that_lacks_a_field_is_refused_under_its_id(app: App, host: Host) -> None:
+    run_id = await host.begin()
+    assert "path" in await app.error("rpc.fs.read", run_id)
+    assert "cmd" in await app.error("rpc.run.start", host_id=host.host_id, tool="x")
+    await app.say({"type": "rpc.fs.read", "run_id": run_id, "data": {"path": "x"}})
+    assert "request_id" in (await app.next_of("error"))["data"]["error"]
+
+
+@pytest.mark.requirement("relay:ids:any-text")
+async def test_ids_that_are_empty_or_too_long_are_refused(app: App, host: Host) -> None:
+    run_id = await host.begin()
+    for input_id in ("", "x" * 129):
+        since = len(app.frames)
+        await app.command("run.send_input", run_id, input_id=input_id, text="x")
+        await app.told("error", since=since)
+
+
+# Who is told what
+
+
+@pytest.mark.requirement("relay:delivery:all-until-subscribed", "relay:clients:subscribe")
+async def test_an_app_is_sent_everything_until_its_first_subscription(hub: Daemon, app: App, host: Host) -> None:
+    one, two = await host.begin(), await host.begin()
+    await app.told("run.started", one)
+    await app.told("run.started", two)
+    await app.subscribe(one)
+    await app.settled()
+    await host.say(host.output(two, 2, "unheard"), host.output(one, 2, "heard"))
+    await app.told("run.output", one, text="heard")
+    await app.settled()
+    assert app.of(two, "run.output") == []
+
+
+@pytest.mark.requirement("relay:clients:subscribe")
+async def test_subscriptions_add_up_unless_one_replaces_the_others(app: App, host: Host) -> None:
+    one, two, three = [await host.begin() for _ in range(3)]
+    await app.subscribe(one)
+    await app.subscribe(two)
+    await app.settled()
+    await host.say(*[host.output(run_id, 2, "a") for run_id in (three, one, two)])
+    await app.told("run.output", one, text="a")
+    await app.told("run.output", two, text="a")
+    await app.subscribe(three, replace=True)
+    await app.settled()
+    await host.say(*[host.output(run_id, 3, "b") for run_id in (one, two, three)])
+    await app.told("run.output", three, text="b")
+    await app.command("run.unsubscribe", three)
+    await app.settled()
+    await host.say(*[host.output(run_id, 4, "c") for run_id in (one, two, three)])
+    for run_id in (one, two, three):
+        await host.acknowledged(run_id, 4)
+    await app.settled()
+    heard = {run_id: [frame["data"]["text"] for frame in app.of(run_id, "run.output")] for run_id in (one, two, three)}
+    assert heard == {one: ["a"], two: ["a"], three: ["b"]}
+
+
+@pytest.mark.requirement("relay:clients:include-output")
+async def test_a_subscription_without_output_has_everything_else(app: App, host: Host) -> None:
+    run_id = await host.begin()
+    await app.subscribe(run_id, include_output=False)
+    await app.settled()
+    await host.say(host.output(run_id, 2), host.event("run.exited", run_id, 3, {"exit_code": 0}))
+    await app.told("run.exited", run_id)
+    assert app.of(run_id, "run.output") == []

@@ -1,0 +1,659 @@
+"""The terminal engine in a real runtime, with real programs: what is journalled of them, what reaches them, how they end."""
+
+import asyncio
+import hashlib
+import os
+import sys
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from tests.runtime.parts import KEEP_ALL, Outlet, SteeredJournal
+from tests.tools.running.watching import Reports, alive
+
+from switchtower.core import commands, errors, events, journal, redact, terminals, tower
+from switchtower.engines.pty.engine import TerminalEngine
+from switchtower.runtime.runtime import Runtime
+from switchtower.stores.memory import MemoryJournal
+from switchtower.stores.sqlite import SqliteJournal
+from switchtower.testing.sessions import OWNER
+from switchtower.testing.workshop import BareWorkshop
+
+SESSION = "sess_1"
+PATIENCE = 20
+PROMPT = "printf 'Proceed? (y/n) '; read x; echo got $x"
+SECRET = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+NO_STARTUP_FILES = ("bash", "--norc", "--noprofile", "-c")
+
+
+class Stage:
+    """One runtime with the terminal engine. A second one over the same journal is a restart."""
+
+    def __init__(self, folder: Path, journal_: journal.Journal | None = None, *, approval_timeout_ms: int = 3_600_000) -> None:
+        self.folder = folder
+        self.journal = journal_ or MemoryJournal()
+        self.runtime = Runtime(
+            self.journal,
+            {"pty": TerminalEngine(host_socket="/run/hostd.sock", prompts_file=folder / "none.toml")},
+            BareWorkshop(),
+            redactor=redact.Redactor(),
+            approval_timeout_ms=approval_timeout_ms,
+            receipt_ttl_ms=3_600_000,
+            retention=KEEP_ALL,
+        )
+
+    async def open(self) -> None:
+        await self.journal.open()
+        await self.runtime.start()
+
+    async def run(self, command: str | list[str], session_id: str = SESSION, **options: Any) -> "Watched":
+        """Starts a program and follows it. A line runs in a shell of which nobody has configured anything."""
+        argv = [*NO_STARTUP_FILES, command] if isinstance(command, str) else command
+        start = commands.StartSession(
+            session_id=session_id,
+            actor=OWNER,
+            engine="pty",
+            mode="interactive",
+            provider="terminal",
+            sandbox="local",
+            workspace=events.Workspace(root=str(self.folder)),
+            attach_token_sha256="0" * 64,
+            program=terminals.program(argv, tool="generic", **options),
+        )
+        await self.ask(start)
+        return self.watch(session_id)
+
+    def watch(self, session_id: str = SESSION) -> "Watched":
+        outlet = Watched(self, session_id)
+
+        def attached(attachment: tower.Attachment | errors.CoreError) -> None:
+            assert isinstance(attachment, tower.Attachment)
+            attachment.subscription.start()
+
+        self.runtime.attach(session_id, 0, outlet, admit=lambda session: None, done=attached)
+        return outlet
+
+    async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
+        async with asyncio.timeout(PATIENCE):
+            return await self.runtime.ask(command)
+
+
+class Watched(Outlet):
+    """A program as somebody sees it who follows its session."""
+
+    def __init__(self, stage: Stage, session_id: str) -> None:
+        super().__init__()
+        self._stage = stage
+        self._session_id = session_id
+
+    @property
+    def output(self) -> str:
+        return "".join(event.text for event in self.seen(events.ToolProgressed))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def shows(self, text: str) -> None:
+        await self.until(lambda: text in self.output)
+
+    async def end(self) -> events.RunCompleted:
+        completed: events.RunCompleted = await self.next_of(events.RunCompleted)
+        return completed
+
+    async def type(self, text: str, input_id: str = "1") -> tower.Outcome:
+        typed = commands.TypeInput(
+            session_id=self._session_id,
+            actor=OWNER,
+            idempotency_key=f"input:{input_id}",
+            input_id=input_id,
+            text=text,
+            sha256=hashlib.sha256(text.encode()).hexdigest(),
+        )
+        return await self._stage.ask(typed)
+
+    async def keys(self, text: str) -> None:
+        await self._stage.ask(commands.TypeKeys(session_id=self._session_id, actor=OWNER, text=text))
+
+    async def resize(self, cols: int, rows: int) -> None:
+        await self._stage.ask(commands.ResizeTerminal(session_id=self._session_id, actor=OWNER, cols=cols, rows=rows))
+
+    async def cancel(self, *, force: bool = False) -> None:
+        await self._stage.ask(commands.CancelRun(session_id=self._session_id, actor=OWNER, force=force))
+
+    async def decide(self, approval_id: str, verdict: events.Verdict = events.Verdict.APPROVE) -> None:
+        await self._stage.ask(
+            commands.DecideApproval(session_id=self._session_id, actor=OWNER, approval_id=approval_id, verdict=verdict)
+        )
+
+    async def asked(self, count: int = 1) -> events.Approval:
+        """The question, once it is also known that the program waits for its answer."""
+        requested: events.ApprovalRequested = await self.next_of(events.ApprovalRequested, count)
+        await self.until(lambda: any(shown.approval_id == requested.approval.id for shown in self.seen(events.PromptShown)))
+        return requested.approval
+
+
+class MakeStage(Protocol):
+    async def __call__(self, journal_: journal.Journal | None = None, **options: Any) -> Stage: ...
+
+
+@pytest.fixture
+async def make_stage(tmp_path: Path) -> AsyncIterator[MakeStage]:
+    stages: list[Stage] = []
+
+    async def make(journal_: journal.Journal | None = None, **options: Any) -> Stage:
+        stage = Stage(tmp_path, journal_, **options)
+        stages.append(stage)
+        await stage.open()
+        return stage
+
+    yield make
+    for stage in reversed(stages):
+        await stage.runtime.stop()
+        await stage.journal.close()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def stage(request: pytest.FixtureRequest, make_stage: MakeStage, tmp_path: Path) -> Stage:
+    return await make_stage(MemoryJournal() if request.param == "memory" else SqliteJournal(tmp_path / "journal.db"))
+
+
+@pytest.fixture
+async def plain(make_stage: MakeStage) -> Stage:
+    return await make_stage()
+
+
+# From its start to its exit
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "outcome"),
+    [
+        ("true", 0, events.Outcome.SUCCESS),
+        ("exit 3", 3, events.Outcome.FAILED),
+        ("kill -KILL $$", 137, events.Outcome.FAILED),
+        ("kill -TERM $$", 143, events.Outcome.FAILED),
+        ("no-such-command-anywhere", 127, events.Outcome.FAILED),
+    ],
+)
+async def test_a_program_s_exit_is_the_run_s(plain: Stage, command: str, exit_code: int, outcome: events.Outcome) -> None:
+    completed = await (await plain.run(command)).end()
+    assert (completed.exit_code, completed.outcome) == (exit_code, outcome)
+
+
+async def test_a_program_is_one_call_from_its_start_to_its_end(stage: Stage) -> None:
+    program = await stage.run("echo hello", cols=90, rows=20)
+    await program.end()
+
+    kinds = [kind for kind in program.kinds if kind != events.ToolProgressed.kind]
+    assert kinds == ["session.started", "run.started", "tool.called", "tool.finished", "run.completed"]
+    called, finished = program.seen(events.ToolCalled)[0], program.seen(events.ToolFinished)[0]
+    assert called.tool == finished.tool == "terminal"
+    assert (called.args["cols"], called.args["rows"]) == (90, 20)
+    assert called.args["command"].endswith("'echo hello'")
+    assert called.args["pid"] > 1
+    assert program.output == "hello\r\n"
+    assert finished.text.strip() == "hello"
+    assert program.seqs == list(range(1, len(program.seqs) + 1))
+
+
+async def test_the_last_output_comes_before_the_end(stage: Stage) -> None:
+    program = await stage.run("seq 1 20000; printf last")
+    await program.end()
+
+    assert program.output == "".join(f"{number}\r\n" for number in range(1, 20_001)) + "last"
+    assert program.kinds[-3:] == ["tool.progressed", "tool.finished", "run.completed"]
+
+
+async def test_a_program_knows_where_it_runs_and_nothing_of_the_daemon(plain: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOWER_SECRET_OF_THE_DAEMON", "x")
+    program = await plain.run(
+        'echo "$RELAY_RUN_ID $RELAY_TOOL $RELAY_HOSTD_SOCK $TERM"; pwd; env | grep -c SECRET_OF_THE_DAEMON', cols=200
+    )
+    await program.end()
+
+    assert program.output.splitlines() == [
+        f"{SESSION} generic /run/hostd.sock xterm-256color",
+        str(plain.folder.resolve()),
+        "0",
+    ]
+
+
+async def test_a_program_that_cannot_be_started_says_so_and_ends_with_127(stage: Stage) -> None:
+    program = await stage.run(["/no/such/program"])
+    completed = await program.end()
+
+    assert (completed.exit_code, completed.outcome) == (127, events.Outcome.FAILED)
+    (raised,) = program.seen(events.ErrorRaised)
+    assert raised.code == "NOT_STARTED"
+    assert "/no/such/program" in raised.message
+    assert program.seen(events.ToolCalled) == []
+
+
+async def test_broken_rules_for_prompts_keep_the_program_from_starting(make_stage: MakeStage, tmp_path: Path) -> None:
+    (tmp_path / "none.toml").write_text("this is [no toml")
+    program = await (await make_stage()).run("echo hello")
+    assert (await program.end()).exit_code == 127
+    assert program.output == ""
+    assert "none.toml" in program.seen(events.ErrorRaised)[0].message
+
+
+# Output
+
+
+async def test_colours_and_characters_that_come_byte_by_byte_arrive_whole(plain: Stage) -> None:
+    text = "\x1b[1;31mgrüße\x1b[0m 😀 漢字"
+    code = f"import os\nfor byte in {text.encode()!r}: os.write(1, bytes([byte]))"
+    program = await plain.run([sys.executable, "-c", code])
+    await program.end()
+    assert program.output == text
+    assert program.seen(events.ToolFinished)[0].text.strip() == "grüße 😀 漢字"
+
+
+async def test_rubbish_is_journalled_as_text_and_harms_nobody(stage: Stage) -> None:
+    program = await stage.run("head -c 300000 /dev/urandom; printf '\\033[2J\\033[H\\033]0;'; echo; exit 4")
+    completed = await program.end()
+    assert completed.exit_code == 4
+    assert len(program.output) > 100_000
+    program.output.encode()
+
+
+async def test_a_secret_in_two_pieces_is_hidden(plain: Stage) -> None:
+    first, second = f"os.write(1, b'{SECRET[:18]}')", f"os.write(1, b'{SECRET[18:]} done')"
+    (plain.folder / "tell.py").write_text(f"import os, time\n{first}\ntime.sleep(0.03)\n{second}")
+    program = await plain.run([sys.executable, "tell.py"])
+    await program.end()
+
+    assert program.output == "[redacted] done"
+    assert SECRET not in str(program.entries)
+    assert SECRET[:18] not in str(program.entries)
+
+
+async def test_a_flood_is_journalled_in_bounded_memory_while_others_are_answered(make_stage: MakeStage, tmp_path: Path) -> None:
+    stage = await make_stage(SqliteJournal(tmp_path / "journal.db"))
+    tracemalloc.start()
+    try:
+        flooded = await stage.run(["yes", "0123456789" * 10], "sess_flood")
+        flood = Counting()
+        stage.runtime.subscribe("sess_flood", 0, flood).start()
+        flooded.ready = False  # one who has stopped reading
+        other = await stage.run(["cat"], "sess_other")
+        for number in range(10):
+            await other.type(f"word {number}\r", str(number))
+            await other.shows(f"word {number}\r\nword {number}\r\n")
+        async with asyncio.timeout(60):
+            await flood.more_than(20_000_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 12_000_000
+    await stage.ask(commands.CancelRun(session_id="sess_flood", actor=OWNER, force=True))
+
+
+class Counting(Outlet):
+    """Takes everything and keeps nothing but how much it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+
+    def deliver(self, batch: tower.Batch) -> None:
+        self.size += sum(len(entry.data) for entry in batch.entries)
+        self.changed()
+
+    async def more_than(self, size: int) -> None:
+        while self.size <= size:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+# Prompts
+
+
+async def test_a_prompt_becomes_a_question_and_an_approval_its_answer(stage: Stage) -> None:
+    program = await stage.run(PROMPT)
+    approval = await program.asked()
+    assert approval.title == "Proceed? (y/n)"
+    assert (approval.details["approve_text"], approval.details["deny_text"]) == ("y\n", "n\n")
+    assert program.kinds.index("approval.requested") < program.kinds.index("terminal.prompt")
+    card = await stage.runtime.card(SESSION)
+    assert card is not None
+    assert card.waits == journal.Waits("permission", "Proceed? (y/n)")
+    assert card.pending_approval_id == approval.id
+
+    await program.decide(approval.id)
+
+    assert (await program.end()).exit_code == 0
+    assert "got y\r\n" in program.output
+    (typed,) = program.seen(events.TerminalTyped)
+    assert (typed.input_id, typed.text, typed.by) == (approval.id, "y\n", OWNER)
+    assert typed.sha256 == hashlib.sha256(b"y\n").hexdigest()
+    assert program.seen(events.ApprovalWithdrawn) == []
+
+
+async def test_the_second_of_two_decisions_is_refused_and_types_nothing(plain: Stage) -> None:
+    program = await plain.run(PROMPT)
+    approval = await program.asked()
+    await program.decide(approval.id)
+    with pytest.raises((errors.ApprovalClosed, errors.NoActiveRun, errors.ApprovalNotFound)):
+        await program.decide(approval.id, events.Verdict.DENY_CONTINUE)
+    await program.end()
+    assert len(program.seen(events.TerminalTyped)) == 1
+
+
+async def test_a_denial_is_typed_too(plain: Stage) -> None:
+    program = await plain.run(PROMPT)
+    await program.decide((await program.asked()).id, events.Verdict.DENY_CONTINUE)
+    completed = await program.end()
+    assert "got n\r\n" in program.output
+    assert completed.outcome is events.Outcome.SUCCESS, "how the program ended after it is its own affair"
+
+
+async def test_to_deny_and_stop_ends_the_program(plain: Stage) -> None:
+    program = await plain.run(f"{PROMPT}; exec sleep 1000")
+    await program.decide((await program.asked()).id, events.Verdict.DENY_STOP)
+    completed = await program.end()
+    assert completed.outcome is events.Outcome.DENIED
+    assert completed.exit_code == 143
+    assert [typed.text for typed in program.seen(events.TerminalTyped)] == ["n\n"]
+
+
+async def test_a_question_that_expires_types_nothing(make_stage: MakeStage) -> None:
+    stage = await make_stage(approval_timeout_ms=50)
+    program = await stage.run(PROMPT)
+    approval = await program.asked()
+    await program.next_of(events.ApprovalExpired)
+    with pytest.raises(errors.ApprovalClosed):
+        await program.decide(approval.id)
+    await program.type("later\r")
+    await program.end()
+    assert "got later" in program.output
+    assert [typed.text for typed in program.seen(events.TerminalTyped)] == ["later\r"]
+
+
+async def test_who_types_answers_the_question_at_the_terminal(plain: Stage) -> None:
+    program = await plain.run(PROMPT)
+    approval = await program.asked()
+    await program.type("n\r")
+    await program.end()
+
+    (withdrawn,) = program.seen(events.ApprovalWithdrawn)
+    assert withdrawn.approval_id == approval.id
+    assert "typed" in withdrawn.reason
+    assert "got n" in program.output
+
+
+async def test_a_prompt_that_comes_again_is_asked_anew(plain: Stage) -> None:
+    program = await plain.run("while :; do printf 'Proceed? (y/n) '; read x; [ \"$x\" = y ] && break; done; echo at last")
+    first = await program.asked()
+    await program.keys("\r")
+    second = await program.asked(2)
+    assert first.id != second.id
+    assert [withdrawn.approval_id for withdrawn in program.seen(events.ApprovalWithdrawn)] == [first.id]
+    await program.decide(second.id)
+    await program.end()
+    assert "at last" in program.output
+
+
+async def test_a_prompt_that_ignores_what_was_typed_is_asked_anew(plain: Stage) -> None:
+    """The program shows nothing of it, so the screen alone tells that it still waits."""
+    program = await plain.run(
+        "stty -echo -icanon; printf 'Proceed? (y/n) '; while :; do IFS= read -rn1 k; [ \"$k\" = y ] && break; done; echo at last"
+    )
+    await program.asked()
+    await program.keys("x")
+    second = await program.asked(2)
+    await program.decide(second.id)
+    await program.end()
+    assert "at last" in program.output
+
+
+async def test_a_decision_types_nothing_when_the_prompt_has_gone(plain: Stage) -> None:
+    gone, over = plain.folder / "gone", plain.folder / "over"
+    os.mkfifo(gone)
+    # It never falls silent, so nobody has looked at the screen when the decision comes.
+    program = await plain.run(
+        f"printf 'Proceed? (y/n) '; read x < {gone}; until [ -e {over} ]; do printf '\\r\\033[Kworking'; sleep 0.01; done;"
+        " stty -icanon min 0 time 1; head -c 9 | od -c; echo end"
+    )
+    approval = await program.asked()
+    await asyncio.to_thread(gone.write_text, "go\n")
+    await program.shows("working")
+    await program.decide(approval.id)
+    warning = await program.next_of(events.WarningRaised)
+    assert (warning.code, warning.detail) == ("PROMPT_GONE", approval.id)
+    over.touch()
+    await program.end()
+    assert program.seen(events.TerminalTyped) == []
+    assert "y" not in program.output.rpartition("working")[2]
+
+
+async def test_a_prompt_that_goes_by_itself_takes_its_question_along(plain: Stage) -> None:
+    gone = plain.folder / "gone"
+    os.mkfifo(gone)
+    program = await plain.run(f"printf 'Proceed? (y/n) '; read x < {gone}; printf '\\r\\033[Kworking'; exec sleep 1000")
+    approval = await program.asked()
+    await asyncio.to_thread(gone.write_text, "go\n")
+    withdrawn = await program.next_of(events.ApprovalWithdrawn)
+    assert withdrawn.approval_id == approval.id
+    await program.next_of(events.PromptGone)
+    with pytest.raises(errors.ApprovalClosed):
+        await program.decide(approval.id)
+    await program.cancel(force=True)
+    await program.end()
+
+
+# Typing
+
+
+async def test_an_input_that_is_sent_twice_is_typed_once(stage: Stage) -> None:
+    program = await stage.run("stty -echo; echo ready; read a; read b; echo $a-$b")
+    await program.shows("ready")
+    first = await program.type("one\r", "1")
+    assert await program.type("one\r", "1") == {**first, "replayed": True}
+    with pytest.raises(errors.IdentityConflict):
+        await program.type("another\r", "1")
+    await program.type("two\r", "2")
+    await program.end()
+    assert "one-two" in program.output
+    assert [typed.input_id for typed in program.seen(events.TerminalTyped)] == ["1", "2"]
+
+
+async def test_what_is_typed_into_a_password_prompt_is_hidden(stage: Stage) -> None:
+    program = await stage.run("stty -echo; printf 'Password: '; read p; stty echo; echo; echo ${#p} characters; read x")
+    hidden = await program.next_of(events.TerminalEchoed)
+    assert not hidden.on
+    await program.type("hunter2\r")
+    await program.shows("7 characters")
+    assert (await program.next_of(events.TerminalEchoed, 2)).on
+    await program.type("shown\r", "2")
+    await program.end()
+    assert [typed.text for typed in program.seen(events.TerminalTyped)] == ["[hidden]", "shown\r"]
+    assert "hunter2" not in str(await stage.journal.read(SESSION, 0, 10_000))
+
+
+async def test_a_secret_that_is_typed_is_hidden_but_typed_as_it_is(plain: Stage) -> None:
+    program = await plain.run("stty -echo -icanon; echo ready; read x; printf %s $x | sha256sum")
+    await program.shows("ready")
+    await program.type(f"{SECRET}\r")
+    await program.end()
+    assert hashlib.sha256(SECRET.encode()).hexdigest() in program.output
+    assert SECRET not in str(program.entries)
+
+
+async def test_of_keys_only_the_number_is_journalled(stage: Stage) -> None:
+    program = await stage.run("stty -echo -icanon; echo ready; head -c 7 | sha256sum")
+    await program.shows("ready")
+    await program.keys("plu")
+    await program.keys("gh12")
+    await program.end()
+    assert [typed.count for typed in program.seen(events.TerminalKeys)] == [3, 4]
+    assert hashlib.sha256(b"plugh12").hexdigest() in program.output
+    assert "plu" not in str(program.entries)
+
+
+async def test_a_message_to_a_program_is_typed_with_enter(plain: Stage) -> None:
+    program = await plain.run("echo ready; read x; echo got $x")
+    await program.shows("ready")
+    await plain.ask(commands.SendMessage(session_id=SESSION, actor=OWNER, text="a message"))
+    await program.end()
+    assert "got a message" in program.output
+
+
+async def test_nobody_types_into_a_program_that_has_ended(plain: Stage) -> None:
+    program = await plain.run("true")
+    await program.end()
+    with pytest.raises(errors.ProgramEnded):
+        await program.type("ls\r")
+    with pytest.raises(errors.ProgramEnded):
+        await program.keys("x")
+
+
+# Size
+
+
+async def test_a_new_size_reaches_the_program_and_the_screen_is_kept_anew(stage: Stage) -> None:
+    program = await stage.run("trap 'stty size' WINCH; stty size; while :; do read -t 0.01 x; done", cols=80, rows=24)
+    await program.shows("24 80")
+    await program.resize(100, 30)
+    await program.shows("30 100")
+    taken = await program.next_of(events.ScreenTaken)
+    assert (taken.cols, taken.rows) == (100, 30)
+    assert "30 100" in taken.text
+    await program.cancel(force=True)
+    await program.end()
+
+
+async def test_the_screen_is_kept_anew_also_when_the_program_does_not_mind_its_size(plain: Stage) -> None:
+    program = await plain.run(["cat"])
+    await program.type("hello\r")
+    await program.shows("hello\r\nhello")
+    await program.resize(60, 10)
+    taken = await program.next_of(events.ScreenTaken)
+    assert (taken.cols, taken.rows) == (60, 10)
+    assert "hello" in taken.text
+    await program.type("\x04", "2")
+    await program.end()
+
+
+# Ending it
+
+
+async def test_a_cancelled_program_is_asked_first_and_its_last_words_are_kept(stage: Stage) -> None:
+    program = await stage.run("trap 'echo bye; exit 5' TERM; echo ready; while :; do read -t 0.01 x; done")
+    await program.shows("ready")
+    await program.cancel()
+    completed = await program.end()
+    assert (completed.outcome, completed.exit_code) == (events.Outcome.CANCELLED, 5)
+    assert "bye" in program.output
+    assert program.kinds[-2:] == ["tool.finished", "run.completed"]
+
+
+async def test_a_program_that_does_not_listen_is_killed_after_a_while(plain: Stage) -> None:
+    program = await plain.run("trap '' TERM HUP; echo ready; while :; do read -t 1 x; done")
+    await program.shows("ready")
+    await program.cancel()
+    assert (await program.end()).exit_code == 137
+
+
+@pytest.mark.parametrize("asked_first", [True, False])
+async def test_a_program_that_is_to_end_at_once_is_not_asked(plain: Stage, asked_first: bool) -> None:
+    program = await plain.run("trap 'echo never said' TERM; trap '' HUP; echo ready; while :; do read -t 1 x; done")
+    await program.shows("ready")
+    if asked_first:
+        await program.cancel()
+        await program.shows("never said")
+    await program.cancel(force=True)
+    completed = await program.end()
+    assert (completed.outcome, completed.exit_code) == (events.Outcome.CANCELLED, 137)
+    assert ("never said" in program.output) is asked_first
+
+
+@pytest.mark.parametrize("how", ["by itself", "term", "kill"])
+async def test_all_that_a_program_started_ends_with_it(plain: Stage, how: str) -> None:
+    reports = Reports(plain.folder / "reports")
+    (plain.folder / "daemon").write_text("trap '' TERM HUP\necho $$ > reports\nwhile :; do sleep 1000; done\n")
+    waits = "read x" if how == "by itself" else "exec sleep 1000"
+    program = await plain.run(f"(setsid sh daemon &) & echo ready; {waits}")
+    pids = await reports.pids(1)
+    reports.close()
+    await program.shows("ready")
+    if how == "by itself":
+        await program.type("\r")
+    else:
+        await program.cancel(force=how == "kill")
+    await program.end()
+    assert pids
+    assert [pid for pid in pids if alive(pid)] == []
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["working", "asking"])
+@pytest.mark.parametrize("crashed", [False, True], ids=["stopped", "crashed"])
+async def test_a_daemon_s_end_is_the_program_s(make_stage: MakeStage, waits: bool, crashed: bool) -> None:
+    steered = SteeredJournal()
+    before = await make_stage(steered)
+    program = await before.run(PROMPT if waits else "echo ready; exec sleep 1000")
+    if waits:
+        await program.asked()
+    else:
+        await program.shows("ready")
+    pid = (await program.next_of(events.ToolCalled)).args["pid"]
+    if crashed:
+        steered.gone = True  # nothing that happens from now on is stored
+    await before.runtime.stop()
+    assert not alive(pid)
+
+    after = await make_stage(steered.inner)
+    program = after.watch()
+    completed = await program.end()
+    assert completed.outcome is events.Outcome.FAILED
+    assert program.seen(events.ErrorRaised)[0].code == "RUN_INTERRUPTED"
+    assert len(program.seen(events.RunCompleted)) == 1
+    card = await after.runtime.card(SESSION)
+    assert card is not None
+    assert (card.pending_approval_id, card.waits, card.pid) == (None, None, None)
+    with pytest.raises(errors.ProgramEnded):
+        await program.type("y\r")
+
+
+async def test_a_program_s_end_is_in_the_journal_when_the_daemon_stops(make_stage: MakeStage) -> None:
+    """Nobody is left to answer its question: a hub need not wait for the next start to hear of it."""
+    stage = await make_stage()
+    await (await stage.run(PROMPT)).asked()
+    await stage.runtime.stop()
+    assert (await stage.journal.read(SESSION, 0, 10_000))[-1].kind == events.RunCompleted.kind
+
+
+# Programs that own the whole screen
+
+
+async def test_a_pager_is_read_to_its_end(plain: Stage) -> None:
+    (plain.folder / "lines").write_text("".join(f"line {number} of it\n" for number in range(1, 101)))
+    program = await plain.run(["env", "-u", "LESS", "less", "-X", "lines"], cols=80, rows=24)
+    await program.shows("line 23 of it")
+    await program.keys("G")
+    await program.shows("line 100 of it")
+    await program.keys("q")
+    assert (await program.end()).exit_code == 0
+    text = program.seen(events.ToolFinished)[0].text
+    assert "line 100 of it" in text
+    assert "line 23 of it" not in text
+
+
+async def test_an_editor_is_used_to_write_a_file(plain: Stage) -> None:
+    program = await plain.run(["vim", "-u", "NONE", "-N", "-n", "--cmd", "set t_ti= t_te=", "note.txt"], cols=80, rows=24)
+    await program.shows("note.txt")
+    await program.keys("ihello from afar\x1b")
+    await program.shows("hello from afar")
+    await program.keys("oand back\x1bk")
+    await program.shows("and back")
+    await program.keys(":wq\r")
+    assert (await program.end()).exit_code == 0
+    assert (plain.folder / "note.txt").read_text() == "hello from afar\nand back\n"
+    text = program.seen(events.ToolFinished)[0].text
+    assert text.startswith("hello from afar\nand back\n~\n")
+    assert "\x1b" not in text
