@@ -1,5 +1,6 @@
 """`tower exec` and `tower attach` at a real terminal and in a pipe: the program's own keys, output, window and exit code."""
 
+import hashlib
 import json
 import os
 import signal
@@ -221,6 +222,15 @@ def test_the_end_of_stdin_is_the_end_of_the_program_s_input(shared: Any, sent: b
     assert f"read {sent!r}".encode() in shared("exec", *python(code), stdin=sent).stdout
 
 
+def test_a_large_input_arrives_whole_and_in_order(shared: Any) -> None:
+    code = "import hashlib, os, sys; os.system('stty -echo'); print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())"
+    sent = b"".join(b"line %d\n" % number for number in range(30_000))
+
+    ended = shared("exec", *python(code), stdin=sent)
+
+    assert hashlib.sha256(sent).hexdigest().encode() in ended.stdout, ended.stderr
+
+
 def test_a_file_as_stdin_is_read_to_its_end(shared: Any) -> None:
     (shared.folder / "words.txt").write_bytes(b"some words\n")
     with (shared.folder / "words.txt").open("rb") as words:
@@ -239,6 +249,17 @@ def test_somebody_else_s_program_does_not_end_with_our_input(shared: Any) -> Non
     assert b"got one" in out
     assert b"and two" in out
     assert watching.returncode == 0
+
+
+def test_an_input_that_the_program_does_not_read_is_not_cut_short_in_silence(shared: Any, processes_with: Any) -> None:
+    mark = f"mark_{os.getpid()}"
+
+    ended = shared("exec", *python(f"import time; time.sleep(600); {mark!r}"), stdin=b"line\n" * 500_000)
+
+    assert ended.code == 1
+    assert "some of it was dropped; hint: " in ended.stderr
+    shared("attach", shared("sessions", "--json").json[0]["sessionId"])  # to its end
+    assert processes_with(mark) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

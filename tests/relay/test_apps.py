@@ -398,9 +398,10 @@ async def test_files_of_another_host_are_read_and_written_through_the_hub(stage:
     app, other = await stage.app(), await stage.app()
     run = await app.start(host.host_id, "cat", cwd=str(host.workspace))
     await app.next_of("run.ready", run)
-    (host.workspace / "secret.txt").write_text("the contents\n")
+    contents = "password=hunter2-and-more\n" + "x" * 20_000 + "\nthe end\n"
+    (host.workspace / "secret.txt").write_text(contents)
     read = await app.call("rpc.fs.read", run, path="secret.txt")
-    assert read == {"path": "secret.txt", "content": "the contents\n", "truncated": False}
+    assert read == {"path": "secret.txt", "content": contents, "truncated": False}
     listed = await app.call("rpc.fs.list", run)
     assert [entry["name"] for entry in listed["entries"]] == ["secret.txt"]
     for path, problem in (("/etc/passwd", "path must be relative"), ("../x", "path contains ..")):
@@ -413,7 +414,12 @@ async def test_files_of_another_host_are_read_and_written_through_the_hub(stage:
     assert stopped == {"signal": "term"}
     await app.next_of("run.exited", run)
     await other.next_of("run.exited", run)
-    assert "the contents" not in str(other.frames)
+    # The others see that it was read, and how it begins without its secrets.
+    results = [frame["data"] for frame in other.frames if frame["type"] == "tool.result"]
+    assert [result["ok"] for result in results[:2]] == [True, True]
+    for secret in ("hunter2-and-more", "the end"):
+        assert secret not in str(other.frames)
+        assert secret not in str(await stage.hub.http.messages(run))
     assert not [frame for frame in other.frames if frame["type"] == "rpc.response"]
 
 

@@ -50,6 +50,16 @@ class Parted(NamedTuple):
     interrupted: bool = False
 
 
+class InputDropped(errors.ClientError):
+    """Half of an input is worse than none: who pipes does not see what is missing."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the program does not read its input as fast as it came, so some of it was dropped",
+            hint="let the program read a file instead of stdin",
+        )
+
+
 class Seat:
     def __init__(self, client: Client, place: Place) -> None:
         self._client = client
@@ -92,7 +102,7 @@ class Seat:
                         tasks.discard(done)
                         if done.result():
                             return False
-        except output.NobodyReads:
+        except (output.NobodyReads, InputDropped):
             if self._place.is_ours:
                 await self._cancel()
             raise
@@ -117,6 +127,8 @@ class Seat:
             case messages.Failure("NOT_STARTED", message):
                 self._notices[message] = None
             case messages.Warn("INPUT_DROPPED", message):
+                if self._place.is_ours and not self._at_terminal:
+                    raise InputDropped
                 self._notices[message] = None
             case messages.Warn("EVENT_GAP"):
                 self._wants_screen = True

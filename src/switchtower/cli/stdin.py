@@ -3,7 +3,8 @@
 import asyncio
 import os
 
-_MOST = 32 * 1024
+_MOST = 4 * 1024
+"""A terminal's own measure: a program's takes no more at once."""
 
 
 async def read(within: float | None = None) -> bytes | None:

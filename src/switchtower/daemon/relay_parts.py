@@ -16,6 +16,7 @@ from switchtower.protocols.relay.host.settings import HostSettings
 from switchtower.protocols.relay.hub.hub import Hub
 from switchtower.runtime.runtime import Runtime
 from switchtower.stores.registry import SqliteRegistry
+from switchtower.tools.running import membership
 from switchtower.transports.stream import Origin
 
 if TYPE_CHECKING:
@@ -95,7 +96,13 @@ class RelayParts:
     def local_app(self) -> Any:
         """The pages of the host's own socket."""
         return web.make_local_app(
-            self.hub, self.accounts, self._runtime, self.rpc, version=self._version, is_of_a_run=self._is_of_a_run
+            self.hub,
+            self.accounts,
+            self._runtime,
+            self.rpc,
+            version=self._version,
+            is_of_a_run=self._is_of_a_run,
+            run_of=lambda origin: membership.run_of(origin.pid) if origin.pid is not None else None,
         )
 
     async def open(self) -> None:

@@ -98,9 +98,10 @@ class Runs:
             case _:
                 pass
 
-    def takes_typing(self, run_id: str) -> bool:
+    def takes_typing(self, lane: Lane) -> bool:
         """False while a program leaves too much of what was typed unread."""
-        work = self._works.get(run_id)
+        run = lane.session.run if lane.session else None
+        work = self._works.get(run.id) if run else None
         return work is None or not work.desk.terminal.is_full
 
     def start(self, lane: Lane, run_id: str, program: events.Program | None = None) -> None:

@@ -125,10 +125,9 @@ class Runtime:
         lane = self._lane(command.session_id)
         if isinstance(command, commands.StartSession) and command.id_is_fresh:
             lane.begin()
-        elif isinstance(command, commands.TypeInput | commands.TypeKeys) and lane.session is not None and lane.session.run:
-            if not self.runs.takes_typing(lane.session.run.id):
-                done(errors.Overloaded("the program does not read what is typed"))
-                return
+        if isinstance(command, commands.TypeInput | commands.TypeKeys) and not self.runs.takes_typing(lane):
+            done(errors.Overloaded("the program does not read what is typed"))
+            return
         lane.submit(command, partial(self._answer, command, done) if self.elsewhere is not None else done)
 
     def _answer(self, command: commands.AnyCommand, done: tower.Done, outcome: tower.Outcome | errors.CoreError) -> None:

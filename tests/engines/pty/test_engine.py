@@ -655,5 +655,6 @@ async def test_an_editor_is_used_to_write_a_file(plain: Stage) -> None:
     assert (await program.end()).exit_code == 0
     assert (plain.folder / "note.txt").read_text() == "hello from afar\nand back\n"
     text = program.seen(events.ToolFinished)[0].text
-    assert text.startswith("hello from afar\nand back\n~\n")
+    assert text.startswith("and back\n~\n"), "at its end the screen has gone up by a line"
+    assert text.rstrip().endswith('"note.txt" [New] 2L, 25B written')
     assert "\x1b" not in text

@@ -61,7 +61,11 @@ class TerminalEngine:
 
     def _environment(self, task: engine.Task, wanted: events.Program, around: Mapping[str, str] = os.environ) -> dict[str, str]:
         """The user's own, whole: it is the user's program, and it wants its keys. Only the daemon's own variables stay behind."""
-        passed = {name: value for name, value in around.items() if not environment.is_internal(name)}
+        passed = {
+            name: value
+            for name, value in around.items()
+            if not (environment.is_internal(name) or name in environment.DAEMONS_SECRETS)
+        }
         return {
             **passed,
             "TERM": "xterm-256color",

@@ -14,7 +14,9 @@ from msgspec import Struct
 from switchtower.core.redact import names
 
 _INTERNAL_PREFIX = "TOWER_"
-_INTERNAL = frozenset({"PUSHD_SOCKET", "JWT_SECRET", "ADMIN_PASSWORD_HASH", "HOST_TOKEN"})
+_INTERNAL = frozenset({"PUSHD_SOCKET"})
+DAEMONS_SECRETS = frozenset({"JWT_SECRET", "ADMIN_PASSWORD_HASH", "HOST_TOKEN"})
+"""What lets people and hosts in."""
 _OUR_FOLDER = frozenset({"PWD", "OLDPWD"})
 """Where the daemon is says nothing about where a command is."""
 _SECRET_TOO = re.compile(
@@ -56,7 +58,7 @@ def for_commands(
 ) -> dict[str, str]:
     """The environment for commands, made from the one around us. `secret_variables` are left out whatever their names look
     like; `allowed` are passed on although they look like secrets or were named as such."""
-    hidden = frozenset(secret_variables)
+    hidden = DAEMONS_SECRETS | frozenset(secret_variables)
     wanted = frozenset(allowed)
     passed = {
         name: value

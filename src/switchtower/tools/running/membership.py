@@ -11,8 +11,15 @@ SHELL_PREFIX = "sh_"
 
 
 def is_of_a_run(pid: int) -> bool:
+    return run_of(pid) is not None
+
+
+def run_of(pid: int) -> str | None:
+    """The run under way that it is part of."""
     limits = proc.limits_of(pid)
-    return limits is not None and any(sign.is_on(pid, limits) for sign in _signs())
+    if limits is None:
+        return None
+    return next((run_id for run_id in _runs() if marks.Mark(run_id).sign().is_on(pid, limits)), None)
 
 
 def holds_socket(inode: int) -> bool:
@@ -29,7 +36,11 @@ def holds_socket(inode: int) -> bool:
 
 
 def _signs() -> Iterable[marks.Sign]:
-    return (marks.Mark(run_id).sign() for run_id in adoption.runs_under_way() if not run_id.startswith(SHELL_PREFIX))
+    return (marks.Mark(run_id).sign() for run_id in _runs())
+
+
+def _runs() -> list[str]:
+    return [run_id for run_id in adoption.runs_under_way() if not run_id.startswith(SHELL_PREFIX)]
 
 
 def _files_of(pid: int) -> set[str]:

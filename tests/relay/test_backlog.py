@@ -1,0 +1,126 @@
+"""A host that was alone for a long time: everything it has arrives once and in order, and neither it nor the hub swells up."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+from tests.relay.stage import Stage, Tower, counting, eventually, lines
+
+from switchtower.core import codec, events
+from switchtower.testing.relay_client import RelayApp
+
+BACKLOG = 100_000
+MOST_GROWTH_MB = 150
+PATIENCE = 240.0
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+class Scales:
+    """Weighs daemons all the time, from a thread of its own."""
+
+    def __init__(self, *towers: Tower) -> None:
+        self._towers = towers
+        self._first = {tower.name: tower.resident_mb() for tower in towers}
+        self.grown_mb = dict.fromkeys(self._first, 0.0)
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._weigh)
+        self._thread.start()
+
+    def _weigh(self) -> None:
+        while not self._enough.wait(0.1):
+            for tower in self._towers:
+                grown = tower.resident_mb() - self._first[tower.name]
+                self.grown_mb[tower.name] = max(self.grown_mb[tower.name], grown)
+
+    def stop(self) -> dict[str, float]:
+        self._enough.set()
+        self._thread.join()
+        return self.grown_mb
+
+
+def spoken(host: Tower, run_id: str) -> list[tuple[int, str]]:
+    """What an agent said, as its host has it."""
+    found = [(entry.seq, codec.decode(entry.kind, entry.data)) for entry in host.entries(run_id)]
+    return [(seq, event.text) for seq, event in found if isinstance(event, events.TextDelta)]
+
+
+def heard(hub: Tower, run_id: str) -> list[tuple[int, str]]:
+    """What the hub has of it."""
+    told = [event for event in hub.told(run_id) if isinstance(event, events.ToolProgressed)]
+    return [(event.relayed.seq, event.text) for event in told if event.relayed is not None and not event.relayed.extra]
+
+
+async def count_to(host: Tower, upto: int) -> str:
+    """A session of the demo model in which every number is an event; its id."""
+    async with await host.push() as push:
+        session_id = (await push.start_session(host.workspace)).session_id
+        await push.send(session_id, f"count {upto}")
+    return session_id
+
+
+async def is_done(host: Tower, run_id: str) -> bool:
+    return bool((await host.http.run(run_id))["status"] in ("exited", "awaiting_input")) and len(host.entries(run_id)) > 3
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["in one life", "killed before"])
+async def test_a_backlog_of_a_hundred_thousand_events_arrives_once_and_in_order(stage: Stage, killed: bool) -> None:
+    port = free_port()
+    # What is not delivered is kept, however little is to be kept otherwise.
+    host = await stage.real_host("a", url=f"http://127.0.0.1:{port}", retention_entries=1_000)
+    shares = (BACKLOG * 6 // 10, BACKLOG * 4 // 10)
+    runs = [await count_to(host, share) for share in shares]
+    async with await host.app() as app:
+        program = await app.start(host.host_id, counting(3_000), cwd=str(host.workspace))
+    for run_id in (*runs, program):
+        await eventually(lambda run_id=run_id: is_done(host, run_id), patience=PATIENCE)
+    true = {run_id: await asyncio.to_thread(spoken, host, run_id) for run_id in runs}
+    assert [len(said) for said in true.values()] == list(shares)
+    if killed:
+        await host.restart()
+
+    hub = await stage.open_hub(http=f"127.0.0.1:{port}", retention_entries=0)
+    app = await stage.app()
+    scales = Scales(hub, host)
+    following = asyncio.ensure_future(follow(app, lambda: arrived(app) >= BACKLOG))
+    try:
+        await asyncio.wait_for(following, PATIENCE)
+        for run_id in runs:
+            await eventually(lambda run_id=run_id: is_there(hub, host, run_id), patience=PATIENCE)
+    finally:
+        grown = scales.stop()
+    print("grown by", grown, "MB")
+    for run_id in runs:
+        assert await asyncio.to_thread(heard, hub, run_id) == true[run_id]
+        seqs = hub.told_seqs(run_id)
+        assert seqs == sorted(set(seqs))
+        told = [frame["seq"] for frame in app.events(run_id) if "seq" in frame]
+        assert told == seqs
+    await eventually(lambda: is_there(hub, host, program), patience=PATIENCE)
+    output = "".join(message["text"] for message in await hub.http.messages(program) if message["kind"] == "run.output")
+    assert output == lines(3_000)
+    assert max(grown.values()) < MOST_GROWTH_MB, grown
+
+
+async def follow(app: RelayApp, enough: Callable[[], bool]) -> None:
+    while True:
+        await app.receive()
+        app.raw.clear()
+        if len(app.frames) % 1_000 == 0 and enough():
+            return
+
+
+def arrived(app: RelayApp) -> int:
+    return sum(1 for frame in app.frames if frame["type"] == "run.output")
+
+
+async def is_there(hub: Tower, host: Tower, run_id: str) -> bool:
+    """The newest of its messages has arrived."""
+    answer = await hub.http.request("GET", f"/runs/{run_id}/messages?limit=1")
+    newest = await host.http.get(f"/runs/{run_id}/messages?limit=1")
+    return answer.status == 200 and bool(answer.json) and answer.json[0]["seq"] == newest[0]["seq"]
