@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Tower, line_with
+from tests.cli.terminal import Terminal
 
 from switchtower import config
 from switchtower.cli.commands import host
@@ -64,6 +65,24 @@ def test_it_says_where_it_dials_and_when_it_is_connected(tower: Tower, hub: Towe
 
     assert (tower.endpoints["http"], tower.endpoints["pi"]) == (None, None)
     assert "builder" in [known["name"] for known in hub("hosts", "list", "--json").json]
+    assert ended(process) == 0
+
+
+def test_a_program_of_a_host_is_come_back_to_from_the_hub(tower: Tower, hub: Tower) -> None:
+    (tower.folder / "poem.txt").write_text("".join(f"line {number}\n" for number in range(1, 500)))
+    process = tower.start("host", "--hub", hub.endpoints["http"])
+    line_with(process, "linked to the hub")
+    session_id = tower("exec", "--detach", "--", "less", "poem.txt").stdout.decode().strip()
+    # The hub is told at once, which still takes its time.
+    assert any(session_id in hub("sessions").stdout.decode() for _ in range(100))
+
+    terminal = Terminal(hub, "attach", session_id, size=(60, 12))
+    terminal.until("line 11")
+    terminal.press(b"300g")
+    terminal.until("line 310")
+    terminal.press(b"q")
+
+    assert terminal.end() == 0, terminal.shown
     assert ended(process) == 0
 
 

@@ -312,3 +312,13 @@ def test_a_configuration_is_told_as_what_was_changed() -> None:
 def test_an_error_s_detail_is_shown() -> None:
     assert Page().happened(events.ErrorRaised("MODEL_ERROR", "It failed", detail="429")) == "! MODEL_ERROR: It failed (429)\n"
     assert Page().happened(events.ErrorRaised("MODEL_ERROR", "It failed")) == "! MODEL_ERROR: It failed\n"
+
+
+def test_what_only_a_terminal_can_use_is_passed_over() -> None:
+    page, owner = Page(), events.Actor(name="owner", via="cli")
+
+    assert page.happened(events.ScreenTaken(text="\x1b[2Jall of it", cols=80, rows=24)) == ""
+    assert page.happened(events.TerminalKeys(count=3, by=owner)) == ""
+    assert page.happened(events.TerminalResized(cols=80, rows=24, by=owner)) == ""
+    assert page.happened(events.ToolProgressed(call_id="run_A", text="a line\r\n")) == "<a line\r\n>"
+    assert page.happened(events.PromptShown(reason="permission", prompt="Run it?")) == "· Awaiting input: permission: Run it?\n"

@@ -179,7 +179,7 @@ def test_a_beginning_that_comes_late_is_only_noted() -> None:
     assert table.told(begins(6), says(7)) == 7
     assert table.seqs == [5, 6, 7]
     assert len(table.of(events.SessionStarted)) == 1
-    assert table.of(events.HostSaid) == [events.HostSaid(type="run.repeated", data={}, relayed=relayed(6))]
+    assert table.of(events.HostSaid) == [events.HostSaid(type="", data={}, relayed=relayed(6))]
 
 
 def test_a_second_beginning_in_the_same_batch_is_only_noted() -> None:
@@ -250,6 +250,23 @@ def test_a_guess_after_the_decision_was_told_is_left_out(at_once: bool) -> None:
         table.told(types(4, "appr_1"))
     assert table.of(events.ApprovalWithdrawn) == []
     assert table.seqs == [1, 2, 3, 4]
+
+
+def waits(seq: int, approval_id: str = "appr_1") -> commands.Report:
+    """As the hub reads it: a program that waits for a decision has asked for one, whether that was told or not."""
+    shown = events.PromptShown("permission", "Proceed?", approval_id, relayed=relayed(seq))
+    approval = events.Approval(approval_id, "terminal", "terminal", "Proceed?", "Proceed?", {}, 10_000, "")
+    return commands.Report(seq, (shown, events.ApprovalRequested(approval=approval)))
+
+
+def test_a_question_that_was_asked_is_not_guessed_a_second_time() -> None:
+    table = Mirrored(begins(), asks(2), waits(3))
+    table.told(waits(4))
+    assert len(table.of(events.ApprovalRequested)) == 1
+    assert table.seqs == [1, 2, 3, 4]
+
+    guessed = Mirrored(begins(), waits(2))
+    assert card(guessed.session).pending_approval_id == "appr_1"
 
 
 def test_what_a_host_says_of_a_question_that_we_do_not_know_is_passed_on_all_the_same() -> None:

@@ -186,11 +186,10 @@ class Wire:
         self._port = port
         self._server: asyncio.Server | None = None
         self._pairs: dict[asyncio.StreamWriter, asyncio.StreamWriter] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.refusing = False
-        self.connections = 0
 
     async def open(self) -> "Wire":
         self._server = await asyncio.start_server(self._joined, "127.0.0.1", 0)
@@ -225,13 +224,15 @@ class Wire:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
+        self.flow()
         self.cut()
-        for task in tuple(self._tasks):
-            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _joined(self, reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
-        self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         try:
             if self.refusing:
                 raise ConnectionRefusedError
@@ -241,14 +242,12 @@ class Wire:
             return
         self._pairs[near] = far
         both = [asyncio.ensure_future(self._pump(reader, far)), asyncio.ensure_future(self._pump(far_reader, near))]
-        self._tasks.update(both)
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in both:
-                task.cancel()
+            for pump in both:
+                pump.cancel()
             await asyncio.gather(*both, return_exceptions=True)
-            self._tasks.difference_update(both)
             self._pairs.pop(near, None)
             near.transport.abort()
             far.transport.abort()

@@ -479,7 +479,7 @@ async def test_wrong_types_in_any_field_never_stop_what_comes_after(shared: Stag
         told.append(host.event("run.exited", run, len(told) + 1, {"exit_code": 0}))
         await host.say(*told)
         await host.acknowledged(run, len(told))
-        assert await told_up_to(app, run, len(told)) == list(range(1, len(told) + 1))
+        assert await told_up_to(app, run, len(told)) == list(range(1, len(told) + 1)), type_
         assert (await shared.hub.http.run(run))["status"] == "exited"
         assert [message["seq"] for message in await shared.hub.http.messages(run) if message["seq"]] == list(
             range(1, len(told) + 1)
@@ -656,9 +656,9 @@ async def test_a_refusal_of_the_host_reaches_only_the_app_that_asked(shared: Sta
     await host.say(host.started(run))
     await asker.next_of("run.started", run)
     await asker.command("run.send_input", run, input_id=unique, text="x")
-    await host.next_of("run.send_input", run)
+    asked = await host.next_of("run.send_input", run)
     problem = {"command": "run.send_input", "error": "run has exited", "input_id": unique}
-    await host.say({"type": "run.error", "run_id": run, "data": problem})
+    await host.say({"type": "run.error", "run_id": run, "data": {**problem, "command_id": asked["data"]["command_id"]}})
     assert (await asker.next_of("run.error", run))["data"] == problem
     await other.settled()
     assert not [frame for frame in other.frames if frame["type"] == "run.error" and frame.get("run_id") == run]

@@ -81,6 +81,8 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         runtime = _make_runtime(settings, store, redactor, agent)
         stack.push_async_callback(runtime.stop)
         runtime.watch(agent.saw)
+        if settings.hub is not None:
+            runtime.undelivered = lambda: None  # until the link is loaded and can tell
         await runtime.start()
         doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required, is_of_a_run=agent.is_at)
         house = LateHouse(runtime, settings, __version__)

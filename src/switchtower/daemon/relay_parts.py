@@ -110,6 +110,7 @@ class RelayParts:
         self._runtime.elsewhere = self.hub
         await self.hub.start()
         if self.link is not None:
+            self._runtime.undelivered = self.link.unsettled
             self.link.start()
 
     async def close(self) -> None:

@@ -56,8 +56,9 @@ class Runtime:
         self._watchers: list[tower.Watcher] = []
         self.elsewhere: tower.Elsewhere | None = None
         """Who reaches the hosts of sessions that do not live here."""
-        self.undelivered: Callable[[], Mapping[str, int]] = dict
-        """The first seq of each session that a hub has not acknowledged: from there on nothing is pruned."""
+        self.undelivered: Callable[[], Mapping[str, int] | None] = dict
+        """The first seq of each session that a hub has not acknowledged: from there on nothing is pruned, and nothing at all
+        while that is not known."""
         self._stopping = False
         self._housekeeping: asyncio.Task[None] | None = None
         self._ended: asyncio.Queue[str] = asyncio.Queue(maxsize=10_000)  # a full one leaves the rest to the hourly round
@@ -232,8 +233,10 @@ class Runtime:
                         session_id = await self._ended.get()
             if session_id is None:
                 next_round = loop.time() + self._services.limits.housekeeping
+            if (undelivered := self.undelivered()) is None:
+                continue
             try:
-                await self._journal.prune(self._retention, self.now_ms(), session_id, keep_from=self.undelivered())
+                await self._journal.prune(self._retention, self.now_ms(), session_id, keep_from=undelivered)
             except Exception:
                 log.exception("housekeeping failed; it goes on with the next round")
 

@@ -35,6 +35,9 @@ class Started(Closed):
     tool: str
     cwd: str
     command: str
+    cols: int | UnsetType = UNSET
+    """Ours, with `rows`: how large the terminal is."""
+    rows: int | UnsetType = UNSET
 
 
 class Ready(Closed):

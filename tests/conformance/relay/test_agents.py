@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.daemons import Daemon
-from tests.conformance.relay.fake_hub import FakeHub
 from tests.conformance.relay.conftest import Linked
+from tests.conformance.relay.fake_hub import FakeHub
 from tests.conformance.relay.peers import App, Web
 from tests.conftest import Connect
 

@@ -19,9 +19,7 @@ COMMANDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.requirement(
-    "relay:commands:send-input", "relay:commands:stop", "relay:commands:decide", "relay:routing:by-run"
-)
+@pytest.mark.requirement("relay:commands:send-input", "relay:commands:stop", "relay:commands:decide", "relay:routing:by-run")
 async def test_commands_go_to_the_host_that_owns_the_run(hub: Daemon, app: App, host: Host, dial: Dial) -> None:
     other = await dial(hub)
     run_id = await host.begin()
@@ -55,12 +53,13 @@ async def test_newer_clients_type_keys_and_resize(app: App, host: Host) -> None:
 
 @pytest.mark.requirement("relay:clients:newer-decisions")
 @pytest.mark.parametrize("decision", ["approve", "approve_for_session", "deny", "abort"])
-async def test_newer_words_for_a_decision_are_passed_on(app: App, host: Host, decision: str) -> None:
+async def test_newer_decisions_are_passed_on_with_all_that_they_carry(app: App, host: Host, decision: str) -> None:
+    host.takes_anything = True
     run_id = await host.begin()
     type_ = "run.permission.approve" if decision.startswith("approve") else "run.permission.deny"
-    await app.command(type_, run_id, request_id="q", decision=decision, allow_tools=["bash"], answers={"a": "b"})
-    order = await host.next_of(type_, run_id)
-    assert (order["data"]["request_id"], order["data"]["decision"]) == ("q", decision)
+    said = {"request_id": "q", "decision": decision, "allow_tools": ["bash"], "answers": {"a": "b"}}
+    await app.command(type_, run_id, **said)
+    assert (await host.next_of(type_, run_id))["data"] == {**said, **PASSED_ON}
 
 
 CALLS: list[tuple[str, dict[str, Any]]] = [

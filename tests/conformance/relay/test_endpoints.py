@@ -77,9 +77,7 @@ async def test_deleting_the_record_of_a_host_lets_it_come_with_a_new_token(hub: 
 
 
 @pytest.mark.requirement("relay:faults:open-registration", "relay:faults:hosts-stay")
-async def test_who_may_register_is_the_owners_choice_and_a_host_can_be_removed(
-    start_daemon: StartDaemon, dial: Dial
-) -> None:
+async def test_who_may_register_is_the_owners_choice_and_a_host_can_be_removed(start_daemon: StartDaemon, dial: Dial) -> None:
     strict = start_daemon(new_hosts="refuse")
     assert await refused("/ws/host", strict, host_id="h-new", host_token=TOKEN) == 403
     asking = start_daemon(new_hosts="ask")
@@ -115,3 +113,22 @@ async def test_the_end_of_a_hosts_old_socket_leaves_the_new_ones_route(hub: Daem
     assert (await new.next_of("run.send_input", run_id))["data"]["input_id"] == "after-both"
     row = next(row for row in Web(hub.http, hub.token).get("/hosts") if row["id"] == "h-twice")
     assert row["online"] is True
+
+
+@pytest.mark.requirement("relay:endpoints:origin")
+async def test_pages_of_other_sites_are_refused(hub: Daemon) -> None:
+    for path, query in (("/ws/app", {"token": hub.token}), ("/ws/host", {"host_id": "h-page", "host_token": TOKEN})):
+        with pytest.raises(UpgradeRefused) as refusal:
+            await relay_client.upgraded(hub.http, path, query, {"Origin": "https://evil.example"})
+        assert refusal.value.status == 403
+
+
+@pytest.mark.requirement("relay:endpoints:no-token-in-logs")
+async def test_tokens_of_query_strings_reach_no_log(hub: Daemon, web: Web, open_app: OpenApp, dial: Dial) -> None:
+    web.post("/users", {"name": "logged-user", "password": "a long password"}, 201)
+    token = web.post("/auth/login", {"username": "logged-user", "password": "a long password"})["access_token"]
+    await (await open_app(hub, token)).settled()
+    await (await dial(hub, token="a-token-that-nobody-logs")).begin()
+    await refused("/ws/app", hub, token="a-wrong-token-that-nobody-logs")
+    for secret in (token, hub.token, "token-that-nobody-logs"):
+        assert secret not in hub.log

@@ -29,8 +29,11 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("run.awaiting_input", {"reason": "permission", "prompt": "Proceed?", "request_id": QUESTION["request_id"]}),
     ("tool.call", {"request_id": "t1", "tool": "fs.read", "actor": "local", "args": {"path": "a"}}),
     ("tool.result", {"request_id": "t1", "tool": "fs.read", "actor": "local", "ok": True, "duration_ms": 5, "result": {"a": 1}}),
-    ("tool.call", {"request_id": "t2", "tool": "rpc.git.diff", "actor": "system", "args": None}),
-    ("tool.result", {"request_id": "t2", "tool": "rpc.git.diff", "actor": "system", "ok": False, "duration_ms": 0, "error": "no"}),
+    ("tool.call", {"request_id": "t2", "tool": "git.diff", "actor": "system", "args": None}),
+    (
+        "tool.result",
+        {"request_id": "t2", "tool": "git.diff", "actor": "system", "ok": False, "duration_ms": 0, "error": "no"},
+    ),
     ("run.exited", {"exit_code": -9}),
 ]
 
@@ -75,7 +78,7 @@ async def test_the_numbers_of_a_run_only_rise_for_apps(app: App, host: Host) -> 
 
 @pytest.mark.requirement("relay:envelope:unknown-fields")
 async def test_unknown_fields_are_ignored_and_passed_on(app: App, host: Host) -> None:
-    app.passes_anything_on = True
+    app.passes_anything_on = host.takes_anything = True
     run_id = await host.begin()
     await host.tell("run.output", run_id, 2, {"stream": "stdout", "text": "x", "hue": 7}, mood="good")
     frame = await app.told("run.output", run_id)
@@ -127,9 +130,7 @@ async def test_what_has_no_number_is_not_acknowledged(host: Host) -> None:
 
 
 @pytest.mark.requirement("relay:faults:duplicates", "relay:ack:replay")
-async def test_what_is_told_again_is_acknowledged_again_and_shown_once(
-    hub: Daemon, app: App, web: Web, dial: Dial
-) -> None:
+async def test_what_is_told_again_is_acknowledged_again_and_shown_once(hub: Daemon, app: App, web: Web, dial: Dial) -> None:
     first = await dial(hub)
     run_id = await first.begin()
     await first.say(first.output(run_id, 2), first.output(run_id, 3))

@@ -3,14 +3,12 @@
 import os
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from tests.conformance.relay.conftest import Linked, RelayDaemon, identity
+from tests.conformance.relay.conftest import Linked, identity
 from tests.conformance.relay.fake_hub import FakeHub
 
 OwnLink = Callable[..., Linked]
@@ -157,33 +155,9 @@ def test_what_the_host_does_not_understand_is_survived(linked: FakeHub, workspac
     linked.until("run.exited", run_id, exit_code=2)
 
 
-@pytest.mark.requirement("relay:link:command")
-@pytest.mark.parametrize("name", ["host", "hostd"])
-def test_a_host_is_started_by_its_command(name: str) -> None:
-    hub, daemon = FakeHub(), RelayDaemon()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "switchtower", name, "--hub", hub.url],
-        env=daemon.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        hub.until("host.heartbeat")
-        assert urlsplit(hub.paths[0]).path == "/ws/host"
-    finally:
-        process.terminate()
-        process.wait(15)
-        daemon.discard()
-        hub.close()
-    assert process.returncode == 0
-
-
 @pytest.mark.requirement("relay:link:goodbye")
 def test_a_host_that_is_stopped_says_goodbye(own_link: OwnLink) -> None:
     linked = own_link()
     linked.daemon.stop()
     linked.hub.wait(lambda: linked.hub.closed_with)
     assert linked.hub.closed_with == [1001]
-
-

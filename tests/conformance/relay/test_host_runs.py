@@ -39,12 +39,14 @@ def wait_for_file(path: Path) -> str:
 @pytest.mark.requirement(
     "relay:runs:order",
     "relay:runs:seq-from-1",
-    "relay:runs:last-output-first",
+    "relay:faults:exited-too-early",
     "relay:runs:started-fields",
     "relay:runs:exit-code",
     "relay:clients:run-ready",
 )
-def test_a_run_is_started_ready_puts_out_and_exits_in_that_order(linked: FakeHub, linked_for_all: Linked, workspace: Path) -> None:
+def test_a_run_is_started_ready_puts_out_and_exits_in_that_order(
+    linked: FakeHub, linked_for_all: Linked, workspace: Path
+) -> None:
     run_id = linked.start("echo first; seq 1 3000; printf last; exit 7", workspace, tool="codex")
     linked.until("run.exited", run_id)
     told = linked.of(run_id)
@@ -52,7 +54,8 @@ def test_a_run_is_started_ready_puts_out_and_exits_in_that_order(linked: FakeHub
     assert told[0]["seq"] == 1
     assert [frame["seq"] for frame in told] == sorted({frame["seq"] for frame in told})
     command = "echo first; seq 1 3000; printf last; exit 7"
-    assert told[0]["data"] == {"tool": "codex", "cwd": str(workspace), "command": command}
+    size = {"cols": 120, "rows": 40}
+    assert told[0]["data"] == {"tool": "codex", "cwd": str(workspace), "command": command, **size}
     assert told[1]["data"] == {"runner_mode": "pty"}
     assert told[-1]["data"] == {"exit_code": 7}
     assert {frame["host_id"] for frame in told} == {linked_for_all.host_id}
@@ -194,7 +197,10 @@ def test_press_enter_to_continue_is_approved_by_enter(linked: FakeHub, workspace
 @pytest.mark.requirement("relay:faults:split-prompts", "relay:faults:coloured-prompts")
 @pytest.mark.parametrize(
     "printed",
-    [r"printf 'Proc'; sleep 0.2; printf 'eed? (y/'; sleep 0.2; printf 'n) '", r"printf '\033[1;33mPro\033[32mceed?\033[0m (\033[4my\033[0m/n) '"],
+    [
+        r"printf 'Proc'; sleep 0.2; printf 'eed? (y/'; sleep 0.2; printf 'n) '",
+        r"printf '\033[1;33mPro\033[32mceed?\033[0m (\033[4my\033[0m/n) '",
+    ],
     ids=["split", "coloured"],
 )
 def test_a_prompt_is_seen_in_pieces_and_in_colours(linked: FakeHub, workspace: Path, printed: str) -> None:
@@ -233,7 +239,7 @@ def test_input_is_written_and_recorded_once_for_its_id(linked: FakeHub, workspac
 def test_a_secret_that_is_typed_is_recorded_redacted_with_the_hash_of_the_raw_text(
     linked: FakeHub, linked_for_all: Linked, workspace: Path
 ) -> None:
-    secret = "sk-ant-api03-" + "Ab3dEf6hIj9k" * 5  # noqa: S105 - of nobody
+    secret = "sk-ant-api03-" + "Ab3dEf6hIj9k" * 5
     run_id = linked.start("stty -echo; echo ready; read line; echo ${#line}", workspace)
     linked.output_when(run_id, "ready")
     linked.send("run.send_input", {"input_id": "s", "text": f"{secret}\n"}, run_id=run_id)

@@ -12,6 +12,7 @@ import pytest
 from tests.conformance.daemons import Daemon
 from tests.conformance.relay.conftest import Dial, RelayDaemon
 from tests.conformance.relay.peers import App, Host, Web
+from tests.conftest import StartDaemon
 
 ROW = {"id", "host_id", "tool", "cwd", "status", "started_at", "last_active_at"}
 OPTIONAL = {
@@ -20,7 +21,7 @@ OPTIONAL = {
 }
 MESSAGE = {"id", "seq", "ts", "role", "kind", "actor", "request_id", "text", "data"}
 HOST = {"id", "name", "last_seen_at", "online"}
-PASSWORD = "correct horse battery"  # noqa: S105 - of a user of these tests
+PASSWORD = "correct horse battery"
 
 
 def is_a_time(text: object) -> bool:
@@ -58,6 +59,9 @@ def test_a_wrong_login_is_401_invalid_credentials(hub: Daemon, web: Web) -> None
 def test_a_body_that_cannot_be_read_is_400(hub: Daemon, web: Web) -> None:
     for body in (b"", b"{", b"[]", b'{"username":1,"password":2}', b"\xff\xfe"):
         assert Web(hub.http).ask("POST", "/auth/login", body).status == 400
+    for body in (b"{", b"{}", b'{"input_id":"","text":"x"}', b'{"input_id":"i"}', b'{"input_id":"i","text":7}'):
+        assert web.ask("POST", "/runs/some/input", body).status == 400
+    assert web.ask("GET", "/sessions/recent?limit=many").status == 400
 
 
 @pytest.mark.requirement("relay:auth:bearer")
@@ -105,7 +109,9 @@ async def test_recent_is_clamped_to_200_and_lists_never_have_more(web: Web, host
     await host.say(*frames)
     for frame in frames:
         await host.acknowledged(frame["run_id"], 1)
-    lengths = {query: len(web.get(f"/sessions/recent{query}")) for query in ("", "?limit=1", "?limit=0", "?limit=-7", "?limit=9999")}
+    lengths = {
+        query: len(web.get(f"/sessions/recent{query}")) for query in ("", "?limit=1", "?limit=0", "?limit=-7", "?limit=9999")
+    }
     assert lengths == {"": 50, "?limit=1": 1, "?limit=0": 1, "?limit=-7": 1, "?limit=9999": 200}
     assert len(web.get("/runs")) == len(web.get("/sessions")) == 200
 
@@ -212,7 +218,9 @@ async def test_hosts_are_listed_with_whether_they_are_there(web: Web, hub: Daemo
     # A heartbeat has no run and no answer.
     await host.say({"type": "host.heartbeat", "data": {}}, {"type": "host.heartbeat", "host_id": host.host_id, "data": {}})
     await host.heard()
-    assert [frame["type"] for frame in host.frames if frame["type"] != "run.ack"] == ["error"], "only the mark is complained about"
+    assert [frame["type"] for frame in host.frames if frame["type"] != "run.ack"] == ["error"], (
+        "only the mark is complained about"
+    )
     await host.leave()
     gone = web.row_of_host_when(host.host_id, lambda row: not row["online"])
     assert gone["last_seen_at"] >= first["last_seen_at"]
@@ -242,7 +250,7 @@ async def test_run_ids_are_any_text(web: Web, host: Host, app: App, run_id: str)
 def test_the_environments_names_of_the_public_server_are_obeyed() -> None:
     from argon2 import PasswordHasher
 
-    secret = "the secret of the environment, long enough"  # noqa: S105
+    secret = "the secret of the environment, long enough"
     variables = {
         "JWT_SECRET": secret,
         "ADMIN_USERNAME": "admin",
@@ -266,3 +274,20 @@ def test_passwords_are_kept_as_argon2_hashes(hub: Daemon, web: Web) -> None:
     assert b"$argon2" in kept
     assert b"enigma enigma" not in kept
     assert "enigma" not in json.dumps(web.get("/users"))
+
+
+@pytest.mark.requirement("relay:auth:attempts-limited")
+def test_guessing_at_passwords_is_slowed_down(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(new_hosts="refuse")
+    guesses = [Web(daemon.http).ask("POST", "/auth/login", {"username": "eve", "password": f"guess {n}"}) for n in range(8)]
+    assert [guess.status for guess in guesses[:5]] == [401] * 5
+    assert guesses[-1].status == 429
+    assert int(guesses[-1].headers["retry-after"]) >= 1
+
+
+@pytest.mark.requirement("relay:auth:revocable")
+def test_a_token_that_was_given_out_can_be_taken_back(hub: Daemon, web: Web) -> None:
+    web.post("/users", {"name": "revoked", "password": PASSWORD}, 201)
+    token = web.post("/auth/login", {"username": "revoked", "password": PASSWORD})["access_token"]
+    assert Web(hub.http, token).ask("POST", "/auth/logout").status == 204
+    assert Web(hub.http, token).ask("GET", "/runs").status == 401

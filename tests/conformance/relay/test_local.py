@@ -42,7 +42,7 @@ def test_the_socket_is_its_owners_alone(hub: Daemon) -> None:
 async def test_runs_are_started_and_listed(local: Web, app: App, repository: Path) -> None:
     run_id = start(local, "read x", repository, tool="codex")
     started = await app.told("run.started", run_id)
-    assert started["data"] == {"tool": "codex", "cwd": str(repository), "command": "read x"}
+    assert started["data"] == {"tool": "codex", "cwd": str(repository), "command": "read x", "cols": 120, "rows": 40}
     await app.told("run.ready", run_id)
     row = next(row for row in local.get("/runs") if row["run_id"] == run_id)
     assert (row["tool"], row["cwd"], row["status"]) == ("codex", str(repository), "running")
@@ -165,11 +165,10 @@ def test_the_stream_of_a_run_that_has_ended_has_all_of_it(local: Web, repository
 async def test_a_run_reaches_its_own_host_but_decides_nothing_there(hub: Daemon, app: App, local: Web, repository: Path) -> None:
     script = (
         "curl -s --unix-socket $RELAY_HOSTD_SOCK http://localhost/runs/$RELAY_RUN_ID/git/status > seen.json; "
-        "curl -s -o /dev/null -w '%{http_code}' --unix-socket $RELAY_HOSTD_SOCK -d '{\"cmd\":\"true\"}' http://localhost/runs > code"
+        "curl -s -o /dev/null -w '%{http_code}' --unix-socket $RELAY_HOSTD_SOCK "
+        '-d \'{"cmd":"true"}\' http://localhost/runs > code'
     )
     run_id = start(local, script, repository)
     await app.told("run.exited", run_id)
     assert "## main" in json.loads((repository / "seen.json").read_text())["stdout"]
     assert (repository / "code").read_text() == "403"
-
-

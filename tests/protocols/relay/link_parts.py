@@ -249,3 +249,9 @@ def says(count: int, text: str = "some output\n") -> Work:
         return engine.Result(events.Outcome.SUCCESS, "done")
 
     return work
+
+
+def unsettled_from(link: Link, session_id: str) -> int | None:
+    """From where on a session must not be pruned; all of it while that is not known."""
+    unsettled = link.unsettled()
+    return 1 if unsettled is None else unsettled.get(session_id)

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from tests.protocols.relay.link_parts import HOST, TOKEN, Call, Frame, LinkedHost, TestHub, says
+from tests.protocols.relay.link_parts import HOST, TOKEN, Call, Frame, LinkedHost, TestHub, says, unsettled_from
 from tests.runtime.parts import work_until_cancelled
 
 from switchtower.core import engine, errors, events, journal, tower
@@ -248,12 +248,12 @@ async def test_acknowledgements_that_cannot_be_right_change_nothing(
     call.send("run.ack", {"run_id": A, "last_seq": "7"})
     await hub.until(lambda: len(call.of("error")) == 2)
     assert host.link.state.unacknowledged == len(expected)
-    assert host.link.unsettled_from(A) == 1
+    assert unsettled_from(host.link, A) == 1
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert warnings == ["the hub acknowledges a run that it was not told of"]
     call.ack(A, expected[-1]["seq"])
     await until_settled(host)
-    assert host.link.unsettled_from(A) is None
+    assert unsettled_from(host.link, A) is None
 
 
 async def test_an_acknowledgement_of_the_future_counts_as_far_as_the_past_goes(hub: TestHub, make_host: MakeHost) -> None:
@@ -295,7 +295,7 @@ async def test_runs_that_are_never_acknowledged_do_not_stop_the_others(hub: Test
         await run(host, session_id)
     await host.until_hub_has_all(hub, C)
     assert host.link.state.unacknowledged < 100
-    assert host.link.unsettled_from(A) == 1
+    assert unsettled_from(host.link, A) == 1
 
 
 async def test_many_sessions_with_a_backlog_are_all_told(hub: TestHub, make_host: MakeHost) -> None:
@@ -328,7 +328,7 @@ async def test_a_registry_that_cannot_be_read_is_waited_for(hub: TestHub, make_h
     host.link.start()
     await host.session(A)
     await until(lambda: "registry" in host.link.state.problem)
-    assert host.link.unsettled_from(A) == 1
+    assert unsettled_from(host.link, A) == 1
     await host.registry.open()
     await host.until_hub_has_all(hub, A)
 
@@ -407,6 +407,52 @@ class CountingJournal(MemoryJournal):
         return await super().read(session_id, after_seq, limit)
 
 
+class SlowJournal(MemoryJournal):
+    """Its next read of so many entries waits until the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds_back_after = 2**62
+        self.gate = asyncio.Event()
+        self.waiting = asyncio.Event()
+
+    async def read(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
+        entries = await super().read(session_id, after_seq, limit)
+        if after_seq >= self.holds_back_after:
+            self.holds_back_after = 2**62
+            self.waiting.set()
+            await self.gate.wait()
+        return entries
+
+
+@pytest.mark.parametrize("is_back_first", [True, False])
+async def test_a_page_that_was_read_for_a_lost_connection_is_not_sent_on_the_next(
+    hub: TestHub, make_host: MakeHost, is_back_first: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal_ = SlowJournal()
+    host = await make_host(says(1_200), journal_=journal_, link=False)
+    await host.registry.hub_since(host.settings.hub, 0)
+    await host.session(A)
+    await run(host, A)
+    hub.acks = False
+    journal_.holds_back_after = 400
+    host.link.start()
+    await journal_.waiting.wait()
+    (await hub.next_call()).cut()
+    if is_back_first:
+        second = await hub.next_call(2)
+        await hub.until(lambda: bool(second.of("host.heartbeat")))
+    else:
+        await until(lambda: host.link.state.phase != "connected")
+    journal_.gate.set()
+    hub.acks = True
+    await host.until_hub_has_all(hub, A)
+    await until_settled(host)
+    assert [frame["seq"] for frame in hub.calls[1].events] == hub.seqs(A)
+    assert len(hub.calls) == 2
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
 async def test_sessions_that_the_hub_has_are_not_read_at_the_next_start(hub: TestHub, make_host: MakeHost) -> None:
     journal_, registry_ = CountingJournal(), MemoryRegistry()
     first = await make_host(says(5), journal_=journal_, registry_=registry_)
@@ -438,7 +484,7 @@ async def test_sessions_from_before_the_first_link_are_not_told(hub: TestHub, ma
     await host.registry.hub_since(host.settings.hub, card.updated_at_ms + 1)
     host.new_link().start()
     await hub.next_call()
-    assert host.link.unsettled_from(A) is None
+    assert unsettled_from(host.link, A) is None
     await host.session(B)
     await host.until_hub_has_all(hub, B)
     assert set(hub.stored) == {B}
@@ -458,14 +504,14 @@ async def test_nothing_may_be_pruned_before_it_is_known_what_the_hub_has(hub: Te
     hub.acks = False
     host = await make_host(says(5), link=False)
     await host.session(A)
-    assert host.link.unsettled_from(A) == 1
+    assert unsettled_from(host.link, A) == 1
     host.link.start()
     call = await hub.next_call()
     await hub.until(lambda: bool(call.events))
-    assert host.link.unsettled_from(A) == 1
+    assert unsettled_from(host.link, A) == 1
     call.ack(A, 1)
     await until_settled(host)
-    assert host.link.unsettled_from(A) is None
+    assert unsettled_from(host.link, A) is None
 
 
 async def test_what_retention_took_is_skipped_and_said_so_by_the_numbers(hub: TestHub, make_host: MakeHost) -> None:
@@ -551,7 +597,7 @@ async def test_a_session_that_is_quiet_for_long_is_told_on_when_it_speaks(hub: T
     await host.session(A)
     await host.house.send(session_id=A)
     await hub.until(lambda: len(hub.stored.get(A, [])) >= 3)
-    await until(lambda: host.link.unsettled_from(A) is None)
+    await until(lambda: unsettled_from(host.link, A) is None)
     go_on.set()
     await hub.until(lambda: hub.stored[A][-1]["type"] == "run.awaiting_input")
     await host.until_hub_has_all(hub, A)

@@ -83,4 +83,5 @@ def _program(program: "extensions.TerminalListing | None") -> str:
     title = " ".join(program.title.split())
     named = title if title.startswith(program.tool) else f"{program.tool}: {title}"
     where = f" on {program.host}" if program.host else ""
-    return f"{named}{where}" + (f" (exit code {program.exitCode})" if program.exitCode else "")
+    how = f" (exit code {program.exitCode})" if program.exitCode else f" (waits: {program.waitsFor})" if program.waitsFor else ""
+    return f"{named}{where}{how}"

@@ -6,6 +6,7 @@ what that host told is passed on, under the host's own numbers. `id` is ours: th
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, assert_never
 
 import msgspec
@@ -19,6 +20,7 @@ TERMINAL = "terminal"
 """The tool that a program in a terminal is, in the core's words."""
 RESULT_LIMIT = 4_000
 SUMMARY_LIMIT = 80
+REASONS = ("permission", "choice", "prompt", "unknown")
 _APPROVE, _DENY = "y\n", "n\n"
 _ACTORS = {"web": "web", "app": "web", "cli": "cli", "local": "local"}
 DECIDED = {
@@ -41,6 +43,12 @@ class About(Struct, frozen=True):
     """It lives on another host."""
     is_terminal: bool
     headless: bool
+    spelled: bytes = b""
+    """Both ids as every envelope has them; follows from them."""
+
+    def __post_init__(self) -> None:
+        spelled = b'"host_id":%b,"run_id":%b' % (_encode(self.host_id), _encode(self.run_id))
+        msgspec.structs.force_setattr(self, "spelled", spelled)
 
     @classmethod
     def session(cls, session: Session, own_host_id: str) -> "About":
@@ -123,22 +131,24 @@ def _output(about: About, entry: journal.Entry) -> bytes | None:
 
 
 def _head(about: About, type_: str, at_ms: int, seq: int | None, place: int) -> bytes:
-    numbered = f',"seq":{seq}' if seq is not None else ""
-    return (
-        f'{{"type":{_quoted(type_)},"ts":"{stamps.spelled(at_ms)}","host_id":{_quoted(about.host_id)},'
-        f'"run_id":{_quoted(about.run_id)}{numbered},"id":{place},"data":'
-    ).encode()
+    # One step: each piece of each program's output comes through here.
+    stamp = stamps.spelled(at_ms).encode()
+    if seq is None:
+        return b'{"type":"%b","ts":"%b",%b,"id":%d,"data":' % (_quoted(type_), stamp, about.spelled, place)
+    return b'{"type":"%b","ts":"%b",%b,"seq":%d,"id":%d,"data":' % (_quoted(type_), stamp, about.spelled, seq, place)
 
 
-def _quoted(text: str) -> str:
-    return _encode(text).decode()
+@lru_cache(maxsize=256)
+def _quoted(type_: str) -> bytes:
+    """Without the quotes around it. Another host may have types of any spelling."""
+    return _encode(type_)[1:-1]
 
 
 def message(about: About, event: events.AnyEvent) -> tuple[str, dict[str, Any]] | None:
     """What relay calls it, and its data; None where relay has no word for it."""
     match event:
         case events.SessionStarted():
-            return "run.started", _started(event)
+            return "run.started", _started(event, mirrored=about.mirrored)
         case events.RunStarted():
             return _run_started(event)
         case events.MessageQueued(delivery=events.Delivery.STEER):
@@ -247,7 +257,7 @@ def permission(approval: events.Approval) -> dict[str, Any]:
     tool = details.get("tool")
     return {
         "request_id": names.request_of(approval.id),
-        "reason": details.get("reason", "permission"),
+        "reason": reason if (reason := details.get("reason")) in REASONS else "permission",
         "prompt": approval.title,
         "op_tool": tool if isinstance(tool, str) else approval.kind,
         "op_args": _bounded(details.get("args", details)),
@@ -257,9 +267,12 @@ def permission(approval: events.Approval) -> dict[str, Any]:
     }
 
 
-def _started(event: events.SessionStarted) -> dict[str, Any]:
+def _started(event: events.SessionStarted, *, mirrored: bool) -> dict[str, Any]:
     if event.program is not None:
-        return {"tool": event.program.tool, "cwd": event.workspace.root, "command": event.program.command}
+        program = event.program
+        told: dict[str, Any] = {"tool": program.tool, "cwd": event.workspace.root, "command": program.command}
+        # The size is ours. Another host has said it in so many words, or not at all.
+        return told if mirrored else {**told, "cols": program.cols, "rows": program.rows}
     return {"tool": event.engine, "cwd": event.workspace.root, "command": event.model or event.provider}
 
 

@@ -8,9 +8,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from switchtower.core import commands, events
+from switchtower.core import commands, events, terminals
 from switchtower.protocols.relay import messages, names, outbound, stamps
 
+UNKNOWN = "unknown"
+LONGEST_TOOL = 64
 NOTHING = "host.nothing"
 """The type of a message of which only its number counts."""
 CALL = "terminal"
@@ -27,7 +29,15 @@ class Unreadable(Exception):
     """The data of a message are not what its type promises."""
 
 
-def opening(host: str, *, tool: str = "unknown", cwd: str = "", command: str = "") -> tuple[events.AnyEvent, ...]:
+def opening(
+    host: str,
+    *,
+    tool: str = UNKNOWN,
+    cwd: str = "",
+    command: str = "",
+    cols: int = terminals.COLS,
+    rows: int = terminals.ROWS,
+) -> tuple[events.AnyEvent, ...]:
     """How a session of another host begins."""
     by = events.Actor(name=host, via="host")
     return (
@@ -39,7 +49,7 @@ def opening(host: str, *, tool: str = "unknown", cwd: str = "", command: str = "
             workspace=events.Workspace(root=cwd),
             by=by,
             attach_token_sha256="",  # no token has this hash: only the owner attaches
-            program=events.Program(argv=(), command=command, tool=tool),
+            program=events.Program(argv=(), command=command, tool=tool or UNKNOWN, cols=cols, rows=rows),
             host=host,
         ),
         events.RunStarted(text=command, by=by, purpose=events.Purpose.PROGRAM),
@@ -126,19 +136,22 @@ class _Fields:
             raise Unreadable(f"`{name}`: {problem}") from None
 
 
-_REASONS = ("permission", "choice", "prompt", "unknown")
-
-
 def _translated(host: str, type_: str, fields: _Fields, at_ms: int) -> tuple[events.AnyEvent, ...]:
     match type_:
         case "run.output":
             return (events.ToolProgressed(call_id=CALL, text=_output_text(fields)),)
         case "run.started":
             return opening(
-                host, tool=fields.text("tool", "unknown")[:64], cwd=fields.text("cwd", ""), command=fields.text("command", "")
+                host,
+                tool=fields.text("tool", UNKNOWN)[:LONGEST_TOOL],
+                cwd=fields.text("cwd", ""),
+                command=fields.text("command", ""),
+                # Passed on as it came, too: the document does not know it.
+                cols=_known_size(fields, "cols", terminals.COLS),
+                rows=_known_size(fields, "rows", terminals.ROWS),
             )
         case "run.awaiting_input":
-            reason = fields.choice("reason", _REASONS, "unknown")
+            reason = fields.choice("reason", outbound.REASONS, "unknown")
             prompt = fields.text("prompt", "")
             approval_id = fields.approval() if fields.left.get("request_id") is not None else None
             fields.left.pop("request_id", None)
@@ -200,7 +213,7 @@ def _approval(fields: _Fields, at_ms: int) -> events.Approval:
     prompt = fields.text("prompt", "")
     tool = fields.text("op_tool", "")
     args = fields.any("op_args")
-    details: dict[str, Any] = {"reason": fields.choice("reason", _REASONS, "permission"), "args": args}
+    details: dict[str, Any] = {"reason": fields.choice("reason", outbound.REASONS, "permission"), "args": args}
     if tool:
         details["tool"] = tool
     for name in ("approve_text", "deny_text"):
@@ -269,8 +282,13 @@ def _exited(exit_code: int) -> tuple[events.AnyEvent, ...]:
     )
 
 
+def _known_size(fields: _Fields, name: str, otherwise: int) -> int:
+    value = fields.left.get(name)
+    return value if type(value) is int and 1 <= value <= terminals.LARGEST else otherwise
+
+
 def _size(fields: _Fields, name: str) -> int:
     value = fields.number(name)
-    if not 1 <= value <= 1_000:
+    if not 1 <= value <= terminals.LARGEST:
         raise Unreadable(f"`{name}` is not a size")
     return value

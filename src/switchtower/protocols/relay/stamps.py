@@ -23,6 +23,6 @@ def read(stamp: object, otherwise: int) -> int:
 def _read(stamp: str) -> int:
     try:
         moment = datetime.fromisoformat(stamp)
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
     except (ValueError, OverflowError):
         return 0

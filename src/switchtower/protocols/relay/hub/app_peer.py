@@ -16,7 +16,7 @@ from switchtower.core import tower
 from switchtower.core.access import Access
 from switchtower.core.session import Session
 from switchtower.protocols.relay import errors, messages, names, outbound
-from switchtower.protocols.relay.hub.hub import Hub
+from switchtower.protocols.relay.hub.hub import Hub, Sender
 from switchtower.protocols.relay.hub.tap import Tap
 from switchtower.transports.outbox import Outbox
 from switchtower.transports.packet import Packet
@@ -68,8 +68,6 @@ class AppPeer:
         self._incoming: asyncio.Queue[tuple[messages.Envelope, Any]] = asyncio.Queue()
         self._worker: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[None]] = set()
-        self._sent: dict[str, None] = {}
-        """Ids of commands that went to another host, to tell whose a refusal is that comes from there."""
         self._unwatch: Callable[[], None] = lambda: None
 
     # The receiver's side
@@ -78,7 +76,6 @@ class AppPeer:
         self._stream = stream
         self._outbox = Outbox(stream)
         self._unwatch = self._tower.watch_batches(self._saw)
-        self._hub.failures.append(self._host_refused)
         self._worker = asyncio.get_running_loop().create_task(self._work())
 
     def received(self, frames: list[bytes]) -> None:
@@ -98,7 +95,6 @@ class AppPeer:
     def disconnected(self) -> None:
         """Calls go on to their end: somebody else may decide what this one asked for, and the journal tells of it."""
         self._unwatch()
-        self._hub.failures.remove(self._host_refused)
         for tap in self._taps.values():
             tap.close()
         self._taps.clear()
@@ -199,21 +195,18 @@ class AppPeer:
                 return
             raise errors.UnknownRun
         hub, actor = self._hub, self._actor
-        for correlation in _ids_of(asked).values():
-            self._sent[correlation] = None
-            if len(self._sent) > MOST_WAITING:
-                del self._sent[next(iter(self._sent))]
+        sender = Sender(envelope.data, self._host_refused)
         match envelope.type:
             case "run.send_input":
-                await hub.send_input(run_id, asked, actor, envelope.data)
+                await hub.send_input(run_id, asked, actor, sender)
             case "run.send_stdin":
-                await hub.send_stdin(run_id, asked, actor, envelope.data)
+                await hub.send_stdin(run_id, asked, actor, sender)
             case "run.resize":
-                await hub.resize(run_id, asked, actor, envelope.data)
+                await hub.resize(run_id, asked, actor, sender)
             case "run.stop":
-                await hub.stop(run_id, asked, actor, envelope.data)
+                await hub.stop(run_id, asked, actor, sender)
             case "run.permission.approve" | "run.permission.deny":
-                await hub.decide(run_id, asked, actor, envelope.data, approve=envelope.type.endswith("approve"))
+                await hub.decide(run_id, asked, actor, sender, approve=envelope.type.endswith("approve"))
             case "run.subscribe":
                 await self._subscribe(run_id, asked)
             case "run.unsubscribe":
@@ -299,17 +292,16 @@ class AppPeer:
             host_id = asked.host_id or envelope.host_id
             if host_id is None:
                 raise errors.UnknownHost
-            work = self._hub.host_rpc(type_, host_id, asked, self._actor, envelope.data)
+            work = self._hub.host_rpc(type_, host_id, asked, self._actor, Sender(envelope.data))
         elif envelope.run_id is None:
             raise errors.UnknownRun
         else:
-            work = self._hub.run_rpc(type_, envelope.run_id, asked, self._actor, envelope.data)
+            work = self._hub.run_rpc(type_, envelope.run_id, asked, self._actor, Sender(envelope.data))
         return await work
 
     def _host_refused(self, run_id: str, problem: dict[str, Any]) -> None:
-        """Another host did not do what one of its apps had asked: only that one is told."""
-        if any(problem.get(name) in self._sent for name in ("input_id", "request_id") if isinstance(problem.get(name), str)):
-            self._say("run.error", problem, run_id)
+        """Another host did not do what this app had asked."""
+        self._say("run.error", problem, run_id)
 
     # What it is told
 

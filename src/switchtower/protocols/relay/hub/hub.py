@@ -4,7 +4,9 @@ Implements `tower.Elsewhere`: commands of other protocols for a session on anoth
 """
 
 import asyncio
+import itertools
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -30,7 +32,22 @@ HISTORY_PAGE = 500
 MOST_PAGES = 40
 """How far one request for history reads: a page may be shorter than was asked for, but not for ever in the making."""
 
-Failed = Callable[[str, dict[str, Any]], None]
+MOST_UNANSWERED = 10_000
+"""Commands on other hosts that may yet be refused there."""
+
+Refused = Callable[[str, dict[str, Any]], None]
+"""Told the run, and what its host said."""
+
+
+class Sender(msgspec.Struct, frozen=True):
+    """An app that asks."""
+
+    raw: msgspec.Raw = messages.EMPTY
+    """What it sent: another host may understand more of it than we do."""
+    refused: Refused | None = None
+
+
+NOBODY = Sender()
 
 
 class Hub:
@@ -40,8 +57,9 @@ class Hub:
         self.tower = tower_
         self.local = local
         self.roster = roster.Roster()
-        self.failures: list[Failed] = []
-        """Told when a host refuses a command that has no answer of its own."""
+        self._unanswered: OrderedDict[str, Refused] = OrderedDict()
+        """Who to tell when a host refuses a command that has no answer of its own."""
+        self._numbers = itertools.count(1)
         self._registry = hosts
         self._host_name = host_name
         self._lost_after_s = lost_after_s
@@ -123,9 +141,19 @@ class Hub:
         cards = await self.tower.cards(MOST_CARDS)
         return [card for card in cards if card.host is not None and card.state in states.ACTIVE]
 
+    def _expect(self, refused: "Refused") -> str:
+        command_id = str(next(self._numbers))
+        self._unanswered[command_id] = refused
+        if len(self._unanswered) > MOST_UNANSWERED:
+            self._unanswered.popitem(last=False)
+        return command_id
+
     def _host_refused(self, run_id: str, problem: dict[str, Any]) -> None:
-        for failed in tuple(self.failures):
-            failed(run_id, problem)
+        """Only who asked is told. Hosts that do not say which command it was have nobody to tell."""
+        command_id = problem.pop("command_id", None)
+        refused = self._unanswered.pop(command_id, None) if isinstance(command_id, str) else None
+        if refused is not None:
+            refused(run_id, problem)
 
     # What apps see
 
@@ -179,45 +207,41 @@ class Hub:
 
     # What apps ask
 
-    async def send_input(
-        self, run_id: str, asked: messages.SendInput, actor: events.Actor, raw: msgspec.Raw = messages.EMPTY
-    ) -> None:
-        """`raw` is what the app sent: another host may understand more of it than we do. So with the others."""
+    async def send_input(self, run_id: str, asked: messages.SendInput, actor: events.Actor, sender: Sender = NOBODY) -> None:
+        """A host that refuses it does so later; then the sender hears of it. So with the others."""
         card = await self.card(run_id)
         if card.host is None:
             await self.local.commands.send_input(card, asked, actor)
         else:
-            self._pass_on(card, "run.send_input", asked, actor, raw)
+            self._pass_on(card, "run.send_input", asked, actor, sender)
 
-    async def send_stdin(
-        self, run_id: str, asked: messages.SendStdin, actor: events.Actor, raw: msgspec.Raw = messages.EMPTY
-    ) -> None:
+    async def send_stdin(self, run_id: str, asked: messages.SendStdin, actor: events.Actor, sender: Sender = NOBODY) -> None:
         card = await self.card(run_id)
         if card.host is None:
             await self.local.commands.send_stdin(card, asked, actor)
         else:
-            self._pass_on(card, "run.send_stdin", asked, actor, raw)
+            self._pass_on(card, "run.send_stdin", asked, actor, sender)
 
-    async def resize(self, run_id: str, asked: messages.Resize, actor: events.Actor, raw: msgspec.Raw = messages.EMPTY) -> None:
+    async def resize(self, run_id: str, asked: messages.Resize, actor: events.Actor, sender: Sender = NOBODY) -> None:
         card = await self.card(run_id)
         if card.host is None:
             await self.local.commands.resize(card, asked, actor)
         else:
-            self._pass_on(card, "run.resize", asked, actor, raw)
+            self._pass_on(card, "run.resize", asked, actor, sender)
 
-    async def stop(self, run_id: str, asked: messages.Stop, actor: events.Actor, raw: msgspec.Raw = messages.EMPTY) -> None:
+    async def stop(self, run_id: str, asked: messages.Stop, actor: events.Actor, sender: Sender = NOBODY) -> None:
         card = await self.card(run_id)
         if card.host is None:
             await self.local.commands.stop(card, asked.signal, actor)
         else:
-            self._pass_on(card, "run.stop", asked, actor, raw)
+            self._pass_on(card, "run.stop", asked, actor, sender)
 
     async def decide(
         self,
         run_id: str,
         asked: messages.Decide,
         actor: events.Actor,
-        raw: msgspec.Raw = messages.EMPTY,
+        sender: Sender = NOBODY,
         *,
         approve: bool,
     ) -> None:
@@ -225,24 +249,22 @@ class Hub:
         if card.host is None:
             await self.local.commands.decide(card, asked, actor, approve=approve)
         else:
-            self._pass_on(card, f"run.permission.{'approve' if approve else 'deny'}", asked, actor, raw)
+            self._pass_on(card, f"run.permission.{'approve' if approve else 'deny'}", asked, actor, sender)
 
-    async def run_rpc(
-        self, type_: str, run_id: str, asked: messages.RunRpc, actor: events.Actor, raw: msgspec.Raw = messages.EMPTY
-    ) -> Any:
+    async def run_rpc(self, type_: str, run_id: str, asked: messages.RunRpc, actor: events.Actor, sender: Sender = NOBODY) -> Any:
         card = await self.card(run_id)
         if card.host is None:
             return await self.local.on_run(type_, card, asked, actor)
-        return (await self._call(card.host, type_, run_id, asked, actor, raw)).result
+        return (await self._call(card.host, type_, run_id, asked, actor, sender)).result
 
     async def host_rpc(
-        self, type_: str, host_id: str, asked: messages.HostRpc, actor: events.Actor, raw: msgspec.Raw = messages.EMPTY
+        self, type_: str, host_id: str, asked: messages.HostRpc, actor: events.Actor, sender: Sender = NOBODY
     ) -> Any:
         if host_id == self.own_host_id:
             return await self.local.on_host(type_, asked, actor)
         if host_id not in self.roster and await self._registry.host(host_id) is None:
             raise errors.UnknownHost
-        return (await self._call(host_id, type_, None, asked, actor, raw)).result
+        return (await self._call(host_id, type_, None, asked, actor, sender)).result
 
     async def _call(
         self,
@@ -251,10 +273,10 @@ class Hub:
         run_id: str | None,
         asked: msgspec.Struct,
         actor: events.Actor,
-        raw: msgspec.Raw,
+        sender: Sender,
     ) -> messages.Response:
         line = self.roster.line(host_id)
-        data = _passed_on(asked, actor, raw)
+        data = _passed_on(asked, actor, sender)
         frame = roster.command(type_, self.tower.now_ms(), host_id=host_id, run_id=run_id, data=data)
         timeout_s = None if type_ in messages.GATED else PLAIN_RPC_TIMEOUT
         response = await line.call(frame, data["request_id"], timeout_s)
@@ -262,12 +284,12 @@ class Hub:
             raise errors.Refused(response.error or "failed")
         return response
 
-    def _pass_on(self, card: journal.Card, type_: str, asked: msgspec.Struct, actor: events.Actor, raw: msgspec.Raw) -> None:
+    def _pass_on(self, card: journal.Card, type_: str, asked: msgspec.Struct, actor: events.Actor, sender: Sender) -> None:
         assert card.host is not None, "only what lives elsewhere is passed on"
         line = self.roster.line(card.host)
         run_id = names.run_of(card.session_id)
         line.send(
-            roster.command(type_, self.tower.now_ms(), host_id=card.host, run_id=run_id, data=_passed_on(asked, actor, raw))
+            roster.command(type_, self.tower.now_ms(), host_id=card.host, run_id=run_id, data=_passed_on(asked, actor, sender))
         )
 
     # What other protocols ask of a session on another host
@@ -343,9 +365,9 @@ class Hub:
             log.error("keeping books on hosts failed", exc_info=problem)
 
 
-def _passed_on(asked: msgspec.Struct, actor: events.Actor, raw: msgspec.Raw) -> dict[str, Any]:
+def _passed_on(asked: msgspec.Struct, actor: events.Actor, sender: Sender) -> dict[str, Any]:
     """What a host is told: all that was said, as we read it where we do, and by whom."""
-    said = msgspec.json.decode(raw, type=dict[str, Any])
+    said = msgspec.json.decode(sender.raw, type=dict[str, Any])
     read: dict[str, Any] = msgspec.to_builtins(asked)
     read = {name: value for name, value in read.items() if value is not None}
     return {**said, **read, "actor": outbound.actor(actor), "by": actor.name}

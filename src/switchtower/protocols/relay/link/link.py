@@ -89,9 +89,9 @@ class Link:
     def state(self) -> State:
         return State(self._phase, self._since_ms, self._problem, self._spool.backlog, self._spool.unacknowledged)
 
-    def unsettled_from(self, session_id: str) -> int | None:
-        """The first seq that the hub has not acknowledged; None when it has all of the session, or is not told of it."""
-        return self._spool.unsettled_from(session_id)
+    def unsettled(self) -> dict[str, int] | None:
+        """The first seq of each session that the hub has not acknowledged; None while that is not known."""
+        return self._spool.unsettled()
 
     # Dialling
 

@@ -44,6 +44,8 @@ class _Asker(msgspec.Struct):
     actor: Any = None
     request_id: Any = None
     input_id: Any = None
+    command_id: Any = None
+    """The hub's own, by which it finds who asked."""
 
 
 _decode_asker = msgspec.json.Decoder(_Asker).decode
@@ -175,7 +177,7 @@ class Orders:
 
     def _refuse(self, envelope: messages.Envelope, answer: Answer, problem: str) -> None:
         asker = _asker(envelope.data)
-        ids = {"input_id": asker.input_id, "request_id": asker.request_id}
+        ids = {"input_id": asker.input_id, "request_id": asker.request_id, "command_id": asker.command_id}
         known = {name: value for name, value in ids.items() if isinstance(value, str) and len(value) <= names.LONGEST}
         answer("run.error", {"command": envelope.type, "error": problem, **known}, run_id=envelope.run_id)
 

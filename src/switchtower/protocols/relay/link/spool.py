@@ -102,12 +102,11 @@ class Spool:
     def unacknowledged(self) -> int:
         return self._in_flight
 
-    def unsettled_from(self, session_id: str) -> int | None:
-        """The first number that the hub does not have; None when it has all, or is not told of this session."""
+    def unsettled(self) -> dict[str, int] | None:
+        """The first number that the hub does not have, of each session of which it does not have all. None: not known yet."""
         if not self._is_loaded:
-            return 1  # not known yet: everything may still be needed
-        strand = self._strands.get(session_id)
-        return None if strand is None or strand.is_settled else strand.acked + 1
+            return None
+        return {session_id: strand.acked + 1 for session_id, strand in self._strands.items() if not strand.is_settled}
 
     # The line
 

@@ -1,0 +1,140 @@
+"""Each core event as relay sends it, against its golden file: to apps, and of sessions on other hosts."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.protocols.relay import samples
+
+from switchtower.core import events, journal
+from switchtower.core.session import card
+from switchtower.protocols.relay import messages, outbound
+from switchtower.testing.sessions import Table
+
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+VIEWS = {"agent": samples.AGENT, "terminal": samples.TERMINAL, "mirrored": samples.MIRRORED}
+
+
+def test_every_core_event_has_a_golden_file() -> None:
+    assert {path.stem for path in samples.GOLDEN.iterdir()} == set(events.BY_KIND)
+
+
+@pytest.mark.parametrize("kind", sorted(events.BY_KIND))
+def test_an_event_is_sent_as_its_golden_file_has_it(kind: str) -> None:
+    committed = (samples.GOLDEN / f"{kind}.json").read_bytes()
+    assert samples.golden(kind) == committed, "if this is meant: `python -m tests.protocols.relay.samples`"
+
+
+@pytest.mark.parametrize("kind", sorted(events.BY_KIND))
+def test_an_envelope_can_be_read_as_the_document_has_it(kind: str) -> None:
+    for run_id, event in samples.samples(kind):
+        for about in VIEWS.values():
+            entry = samples.entry(run_id, samples.relayed(event) if about.mirrored else samples.own(event))
+            frame = outbound.envelope(about, entry)
+            if frame is None:
+                continue
+            envelope = msgspec.json.decode(frame, type=messages.Envelope)
+            assert (envelope.run_id, envelope.host_id) == (samples.SESSION, "host_1")
+            assert envelope.seq == (7 if about.mirrored else entry.seq)
+            assert json.loads(frame)["id"] == entry.seq, "the place in this journal, for paging"
+            assert isinstance(json.loads(frame)["data"], dict)
+
+
+@pytest.mark.parametrize("kind", sorted(set(events.BY_KIND) - {"host.lost", "host.returned"}))
+def test_of_a_session_elsewhere_only_what_its_host_told_is_passed_on(kind: str) -> None:
+    for run_id, event in samples.samples(kind):
+        if event.relayed is None:
+            assert outbound.envelope(samples.MIRRORED, samples.entry(run_id, event)) is None
+
+
+def test_that_a_host_is_lost_or_back_is_told_without_a_number_of_its_own() -> None:
+    for event, type_ in ((events.HostLost("host_1"), "run.lost"), (events.HostReturned("host_1"), "run.found")):
+        frame = outbound.envelope(samples.MIRRORED, samples.entry(samples.RUN, event))
+        assert frame is not None
+        told = json.loads(frame)
+        assert told["type"] == type_
+        assert "seq" not in told
+
+
+@given(text=ANY_TEXT, kind=st.sampled_from(sorted(outbound.OUTPUTS)), note=st.none() | ANY_TEXT)
+def test_output_goes_the_short_way_unharmed(text: str, kind: str, note: str | None) -> None:
+    event: events.AnyEvent = events.TextDelta(text) if kind == "text.delta" else events.ToolProgressed("call_1", text)
+    own = outbound.envelope(samples.TERMINAL, samples.entry(samples.RUN, event))
+    assert own is not None
+    assert json.loads(own)["data"] == {"stream": "stdout", "text": text}
+
+    extra = {} if note is None else {"note": note}
+    theirs = msgspec.structs.replace(event, relayed=events.Relayed(7, 1_759_000_000_000, extra))
+    passed_on = outbound.envelope(samples.MIRRORED, samples.entry(samples.RUN, theirs))
+    assert passed_on is not None
+    assert json.loads(passed_on)["data"] == {"stream": "stdout", "text": text, **extra}
+
+
+@given(type_=ANY_TEXT.filter(bool), host=ANY_TEXT, key=ANY_TEXT)
+def test_no_word_of_a_host_breaks_out_of_its_place(type_: str, host: str, key: str) -> None:
+    """A type with quotes in it must not become fields of the envelope."""
+    said = events.HostSaid(type=type_, data={key: type_}, relayed=events.Relayed(3, 1_759_000_000_000))
+    about = msgspec.structs.replace(samples.MIRRORED, host_id=host, run_id=type_)
+    frame = outbound.envelope(about, samples.entry(samples.RUN, said))
+    assert frame is not None
+    told = json.loads(frame)
+    assert told == {
+        "type": type_,
+        "ts": "2025-09-27T19:06:40.000Z",
+        "host_id": host,
+        "run_id": type_,
+        "seq": 3,
+        "id": 42,
+        "data": {key: type_},
+    }
+
+
+@pytest.mark.parametrize("words", ["x" * 4_001, '"' * 4_001, "\\" * 9_000, "é" * 3_000, {"a": ["\x00"] * 3_000}], ids=type)
+def test_long_arguments_are_cut_once_and_no_second_time(words: Any) -> None:
+    called = events.ToolCalled(call_id="call_1", tool="run", args={"command": words})
+    once = samples.frame(samples.AGENT, samples.RUN, called, 1)["data"]["args"]
+    assert set(once) == {"truncated"}
+    assert len(once["truncated"]) <= outbound.RESULT_LIMIT
+    again = events.ToolCalled(call_id="call_1", tool="run", args=once, relayed=events.Relayed(1, 1))
+    assert samples.frame(samples.MIRRORED, samples.RUN, again, 1)["data"]["args"] == once
+
+
+def test_what_only_claims_to_be_cut_is_cut() -> None:
+    called = events.ToolCalled(call_id="call_1", tool="run", args={"truncated": "x" * 100_000}, relayed=events.Relayed(1, 1))
+    assert len(samples.frame(samples.MIRRORED, samples.RUN, called, 1)["data"]["args"]["truncated"]) <= outbound.RESULT_LIMIT
+
+
+@pytest.mark.parametrize(("headless", "type_"), [(True, "run.exited"), (False, "run.awaiting_input")])
+def test_an_agent_s_run_ends_only_when_nobody_can_send_it_another_message(headless: bool, type_: str) -> None:
+    about = msgspec.structs.replace(samples.AGENT, headless=headless)
+    completed = events.RunCompleted(outcome=events.Outcome.FAILED, summary="Done", exit_code_hint=4)
+    told = samples.frame(about, samples.RUN, completed, 1)
+    assert told["type"] == type_
+    assert told["data"] == ({"exit_code": 4} if headless else {"reason": "prompt", "prompt": "Done"})
+
+
+@pytest.mark.parametrize(
+    ("via", "actor"), [("web", "web"), ("app", "web"), ("cli", "cli"), ("local", "local"), ("host", "system"), ("", "system")]
+)
+def test_who_it_was_is_one_of_the_document_s_words(via: str, actor: str) -> None:
+    assert outbound.actor(events.Actor(name="ada", via=via)) == actor
+
+
+def test_a_card_says_the_same_of_a_session_as_the_session_itself() -> None:
+    table = Table(mode="headless")
+    about = outbound.About.session(table.session, "host_me")
+    assert about == outbound.About.card(card(table.session), "host_me")
+    assert about == outbound.About("sess_01", "sess_01", "host_me", mirrored=False, is_terminal=False, headless=True)
+
+
+def test_frames_are_in_the_order_of_entries_without_what_has_no_word() -> None:
+    entries: list[journal.Entry] = [
+        samples.entry(samples.RUN, events.TextDelta("a"), 1),
+        samples.entry(samples.RUN, events.PhaseChanged(phase="Thinking"), 2),
+        samples.entry(samples.RUN, events.ToolProgressed("call_1", "b"), 3),
+    ]
+    told = [json.loads(frame) for frame in outbound.frames(samples.AGENT, entries)]
+    assert [(frame["seq"], frame["data"]["text"]) for frame in told] == [(1, "a"), (3, "b")]
