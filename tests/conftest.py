@@ -1,6 +1,8 @@
 """What all tests share: real daemons, started when first wanted and kept for the worker's life, and push clients that check
 every frame they are sent."""
 
+import atexit
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -19,6 +21,10 @@ StartDaemon = Callable[..., Daemon]
 Connect = Callable[..., Awaitable[PushClient]]
 
 TRANSPORTS = ("socket", "websocket")
+
+# Programs in terminals and commands from afar are started by login shells, whose profile is the user's own and may do anything.
+os.environ["HOME"] = tempfile.mkdtemp(prefix="tower-tests-home-")
+atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
 
 # How long an example takes depends on who else uses the machine: no test is about that.
 hypothesis.settings.register_profile("switchtower", deadline=None)

@@ -58,7 +58,7 @@ async def echo(keys: int) -> float:
 def _start(argv: list[str]) -> tuple[int, "subprocess.Popen[bytes]"]:
     main, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (40, 120))
-    process = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)  # noqa: S603
+    process = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
     os.close(theirs)
     os.set_blocking(main, False)
     return main, process

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from bench.loads import peer, requests
-from bench.loads.pi import PiPeer, framed
+from bench.loads.pi import PiPeer
 
 WINDOW = 4_000
 """Events that a host has on the way at a time."""

@@ -87,7 +87,9 @@ def _echo(setting: Setting) -> Row:
         with setting.subject(TOWER_HTTP="off", TOWER_PI="off", TOWER_HUB=door["http"], TOWER_HOST_ID="bench-host"):
 
             def ours() -> float:
-                found: float = setting.load("relay", what="echo", keys=keys, host_id="bench-host", cwd=str(setting.folder), **door)
+                found: float = setting.load(
+                    "relay", what="echo", keys=keys, host_id="bench-host", cwd=str(setting.folder), **door
+                )
                 return found
 
             def bare() -> float:

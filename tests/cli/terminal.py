@@ -7,7 +7,10 @@ import signal
 import struct
 import subprocess
 import termios
+import threading
 from typing import Any
+
+PATIENCE = 60
 
 
 class Terminal:
@@ -30,6 +33,10 @@ class Terminal:
             start_new_session=True,
         )
         os.close(side)
+        # Whoever waits for something on its screen must not wait for ever.
+        watchdog = threading.Timer(PATIENCE, self.process.kill)
+        watchdog.daemon = True
+        watchdog.start()
         self.shown = ""
 
     def until(self, text: str, *, times: int = 1) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from switchtower.core import commands, errands, errors, events
+from switchtower.core import commands, errors, events
 from switchtower.core.decide import decide
 from switchtower.core.session import ERRAND, Session, fold_entries
 from switchtower.testing.sessions import OWNER, SESSION_ID, Table
@@ -82,18 +82,6 @@ def test_an_id_that_a_question_had_is_not_taken_again() -> None:
     table.do(finish())
     with pytest.raises(errors.IdentityConflict):
         table.do(start())
-
-
-def test_there_is_an_end_to_how_many_are_under_way_at_once() -> None:
-    table = Table()
-    for number in range(errands.MOST_AT_ONCE):
-        table.do(start(f"req_{number}"))
-    with pytest.raises(errors.Overloaded) as refused:
-        table.do(start("req_more"))
-    assert refused.value.retryable
-
-    table.do(finish("req_0"))
-    table.do(start("req_more"))
 
 
 def test_an_errand_that_a_restart_has_closed_ends_only_once() -> None:

@@ -6,16 +6,12 @@ from switchtower.core import commands, errors, events
 from switchtower.core.decision import Decision
 from switchtower.core.session import Session
 
-MOST_AT_ONCE = 64
-
 
 def decide(session: Session, command: commands.StartErrand | commands.FinishErrand) -> Decision:
     match command:
         case commands.StartErrand():
             if command.errand_id in session.errands or command.errand_id in session.closed_approvals:
                 raise errors.IdentityConflict(command.errand_id)
-            if len(session.errands) >= MOST_AT_ONCE:
-                raise errors.Overloaded(f"{len(session.errands)} calls are under way in {session.id}")
             started = events.ErrandStarted(errand_id=command.errand_id, tool=command.tool, args=command.args, by=command.actor)
             return Decision([started], session.run.id if session.run else None)
         case commands.FinishErrand():

@@ -1,8 +1,15 @@
 """The rules of sessions that live on another host: what that host says is taken once, in its order. Pure."""
 
+from collections.abc import Collection
+from functools import partial
+from typing import Any
+
 from switchtower.core import commands, errors, events
 from switchtower.core.decision import Decision
 from switchtower.core.session import Session
+
+MOST_OPEN = 1_000
+"""Questions, or calls, that a host may leave open in one session."""
 
 OURS_TO_DECIDE = (
     commands.LoadSession,
@@ -49,7 +56,7 @@ def mirror(session: Session, command: commands.MirrorRun) -> Decision:
             told += [events.ApprovalWithdrawn(approval_id=approval_id, reason="the run ended") for approval_id in asked]
             asked.clear()
             ended = True
-        for event in report.events:
+        for event in map(partial(_bounded, session, asked), report.events):
             if isinstance(event, events.ApprovalRequested):
                 if event.approval.id in asked and event.relayed is None:
                     continue  # a guess of ours, and it was asked in so many words
@@ -62,6 +69,19 @@ def mirror(session: Session, command: commands.MirrorRun) -> Decision:
     if told and session.host_lost:
         told.insert(0, events.HostReturned(host=command.host))
     return Decision(told, command.run_id, {"last_seq": last})
+
+
+def _bounded(session: Session, asked: Collection[str], event: events.AnyEvent) -> events.AnyEvent:
+    """What a host leaves open without end is only passed on."""
+    match event:
+        case events.ApprovalRequested() if len(asked) >= MOST_OPEN and event.approval.id not in asked:
+            said: dict[str, Any] = {"request_id": event.approval.id, "prompt": event.approval.title}
+            return events.HostSaid(type="run.permission_requested", data=said, relayed=event.relayed)
+        case events.ToolCalled() if session.run is not None and len(session.run.open_calls) >= MOST_OPEN:
+            said = {"request_id": event.call_id, "tool": event.tool, "args": event.args}
+            return events.HostSaid(type="tool.call", data=said, relayed=event.relayed)
+        case _:
+            return event
 
 
 def mark(session: Session, command: commands.MarkHost) -> Decision:

@@ -150,6 +150,8 @@ class RunError(Closed):
     error: Annotated[str, Meta(min_length=1)]
     input_id: Id | UnsetType = UNSET
     request_id: Id | UnsetType = UNSET
+    command_id: Id | UnsetType = UNSET
+    """From a host to its hub only."""
 
 
 class Error(Closed):
@@ -162,24 +164,25 @@ class Nothing(Closed):
     pass
 
 
-class SendInput(Closed):
-    input_id: Id
-    text: str
+class Order(Closed, kw_only=True):
     actor: Actor
     by: str
     """Ours, on everything that is passed on: who asked, by name."""
+    command_id: str | UnsetType = UNSET
+    """Ours: a host that refuses says it again."""
 
 
-class Stop(Closed):
+class SendInput(Order):
+    input_id: Id
+    text: str
+
+
+class Stop(Order):
     signal: Literal["term", "kill"]
-    actor: Actor
-    by: str
 
 
-class Decide(Closed):
+class Decide(Order):
     request_id: Id
-    actor: Actor
-    by: str
     decision: Literal["approve", "deny", "approve_for_session", "abort"] | UnsetType = UNSET
     reason: str | UnsetType = UNSET
 
@@ -221,6 +224,7 @@ def to_app(frame: Frame) -> None:
     if envelope.type in EVENTS and not (envelope.type == "run.screen" and envelope.seq is UNSET):
         assert UNSET not in (envelope.run_id, envelope.host_id, envelope.id), f"an event says whose it is: {frame}"
         assert (envelope.seq is UNSET) == (envelope.type in _OF_NO_JOURNAL), frame
+    assert not (envelope.type == "run.error" and "command_id" in envelope.data), "that is between host and hub"
     msgspec.convert(envelope.data, (EVENTS | ANSWERS)[envelope.type])
 
 

@@ -2,6 +2,7 @@
 worker: runs are told apart by their ids."""
 
 import json
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -85,7 +86,7 @@ async def dial() -> AsyncIterator[Dial]:
     """`dial(daemon)`: a host that is not ours and ends with the test."""
     hosts: list[Host] = []
 
-    async def dial_one(daemon: Daemon, host_id: str | None = None, token: str = TOKEN, **query: str) -> Host:
+    async def dial_one(daemon: Daemon, host_id: str | None = None, token: str = TOKEN, **query: Any) -> Host:
         hosts.append(await Host.open(daemon.http, host_id or f"h-{uuid4().hex[:12]}", token, **query))
         return hosts[-1]
 
@@ -158,8 +159,6 @@ def local(hub: Daemon) -> Web:
 @pytest.fixture
 def repository(workspace: Path) -> Path:
     """A workspace under git, with one file changed since the commit."""
-    import subprocess
-
     git = ["git", "-C", str(workspace), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "one"]):
         subprocess.run([*git, *words], check=True)

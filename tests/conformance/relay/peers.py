@@ -85,10 +85,15 @@ class Host(relay_client.RelayHost):
         with contextlib.suppress(ConnectionError):
             await self.wire.writer.wait_closed()
 
+    async def ordered(self, type_: str, run_id: str | None = None) -> Frame:
+        """The next such command or call; what it says, without the hub's own mark on it."""
+        data = (await self.next_of(type_, run_id))["data"]
+        return {name: value for name, value in data.items() if name != "command_id"}
+
     async def tell(self, type_: str, run_id: str, seq: int, data: Any = None, **envelope: Any) -> None:
         await self.say(self.event(type_, run_id, seq, data, **envelope))
 
-    async def begin(self, run_id: str | None = None, **fields: str) -> str:
+    async def begin(self, run_id: str | None = None, **fields: Any) -> str:
         """A run that the hub has acknowledged."""
         run_id = run_id or f"run_{uuid4().hex[:12]}"
         await self.say(self.started(run_id, **fields))

@@ -76,6 +76,15 @@ async def test_stop_ends_what_an_agent_does(push: PushClient, app: App, web: Web
     assert not (workspace / "ran").exists()
 
 
+@pytest.mark.requirement("relay:agents:calls")
+async def test_calls_work_in_an_agents_folder(push: PushClient, app: App, workspace: Path) -> None:
+    session = (await push.start_session(workspace)).session_id
+    assert (await app.call("rpc.fs.read", session, path="README.md"))["content"].startswith("# A workspace")
+    assert await app.error("rpc.fs.read", session, path="../x") == "path contains .."
+    assert await app.error("rpc.bash", session, cmd="touch ran") == "run is not active"
+    assert not (workspace / "ran").exists()
+
+
 @pytest.mark.requirement("relay:agents:linked")
 async def test_an_agents_session_on_a_host_is_told_to_its_hub(
     connect: Connect, linked: FakeHub, linked_for_all: Linked, workspace: Path

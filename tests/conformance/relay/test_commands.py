@@ -26,9 +26,7 @@ async def test_commands_go_to_the_host_that_owns_the_run(hub: Daemon, app: App, 
     await other.begin()
     for type_, data, added in COMMANDS:
         await app.command(type_, run_id, **data)
-        order = await host.next_of(type_, run_id)
-        assert order["data"] == {**data, **added, **PASSED_ON}
-        assert order["host_id"] == host.host_id
+        assert await host.ordered(type_, run_id) == {**data, **added, **PASSED_ON}
     await other.heard()
     assert {frame["type"] for frame in other.frames} == {"run.ack", "error"}
 
@@ -59,7 +57,7 @@ async def test_newer_decisions_are_passed_on_with_all_that_they_carry(app: App, 
     type_ = "run.permission.approve" if decision.startswith("approve") else "run.permission.deny"
     said = {"request_id": "q", "decision": decision, "allow_tools": ["bash"], "answers": {"a": "b"}}
     await app.command(type_, run_id, **said)
-    assert (await host.next_of(type_, run_id))["data"] == {**said, **PASSED_ON}
+    assert await host.ordered(type_, run_id) == {**said, **PASSED_ON}
 
 
 CALLS: list[tuple[str, dict[str, Any]]] = [

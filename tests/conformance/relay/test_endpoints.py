@@ -10,7 +10,7 @@ from tests.conformance.relay.peers import TOKEN, App, Host, Web
 from tests.conftest import StartDaemon
 
 from switchtower.testing import relay_client
-from switchtower.testing.wires import UpgradeRefused
+from switchtower.testing.wires import UpgradeRefused, websocket_frame
 
 
 async def refused(path: str, daemon: Daemon, **query: str) -> int:
@@ -96,8 +96,6 @@ async def test_who_may_register_is_the_owners_choice_and_a_host_can_be_removed(s
 @pytest.mark.requirement("relay:endpoints:close")
 @pytest.mark.parametrize("code", [b"", (1000).to_bytes(2)], ids=["without", "1000"])
 async def test_a_clients_close_is_answered_with_1000(app: App, code: bytes) -> None:
-    from switchtower.testing.wires import websocket_frame
-
     app.wire.send_bytes(websocket_frame(code, opcode=8))
     assert await app.closed() == 1000
 

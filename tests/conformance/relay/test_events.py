@@ -87,6 +87,36 @@ async def test_unknown_fields_are_ignored_and_passed_on(app: App, host: Host) ->
     assert (await host.next_of("run.send_input", run_id))["data"]["text"] == "x"
 
 
+@pytest.mark.requirement("relay:envelope:loose")
+async def test_an_event_may_come_without_a_time_and_without_its_host(app: App, host: Host) -> None:
+    run_id = await host.begin()
+    for seq, ts in enumerate((None, "yesterday", 7, {}), 2):
+        bare = {"type": "run.output", "run_id": run_id, "seq": seq, "ts": ts, "data": {"stream": "stdout", "text": "x"}}
+        await host.say(bare)
+    await host.say({"type": "run.exited", "run_id": run_id, "seq": 6, "data": {"exit_code": 1}})
+    await app.told("run.exited", run_id)
+    assert [frame["seq"] for frame in app.events(run_id)] == [1, 2, 3, 4, 5, 6]
+    assert {frame["host_id"] for frame in app.events(run_id)} == {host.host_id}
+
+
+@pytest.mark.requirement("relay:events:broken-data")
+async def test_an_event_whose_data_are_not_what_it_promises_is_counted_and_harms_nobody(app: App, host: Host) -> None:
+    app.passes_anything_on = True
+    run_id = await host.begin()
+    broken: list[tuple[str, Any]] = [
+        ("run.output", {"text": 7}),
+        ("run.permission_requested", {}),
+        ("run.input", {"input_id": []}),
+        ("tool.result", {"ok": "yes"}),
+        ("run.output", [1, 2]),
+    ]
+    for seq, (type_, data) in enumerate(broken, 2):
+        await host.tell(type_, run_id, seq, data)
+    await host.tell("run.exited", run_id, len(broken) + 2, {"exit_code": 0})
+    await host.acknowledged(run_id, len(broken) + 2)
+    await app.told("run.exited", run_id)
+
+
 @pytest.mark.requirement("relay:envelope:unknown-types")
 async def test_a_type_that_we_do_not_know_is_stored_acknowledged_and_passed_on(app: App, host: Host) -> None:
     app.passes_anything_on = True

@@ -11,6 +11,8 @@ import pytest
 from tests.conformance.relay.conftest import Linked, identity
 from tests.conformance.relay.fake_hub import FakeHub
 
+from switchtower import config
+
 OwnLink = Callable[..., Linked]
 
 
@@ -68,6 +70,7 @@ def test_the_id_and_token_outlive_the_daemon(own_link: OwnLink) -> None:
 def test_the_host_says_again_and_again_that_it_lives(linked: FakeHub) -> None:
     since = linked.forget()
     linked.wait(lambda: len([frame for frame in linked.frames[since:] if frame["type"] == "host.heartbeat"]) >= 3)
+    assert config.load({}, {}).heartbeat == 10.0, "as the clients in the field are used to, unless somebody says otherwise"
 
 
 @pytest.mark.requirement("relay:spool:unacked-again", "relay:spool:acked-not-again", "relay:link:reconnect")

@@ -336,7 +336,7 @@ def test_logs_tail_gives_the_last_lines_within_its_limits(linked: FakeHub, linke
     with log.open("a") as file:
         file.writelines(f"line {number} {'x' * 90}\n" for number in range(30_000))
 
-    def tail(**limits: int) -> Any:
+    def tail(**limits: Any) -> Any:
         return linked.result("rpc.host.logs.tail", host_id=host_id, **limits)
 
     usual = tail()

@@ -184,6 +184,24 @@ def test_the_usual_prompts_are_recognised(linked: FakeHub, workspace: Path) -> N
         linked.until("run.exited", run_id)
 
 
+@pytest.mark.requirement("relay:prompts:open")
+@pytest.mark.parametrize(
+    ("printed", "reason", "prompt"),
+    [("Your name: ", "prompt", "Your name:"), (r"1) one\n2) two\nSelect an option: ", "choice", "Select an option:")],
+    ids=["prompt", "choice"],
+)
+def test_a_prompt_without_yes_and_no_awaits_input_and_asks_for_no_permission(
+    linked: FakeHub, workspace: Path, printed: str, reason: str, prompt: str
+) -> None:
+    run_id = linked.start(f"printf '{printed}'; read x; echo got:$x:", workspace)
+    waiting = linked.until("run.awaiting_input", run_id)
+    assert waiting["data"] == {"reason": reason, "prompt": prompt}
+    linked.send("run.send_input", {"input_id": f"open-{run_id}", "text": "1\n"}, run_id=run_id)
+    linked.until("run.exited", run_id)
+    assert "got:1:" in linked.output(run_id)
+    assert linked.of(run_id, "run.permission_requested") == []
+
+
 @pytest.mark.requirement("relay:prompts:press-enter")
 def test_press_enter_to_continue_is_approved_by_enter(linked: FakeHub, workspace: Path) -> None:
     run_id = linked.start("printf 'Press enter to continue'; read x; echo went on", workspace)

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
+import argon2
 import jwt
 import pytest
 from tests.conformance.daemons import Daemon
@@ -187,8 +188,8 @@ async def test_input_over_http_is_forwarded_to_the_owning_host(web: Web, host: H
     run_id = await host.begin()
     reply = web.ask("POST", f"/runs/{run_id}/input", {"input_id": "from-http", "text": "go\n", "actor": "cli"})
     assert (reply.status, reply.body) == (204, b"")
-    order = await host.next_of("run.send_input", run_id)
-    assert order["data"] == {"input_id": "from-http", "text": "go\n", "actor": "cli", "by": "owner"}
+    order = await host.ordered("run.send_input", run_id)
+    assert order == {"input_id": "from-http", "text": "go\n", "actor": "cli", "by": "owner"}
 
 
 @pytest.mark.requirement("relay:http:input-refused", "relay:faults:undeliverable")
@@ -248,13 +249,11 @@ async def test_run_ids_are_any_text(web: Web, host: Host, app: App, run_id: str)
 
 @pytest.mark.requirement("relay:auth:environment", "relay:auth:one-admin")
 def test_the_environments_names_of_the_public_server_are_obeyed() -> None:
-    from argon2 import PasswordHasher
-
     secret = "the secret of the environment, long enough"
     variables = {
         "JWT_SECRET": secret,
         "ADMIN_USERNAME": "admin",
-        "ADMIN_PASSWORD_HASH": PasswordHasher(time_cost=1, memory_cost=1024, parallelism=1).hash(PASSWORD),
+        "ADMIN_PASSWORD_HASH": argon2.PasswordHasher(time_cost=1, memory_cost=1024, parallelism=1).hash(PASSWORD),
     }
     daemon = RelayDaemon(variables).start()
     try:

@@ -1,5 +1,6 @@
 """The host's own HTTP on its owner's socket: routes, the events that it leaves, and the terminal as a stream."""
 
+import asyncio
 import json
 import os
 import socket
@@ -90,8 +91,6 @@ async def test_reading_tools_have_names_without_rpc_and_the_actor_local(local: W
 async def test_writing_tools_are_gated_here_too(
     local: Web, app: App, run: str, repository: Path, path: str, body: dict[str, str], tool: str
 ) -> None:
-    import asyncio
-
     asking = asyncio.create_task(asyncio.to_thread(local.ask, "POST", f"/runs/{run}/{path}", body))
     asked = await app.told("run.permission_requested", run)
     call = await app.told("tool.call", run, tool=tool)

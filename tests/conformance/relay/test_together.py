@@ -106,3 +106,16 @@ async def test_who_subscribes_late_is_shown_the_terminal_as_it_is(
     await late.told("run.exited", run_id)
     assert "later" in late.output(run_id)
     assert "earlier" not in late.output(run_id), "nothing is told twice"
+
+
+@pytest.mark.requirement("relay:http:input", "relay:input:once")
+async def test_input_over_http_is_typed_once_for_its_id(app: App, web: Web, where: str, workspace: Path) -> None:
+    run_id = await app.start(where, "read a; echo got:$a:; read b; echo got:$b:", cwd=str(workspace))
+    await app.told("run.ready", run_id)
+    for input_id, text in (("i-1", "one\n"), ("i-1", "one\n"), ("i-2", "two\n")):
+        asked = {"input_id": f"{input_id}-{run_id}", "text": text, "actor": "cli"}
+        assert web.ask("POST", f"/runs/{run_id}/input", asked).status == 204
+    await app.told("run.exited", run_id)
+    typed = [(frame["data"]["actor"], frame["data"]["text_redacted"]) for frame in app.of(run_id, "run.input")]
+    assert typed == [("cli", "one\n"), ("cli", "two\n")]
+    assert app.output(run_id).count("got:one:") == app.output(run_id).count("got:two:") == 1

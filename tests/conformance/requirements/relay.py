@@ -18,6 +18,7 @@ ENVELOPE = (
     Requirement(
         "relay:envelope:unknown-types", "Event Envelope", "a type that is not known does no harm, at the hub and at a host"
     ),
+    Requirement("relay:envelope:loose", OURS, "an event without a readable time or without its host is taken all the same"),
     Requirement("relay:envelope:hostile", OURS, "what cannot be read is answered with `error`, and the connection goes on"),
 )
 
@@ -47,6 +48,7 @@ EVENTS = (
     Requirement("relay:events:permission-requested", "run.permission_requested", "the question, its texts and what it is about"),
     Requirement("relay:events:tool-call", "tool.call", "request_id, tool, actor and args"),
     Requirement("relay:events:tool-result", "tool.result", "with a result when it is ok, with an error when not"),
+    Requirement("relay:events:broken-data", OURS, "data that are not what the type promises are counted, and harm nobody"),
     Requirement("relay:ack:form", WEBSOCKET, "`run.ack` is type, ts and data with run_id and last_seq"),
     Requirement("relay:ack:after-commit", "Acknowledgements", "an event is acknowledged when it is stored, and not before"),
     Requirement("relay:ack:only-numbered", "Acknowledgements", "what has no seq is not acknowledged"),
@@ -187,6 +189,7 @@ HOSTS = (
     Requirement("relay:prompts:shared-id", HOST, "with the same request_id, which is a UUID"),
     Requirement("relay:prompts:fields", "run.permission_requested", "reason, prompt, approve_text `y\\n`, deny_text `n\\n`"),
     Requirement("relay:prompts:recognised", HOST, "the prompts of the list are recognised"),
+    Requirement("relay:prompts:open", WEBSOCKET, "one without yes and no is `run.awaiting_input` without a request_id"),
     Requirement("relay:prompts:press-enter", HOST, "`press enter to continue` is approved by `\\n`"),
     Requirement("relay:prompts:approve", HOST, "approving types approve_text with the request's id as input_id"),
     Requirement("relay:prompts:deny", "run.permission_requested", "denying types deny_text"),
@@ -219,6 +222,7 @@ AGENTS = (
     Requirement("relay:agents:input", OURS, "what is typed is a message"),
     Requirement("relay:agents:approvals", OURS, "what it asks is a permission request, decided or answered by typing"),
     Requirement("relay:agents:stop", OURS, "stop ends its work"),
+    Requirement("relay:agents:calls", OURS, "calls work in its folder; what is gated needs work under way to be asked in"),
     Requirement("relay:agents:linked", OURS, "a host's agents are told to its hub as other runs are"),
     Requirement("relay:together:a-run", OURS, "an app sees no difference between the hub's own host and one that dialled in"),
 )

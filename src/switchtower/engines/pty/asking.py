@@ -32,10 +32,10 @@ class Asking:
         ruleset: rules.Rules,
         *,
         settle: Callable[[], Awaitable[None]],
-        write: Callable[[str], None],
+        write: Callable[[str], bool],
         stop: Callable[[], None],
     ) -> None:
-        """`write` types into the terminal; `stop` ends the program because somebody said so."""
+        """`write` types into the terminal, and says whether it could; `stop` ends the program because somebody said so."""
         self._desk = desk
         self._screen = screen
         self._tool = tool
@@ -123,7 +123,11 @@ class Asking:
         text = prompt.approve_text if answer.verdict is events.Verdict.APPROVE else prompt.deny_text
         assert text is not None, "only a prompt with both texts is asked about"
         self._watch.typed()
-        self._write(text)
+        if not self._write(text):
+            await self._desk.emit(
+                events.WarningRaised("NOT_TYPED", "The program takes no input, so nothing was typed", approval_id)
+            )
+            return
         # relay, interop: the question's id is the input's, so two approvals give exactly one
         typed = events.TerminalTyped(
             input_id=approval_id,

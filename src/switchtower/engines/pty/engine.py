@@ -2,7 +2,6 @@
 it started. To the core it is one long call of a tool called `terminal`."""
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Mapping
@@ -187,9 +186,12 @@ class _Work:
                 except programs.HasEnded:
                     return
 
-    def _write(self, text: str) -> None:
-        with contextlib.suppress(programs.HasEnded, programs.InputFull):
+    def _write(self, text: str) -> bool:
+        try:
             self._program.write(text.encode())
+        except (programs.HasEnded, programs.InputFull):
+            return False
+        return True
 
     def _deny(self) -> None:
         self._denied = True

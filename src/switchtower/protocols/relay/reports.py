@@ -15,6 +15,8 @@ UNKNOWN = "unknown"
 LONGEST_TOOL = 64
 NOTHING = "host.nothing"
 """The type of a message of which only its number counts."""
+_NOT_A_HOSTS = (NOTHING, "run.ack", "run.error", "run.gap", "run.lost", "run.found", "error", "host.heartbeat")
+"""What a host has no business to tell apps: only its number counts."""
 CALL = "terminal"
 """The one call that a run of another host is, in the core's words."""
 _QUESTION_MS = 30 * 86_400_000
@@ -192,7 +194,8 @@ def _translated(host: str, type_: str, fields: _Fields, at_ms: int) -> tuple[eve
             return (events.ToolCalled(call_id=call_id, tool=tool, args=args),)
         case "tool.result":
             return _tool_result(fields)
-        case _ if type_ == NOTHING:
+        case _ if type_ in _NOT_A_HOSTS or type_.startswith("rpc."):
+            fields.left = {}
             return (events.HostSaid(type="", data={}),)
         case "run.exited":
             return _exited(fields.number("exit_code", 0))

@@ -20,6 +20,7 @@ KEPT_TEXT = 2_000
 """How much of each text in a result the journal keeps."""
 KEPT_ITEMS = 20
 MOST_LISTED = 1_000
+MOST_AT_ONCE = 256
 
 Result = msgspec.Struct | dict[str, Any]
 
@@ -30,6 +31,7 @@ class HostRpc:
         self._settings = settings
         self._gate = Gate(tower_, settings.approval_timeout_ms)
         self.commands = RunCommands(tower_)
+        self._at_work = 0
 
     @property
     def host_id(self) -> str:
@@ -126,6 +128,22 @@ class HostRpc:
         work: Callable[[], Awaitable[Result]],
     ) -> Result:
         """Does the work between a journalled call and its journalled result."""
+        if self._at_work >= MOST_AT_ONCE:
+            raise errors.Refused("too many calls at once")
+        self._at_work += 1
+        try:
+            return await self._journalled(card, tool, asked, actor, work)
+        finally:
+            self._at_work -= 1
+
+    async def _journalled(
+        self,
+        card: journal.Card,
+        tool: str,
+        asked: messages.RunRpc,
+        actor: events.Actor,
+        work: Callable[[], Awaitable[Result]],
+    ) -> Result:
         request_id = asked.request_id
         started = commands.StartErrand(
             session_id=card.session_id, actor=actor, errand_id=request_id, tool=tool, args=_kept_args(asked)

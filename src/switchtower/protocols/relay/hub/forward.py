@@ -1,14 +1,14 @@
 """The core's commands in relay's words, for sessions that live on another host. Pure."""
 
-import hashlib
 from typing import Any
 
 from switchtower.core import commands, errors, events, terminals
 from switchtower.protocols.relay import names, outbound
 
 
-def spelled(command: commands.AnyCommand) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The message for the host, and what the asker is told once it has gone out. Refuses what relay cannot say."""
+def spelled(command: commands.AnyCommand, fresh_id: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The message for the host, and what the asker is told once it has gone out. Refuses what relay cannot say. `fresh_id` is for
+    what has no identity of its own."""
     who = {"actor": outbound.actor(command.actor), "by": command.actor.name}
     run_id = names.core_run_of(command.session_id)
     match command:
@@ -16,7 +16,7 @@ def spelled(command: commands.AnyCommand) -> tuple[str, dict[str, Any], dict[str
             text = command.text + terminals.ENTER
             given = command.client_message_id if isinstance(command, commands.SendMessage) else None
             # The same message sent twice has the same id, so the host types it once.
-            input_id = command.idempotency_key or given or hashlib.sha256(text.encode()).hexdigest()[:32]
+            input_id = command.idempotency_key or given or fresh_id
             told = {"input_id": input_id, "text": text, **who}
             return "run.send_input", told, {"run_id": run_id, "message_id": input_id}
         case commands.TypeInput():

@@ -296,7 +296,7 @@ class Hub:
 
     def forward(self, host: str, command: commands.AnyCommand, done: tower.Done) -> None:
         try:
-            type_, data, outcome = forward.spelled(command)
+            type_, data, outcome = forward.spelled(command, self.tower.mint("msg"))
             line = self.roster.line(host)
         except core_errors.CoreError as refusal:
             done(refusal)

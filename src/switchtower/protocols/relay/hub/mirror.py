@@ -38,6 +38,10 @@ class _Run:
         self.refused = False
         self.timer: asyncio.TimerHandle | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        return self.intake is not None and not (self.intake.is_waiting or self.storing or self.ready)
+
 
 class Mirror:
     def __init__(self, tower_: tower.Tower, host_id: str, ack: Ack, *, gap_patience: float = GAP_PATIENCE) -> None:
@@ -98,7 +102,7 @@ class Mirror:
         return run
 
     def _forget_one(self) -> None:
-        idle = next((run_id for run_id, run in self._runs.items() if run.intake and not run.storing and not run.ready), None)
+        idle = next((run_id for run_id, run in self._runs.items() if run.is_idle), None)
         if idle is not None:
             del self._runs[idle]
 
@@ -137,6 +141,9 @@ class Mirror:
             self._settle(1)  # told again while it waits
             return
         self._ready(run, intake.add(envelope))
+        if not intake.is_waiting and run.timer is not None:
+            run.timer.cancel()
+            run.timer = None
         if intake.is_waiting and run.timer is None:
             self._ack(envelope.run_id, run.stored)
             self._wait_for_gap(envelope.run_id, run)
@@ -182,7 +189,7 @@ class Mirror:
         if isinstance(outcome, errors.NotItsHost):
             log.warning("host %s told of %s, which is not its run", self._host_id, run.session_id)
             run.refused = True
-            self._settle(len(batch) + len(run.ready) + (len(run.intake) if run.intake else 0))
+            self._settle(len(batch) + len(run.ready) + (len(run.intake) if run.intake is not None else 0))
             run.ready = []
         elif isinstance(outcome, errors.CoreError):
             # Not stored, and not acknowledged: tried again while the host is there.
