@@ -1,4 +1,4 @@
-"""Relay: a program's output to the journal, a host's events to the hub's, the drain of a spool, and a key's way there and back."""
+"""Relay: a program's output to the journal, a host's events to the hub's, the drain of a spool, and a key there and back."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -199,7 +199,7 @@ HOSTS = (
     Requirement("relay:input:once", "Identifiers", "an input_id counts once"),
     Requirement("relay:input:actor", "run.input", "with who typed it"),
     Requirement("relay:stop:term", "run.stop", "`term` is the default, and a program can hear it"),
-    Requirement("relay:stop:kill", "run.stop", "`kill` ends what does not listen"),
+    Requirement("relay:stop:kill", "run.stop", "`kill` ends it without a word"),
 )
 
 LOCAL = (

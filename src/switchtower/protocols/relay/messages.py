@@ -85,6 +85,19 @@ class Decide(Struct, frozen=True):
     reason: str | None = None
 
 
+RunCommand = SendInput | SendStdin | Resize | Stop | Decide
+
+APPROVE = "run.permission.approve"
+COMMAND_DATA: dict[str, type[Struct]] = {
+    "run.send_input": SendInput,
+    "run.send_stdin": SendStdin,
+    "run.resize": Resize,
+    "run.stop": Stop,
+    APPROVE: Decide,
+    "run.permission.deny": Decide,
+}
+
+
 class Subscribe(Struct, frozen=True):
     replace: bool = False
     include_output: bool = True

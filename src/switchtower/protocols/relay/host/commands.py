@@ -1,6 +1,7 @@
 """Relay's commands on runs that live here: input, keys, size, stop, decisions. Whoever asks has found the run already."""
 
 import hashlib
+from typing import assert_never
 
 from switchtower.core import commands, events, journal, tower
 from switchtower.core import errors as core_errors
@@ -18,6 +19,21 @@ _VERDICTS = {
 class RunCommands:
     def __init__(self, tower_: tower.Tower) -> None:
         self._tower = tower_
+
+    async def obey(self, type_: str, card: journal.Card, asked: messages.RunCommand, actor: events.Actor) -> None:
+        match asked:
+            case messages.SendInput():
+                await self.send_input(card, asked, actor)
+            case messages.SendStdin():
+                await self.send_stdin(card, asked, actor)
+            case messages.Resize():
+                await self.resize(card, asked, actor)
+            case messages.Stop():
+                await self.stop(card, asked.signal, actor)
+            case messages.Decide():
+                await self.decide(card, asked, actor, approve=type_ == messages.APPROVE)
+            case _:
+                assert_never(asked)
 
     async def send_input(self, card: journal.Card, asked: messages.SendInput, actor: events.Actor) -> None:
         if card.tool:

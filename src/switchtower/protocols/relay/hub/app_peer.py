@@ -16,7 +16,8 @@ from switchtower.core import tower
 from switchtower.core.access import Access
 from switchtower.core.session import Session
 from switchtower.protocols.relay import errors, messages, names, outbound
-from switchtower.protocols.relay.hub.hub import Hub, Sender
+from switchtower.protocols.relay.hub.dispatch import Sender
+from switchtower.protocols.relay.hub.hub import Hub
 from switchtower.protocols.relay.hub.tap import Tap
 from switchtower.transports.outbox import Outbox
 from switchtower.transports.packet import Packet
@@ -32,15 +33,13 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _decode = msgspec.json.Decoder(messages.Envelope).decode
 _decoders = {
-    "run.send_input": msgspec.json.Decoder(messages.SendInput).decode,
-    "run.send_stdin": msgspec.json.Decoder(messages.SendStdin).decode,
-    "run.resize": msgspec.json.Decoder(messages.Resize).decode,
-    "run.stop": msgspec.json.Decoder(messages.Stop).decode,
-    "run.permission.approve": msgspec.json.Decoder(messages.Decide).decode,
-    "run.permission.deny": msgspec.json.Decoder(messages.Decide).decode,
-    "run.subscribe": msgspec.json.Decoder(messages.Subscribe).decode,
-    "run.unsubscribe": msgspec.json.Decoder(messages.Subscribe).decode,
-    **{type_: msgspec.json.Decoder(data).decode for type_, data in messages.RPC_DATA.items()},
+    type_: msgspec.json.Decoder(data).decode
+    for type_, data in {
+        **messages.COMMAND_DATA,
+        **messages.RPC_DATA,
+        "run.subscribe": messages.Subscribe,
+        "run.unsubscribe": messages.Subscribe,
+    }.items()
 }
 
 
@@ -194,26 +193,15 @@ class AppPeer:
                 self._narrow()
                 return
             raise errors.UnknownRun
-        hub, actor = self._hub, self._actor
-        sender = Sender(envelope.data, self._host_refused)
         match envelope.type:
-            case "run.send_input":
-                await hub.send_input(run_id, asked, actor, sender)
-            case "run.send_stdin":
-                await hub.send_stdin(run_id, asked, actor, sender)
-            case "run.resize":
-                await hub.resize(run_id, asked, actor, sender)
-            case "run.stop":
-                await hub.stop(run_id, asked, actor, sender)
-            case "run.permission.approve" | "run.permission.deny":
-                await hub.decide(run_id, asked, actor, sender, approve=envelope.type.endswith("approve"))
             case "run.subscribe":
                 await self._subscribe(run_id, asked)
             case "run.unsubscribe":
                 self._narrow()
                 self._quit(names.session_of(run_id))
             case _:
-                raise AssertionError(f"{envelope.type} has a decoder but no place here")
+                sender = Sender(envelope.data, self._host_refused)
+                await self._hub.command(envelope.type, run_id, asked, self._actor, sender)
 
     # Subscriptions
 

@@ -6,7 +6,7 @@ Whatever goes wrong is answered and never raised. What people type reaches neith
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -26,15 +26,10 @@ _LONGEST_PROBLEM = 500
 _VIAS = frozenset({"web", "cli", "system"})
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-COMMANDS: dict[str, type[msgspec.Struct]] = {
-    "run.send_input": messages.SendInput,
-    "run.send_stdin": messages.SendStdin,
-    "run.resize": messages.Resize,
-    "run.stop": messages.Stop,
-    "run.permission.approve": messages.Decide,
-    "run.permission.deny": messages.Decide,
+_shapes = messages.COMMAND_DATA | messages.RPC_DATA
+_decoders: dict[str, Callable[[msgspec.Raw], Any]] = {
+    type_: msgspec.json.Decoder(shape).decode for type_, shape in _shapes.items()
 }
-_decoders = {type_: msgspec.json.Decoder(shape).decode for type_, shape in (COMMANDS | messages.RPC_DATA).items()}
 
 
 class _Asker(msgspec.Struct):
@@ -76,7 +71,7 @@ class Orders:
         type_ = envelope.type
         if type_.startswith("rpc."):
             self._call(envelope, answer)
-        elif type_ in COMMANDS:
+        elif type_ in messages.COMMAND_DATA:
             self._command(envelope, answer)
         else:
             # The document: types may be added, and who does not know one goes on.
@@ -162,18 +157,7 @@ class Orders:
         asked = _decoders[envelope.type](envelope.data)
         actor = _actor(_asker(envelope.data))
         card = await self._card(envelope.run_id)
-        commands = self._rpc.commands
-        match asked:
-            case messages.SendInput():
-                await commands.send_input(card, asked, actor)
-            case messages.SendStdin():
-                await commands.send_stdin(card, asked, actor)
-            case messages.Resize():
-                await commands.resize(card, asked, actor)
-            case messages.Stop():
-                await commands.stop(card, asked.signal, actor)
-            case messages.Decide():
-                await commands.decide(card, asked, actor, approve=envelope.type == "run.permission.approve")
+        await self._rpc.commands.obey(envelope.type, card, asked, actor)
 
     def _refuse(self, envelope: messages.Envelope, answer: Answer, problem: str) -> None:
         asker = _asker(envelope.data)

@@ -1,0 +1,98 @@
+"""What is asked of runs on other hosts: sent over the host's line, and answered to who asked, to nobody else."""
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from switchtower.core import commands, events, tower
+from switchtower.core import errors as core_errors
+from switchtower.protocols.relay import errors, messages, names, outbound
+from switchtower.protocols.relay.hub import forward, roster
+
+PLAIN_RPC_TIMEOUT = 60.0
+"""For calls that nobody has to decide about."""
+MOST_UNANSWERED = 10_000
+"""Commands that their hosts may yet refuse."""
+
+Refused = Callable[[str, dict[str, Any]], None]
+"""Told the run, and what its host said."""
+
+
+class Sender(msgspec.Struct, frozen=True):
+    """An app that asks."""
+
+    raw: msgspec.Raw = messages.EMPTY
+    """What it sent: another host may understand more of it than we do."""
+    refused: Refused | None = None
+
+
+NOBODY = Sender()
+
+
+class Dispatch:
+    def __init__(self, tower_: tower.Tower, roster_: roster.Roster) -> None:
+        self._tower = tower_
+        self._roster = roster_
+        self._unanswered: OrderedDict[str, Refused] = OrderedDict()
+        """Who to tell when a host refuses a command that has no answer of its own."""
+        self._numbers = itertools.count(1)
+
+    async def call(
+        self, host_id: str, type_: str, run_id: str | None, asked: msgspec.Struct, actor: events.Actor, sender: Sender
+    ) -> Any:
+        """The result of an RPC. Raises `Refused`."""
+        data = _passed_on(asked, actor, sender)
+        line = self._roster.line(host_id)
+        frame = roster.command(type_, self._tower.now_ms(), host_id=host_id, run_id=run_id, data=data)
+        response = await line.call(frame, data["request_id"], None if type_ in messages.GATED else PLAIN_RPC_TIMEOUT)
+        if not response.ok:
+            raise errors.Refused(response.error or "failed")
+        return response.result
+
+    def send(self, host_id: str, type_: str, run_id: str, asked: msgspec.Struct, actor: events.Actor, sender: Sender) -> None:
+        """A command. Raises `HostOffline`; that its host refuses it, the sender hears later."""
+        data = _passed_on(asked, actor, sender)
+        line = self._roster.line(host_id)
+        if sender.refused is not None:
+            data["command_id"] = self._expect(sender.refused)
+        line.send(roster.command(type_, self._tower.now_ms(), host_id=host_id, run_id=run_id, data=data))
+
+    def forward(self, host: str, command: commands.AnyCommand, done: tower.Done) -> None:
+        """What other protocols ask."""
+        try:
+            type_, data, outcome = forward.spelled(command, self._tower.mint("msg"))
+            line = self._roster.line(host)
+        except core_errors.CoreError as refusal:
+            done(refusal)
+            return
+        except errors.HostOffline:
+            done(core_errors.HostUnreachable(host, hint="ask again when it is back"))
+            return
+        run_id = names.run_of(command.session_id)
+        line.send(roster.command(type_, self._tower.now_ms(), host_id=host, run_id=run_id, data=data))
+        done({"after_seq": 0, **outcome})
+
+    def refused(self, run_id: str, problem: dict[str, Any]) -> None:
+        """A host did not do what it was told. Without our number for it nobody can be told."""
+        command_id = problem.pop("command_id", None)
+        refused = self._unanswered.pop(command_id, None) if isinstance(command_id, str) else None
+        if refused is not None:
+            refused(run_id, problem)
+
+    def _expect(self, refused: Refused) -> str:
+        command_id = str(next(self._numbers))
+        self._unanswered[command_id] = refused
+        if len(self._unanswered) > MOST_UNANSWERED:
+            self._unanswered.popitem(last=False)
+        return command_id
+
+
+def _passed_on(asked: msgspec.Struct, actor: events.Actor, sender: Sender) -> dict[str, Any]:
+    """What a host is told: all that was said, as we read it where we do, and by whom."""
+    said = msgspec.json.decode(sender.raw, type=dict[str, Any])
+    read: dict[str, Any] = msgspec.to_builtins(asked)
+    read = {name: value for name, value in read.items() if value is not None}
+    return {**said, **read, "actor": outbound.actor(actor), "by": actor.name}
