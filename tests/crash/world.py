@@ -19,7 +19,7 @@ from tests.crash.tower_process import Client, Daemon, Frame, Gone, Refused, deco
 
 ACTORS = 5
 LONGEST_ROUND = 0.25
-RUN_FILES = {"endpoints.json", "pi.sock", "pushd.pid", "pushd.sock", "tower.lock"}
+RUN_FILES = {"endpoints.json", "hostd.sock", "pi.sock", "pushd.pid", "pushd.sock", "tower.lock"}
 
 
 @dataclass

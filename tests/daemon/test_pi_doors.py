@@ -17,10 +17,14 @@ from tests.daemon.echo_house import EchoHouse
 from tests.transports.conftest import TEXT, RawWebSocket
 
 from switchtower import config
-from switchtower.core import tower
+from switchtower.core import journal, redact
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.listeners import Listeners
 from switchtower.daemon.pi_doors import PiDoors
+from switchtower.daemon.relay_house import RelayHouse
+from switchtower.runtime.runtime import Runtime
+from switchtower.stores.memory import MemoryJournal
+from switchtower.testing.workshop import BareWorkshop
 from switchtower.transports import errors
 
 TOKEN = "the-owner's"
@@ -37,8 +41,18 @@ class Doors:
             settings, lambda: self.house, Doorkeeper(TOKEN, attach_token_required=False), port_required=port_required
         )
         doorkeeper = Doorkeeper(TOKEN, attach_token_required=False)
-        nobody_asks: tower.Tower = object()  # type: ignore[assignment]
-        self.listeners = Listeners(settings, nobody_asks, doorkeeper, self.pi, "0")
+        self.journal = MemoryJournal()
+        runtime = Runtime(
+            self.journal,
+            {},
+            BareWorkshop(),
+            redactor=redact.Redactor(),
+            approval_timeout_ms=1_000,
+            receipt_ttl_ms=1_000,
+            retention=journal.Retention(0, 0),
+        )
+        self.relay = RelayHouse(settings, runtime, doorkeeper, redact.Redactor(), TOKEN, "0")
+        self.listeners = Listeners(settings, runtime, doorkeeper, self.pi, self.relay, "0")
 
     @property
     def port(self) -> int:
@@ -60,6 +74,8 @@ async def open_doors(home: Path) -> AsyncIterator[Open]:
         async def open_them(*, port_required: bool = False, **given: Any) -> Doors:
             settings = config.Settings(home=home, **{"http": "127.0.0.1:0", "pi": "127.0.0.1:0"} | given)
             doors = Doors(settings, port_required=port_required)
+            await doors.journal.open()
+            stack.push_async_callback(doors.relay.close)
             stack.push_async_callback(doors.listeners.close, 0)
             await doors.listeners.open()
             return doors

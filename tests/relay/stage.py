@@ -32,7 +32,7 @@ LOOK_AGAIN = 0.02
 TOKEN = "token-of-{}-0123456789"
 
 
-async def eventually(condition: Callable[[], Any], what: str = "", patience: float = PATIENCE) -> Any:
+async def eventually(condition: Callable[[], Any], patience: float = PATIENCE) -> Any:
     """Looks from outside, again and again, at what no event tells. The first answer that is true."""
     async with asyncio.timeout(patience):
         while True:
@@ -299,7 +299,7 @@ class Stage:
         async def is_online() -> bool:
             return bool((await self.hub.http.hosts()).get(host_id, {}).get("online"))
 
-        await eventually(is_online, f"{host_id} is online")
+        await eventually(is_online)
 
     async def close(self) -> None:
         await self._closing.aclose()

@@ -12,7 +12,7 @@ from switchtower.testing.relay_client import RelayApp
 
 BACKLOG = 100_000
 MOST_GROWTH_MB = 150
-PATIENCE = 240.0
+PATIENCE = 90.0
 
 
 def free_port() -> int:

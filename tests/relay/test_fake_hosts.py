@@ -461,7 +461,7 @@ FIELDS = {
     "run.resized": ("cols", "rows"),
     "tool.call": ("request_id", "tool", "actor", "args"),
     "tool.result": ("request_id", "tool", "ok", "duration_ms", "result", "error"),
-    "run.lost": ("x",),
+    "run.unheard_of": ("x",),
 }
 RIGHT = {"request_id": "q", "text": "t", "cols": 80, "rows": 24, "tool": "x", "decision": "approve", "exit_code": 0}
 

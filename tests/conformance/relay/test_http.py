@@ -91,7 +91,7 @@ async def test_runs_and_sessions_list_the_same_rows_newest_activity_first(web: W
     rows = web.get("/runs")
     assert [row["id"] for row in rows[:2]] == [second, first]
     assert [row["id"] for row in web.get("/sessions")[:2]] == [second, first]
-    await host.tell("run.awaiting_input", first, 2, {"reason": "prompt"})
+    await host.say(host.output(first, 2))
     await host.acknowledged(first, 2)
     rows = web.get("/runs")
     assert [row["id"] for row in rows[:2]] == [first, second]
