@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, cast
 
 from msgspec import Struct
-from picows import WSCloseCode, WSTransport
 
 from switchtower.transports import upgrade, wire
 from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Origin, Receiver
+from switchtower.transports.stream import Receiver
+from switchtower.transports.ws_connection import GOODBYE_SECONDS, WsConnection
 
 _log = logging.getLogger(__name__)
 
@@ -22,17 +22,8 @@ Verdict = Receiver | upgrade.Admission | upgrade.Refusal
 Accept = Callable[[upgrade.Upgrade], Verdict | Awaitable[Verdict]]
 """Who must look something up first says so with an awaitable; the client waits at the door meanwhile."""
 
-_MOST_PER_READ = 65_536
-"""picows doubles its buffer whenever a read fills it; this keeps a client that floods from making it grow."""
-
-_GOODBYE_SECONDS = 5.0
-"""How long the other side may take to answer a close, or to stop sending after an error, before it is cut off."""
-
 _DECISION_SECONDS = 30.0
 """How long it may take to look up whether somebody is let in."""
-
-_LONGEST_REASON = 123
-"""RFC 6455, 5.5: a control frame has at most 125 bytes, and the close code takes two."""
 
 
 class Door(Struct, frozen=True):
@@ -54,29 +45,15 @@ def protocol(door: Door) -> Callable[..., "WebSocketConnection"]:
     return build
 
 
-class WebSocketConnection(asyncio.BufferedProtocol):
+class WebSocketConnection(WsConnection):
     """One client; the `Stream` that its receiver holds."""
 
-    origin: Origin
-
     def __init__(self, door: Door, connections: set[Any]) -> None:
-        self.writable = False
-        self.transport: asyncio.Transport
+        super().__init__(door.max_message_bytes, door.ping_seconds)
         self._door = door
         self._connections = connections
         self._receiver: Receiver | None = None
-        self._messages = wire.Messages(door.max_message_bytes)
-        self._wire: Any = None
-        self._ws: WSTransport
-        self._open = False
-        self._deaf = False
-        self._patience = door.max_message_bytes
         self._terms: upgrade.Admission | None = None
-        self._reading = True
-        self._heard = False
-        self._pinged = False
-        self._unsent = 0
-        self._timer: asyncio.TimerHandle | None = None
         self._deciding: asyncio.Task[None] | None = None
 
     # What uvicorn calls, in this order; then it hands the transport over to us.
@@ -125,8 +102,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         key = request.headers["sec-websocket-key"]
         self._wire = wire.open_wire(self.transport, self._messages, key, largest_frame)
         self._ws = self._wire.transport
-        self._open = self.writable = True
-        self._after(self._door.ping_seconds, self._check_life)
+        self._live()
         try:
             answer.connected(self)
         except Exception:
@@ -144,23 +120,14 @@ class WebSocketConnection(asyncio.BufferedProtocol):
 
     # What the event loop calls.
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        buffer: memoryview = self._wire.get_buffer(sizehint)
-        return buffer if len(buffer) <= _MOST_PER_READ else buffer[:_MOST_PER_READ]
-
     def buffer_updated(self, nbytes: int) -> None:
         self._heard = True
         if self._deaf:
             return  # the bytes are not taken, so the next read overwrites them
         self._wire.buffer_updated(nbytes)
-        messages = self._messages
-        frames = messages.whole
-        if frames:
-            messages.whole = []
-        if not self._open or self._receiver is None:
-            # We have said goodbye and look only for the answer, though not through more than a message could hold.
-            self._patience -= nbytes
-            self._deaf = self._patience < 0
+        messages, frames = self._messages, self._frames()
+        if not self.is_open or self._receiver is None:
+            self._listen_for_goodbye(nbytes)
         elif self._ws.is_close_frame_sent:
             self._fail()
         else:
@@ -171,20 +138,17 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         if messages.goodbye is not None:
             self._part(messages.goodbye)
 
-    def eof_received(self) -> bool:
-        return False
-
     def pause_writing(self) -> None:
         self.writable = self._messages.writable = False
 
     def resume_writing(self) -> None:
         self._messages.writable = True
-        if self._open and self._receiver is not None:
+        if self.is_open and self._receiver is not None:
             self.writable = True
             self._receiver.writable_again()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._open = self.writable = False
+        self.is_open = self.writable = False
         self._connections.discard(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -198,31 +162,8 @@ class WebSocketConnection(asyncio.BufferedProtocol):
     # What the receiver calls: a `Stream`.
 
     def send(self, packet: Packet) -> None:
-        if self._open:
+        if self.is_open:
             self.transport.write(packet.websocket)
-
-    def pause_reading(self) -> None:
-        if self._open:
-            self._reading = False
-            self.transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        if self._open:
-            self._reading = True
-            self.transport.resume_reading()
-
-    def close(self, code: int = 1000, reason: str = "") -> None:
-        """Says goodbye and waits for the answer, but not for ever."""
-        if not self._open:
-            return
-        self._ws.send_close(cast(WSCloseCode, code), reason.encode()[:_LONGEST_REASON].decode(errors="ignore"))
-        self._open = self.writable = False
-        self.transport.resume_reading()
-        self._after(_GOODBYE_SECONDS, self.transport.abort)
-
-    def abort(self) -> None:
-        self._open = self.writable = False
-        self.transport.abort()
 
     def _tell_oversized(self, messages: wire.Messages) -> None:
         assert self._terms is not None and self._receiver is not None, "without terms, a long message closes"
@@ -230,41 +171,13 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         for size in sizes:
             self._receiver.refused(self._terms.complaint(size, self._terms.max_message_bytes))
 
-    def _part(self, code: int) -> None:
-        """The client has said goodbye: answer it unless it was the answer, and go."""
-        if self._open:
-            self._ws.send_close(cast(WSCloseCode, code))
-        self._open = self.writable = False
-        self.transport.close()
-        self._after(_GOODBYE_SECONDS, self.transport.abort)
-
     def _fail(self) -> None:
         """The client broke the rules and was told so. Closing now, with its bytes unread, would reset the connection under it."""
-        self._open = self.writable = False
+        self.is_open = self.writable = False
         self._deaf = True
         self.transport.resume_reading()
         self.transport.write_eof()
-        self._after(_GOODBYE_SECONDS, self.transport.abort)
-
-    def _check_life(self) -> None:
-        """Whoever neither says nor takes anything is asked; whoever does not answer until the next time is dead."""
-        unsent = self.transport.get_write_buffer_size()
-        alive = self._heard or not self._reading or (unsent > 0 and unsent != self._unsent)
-        self._unsent = unsent
-        if alive:
-            self._heard = self._pinged = False
-        elif self._pinged:
-            self.abort()
-            return
-        else:
-            self._ws.send_ping()
-            self._pinged = True
-        self._after(self._door.ping_seconds, self._check_life)
-
-    def _after(self, seconds: float, call: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, call)
+        self._after(GOODBYE_SECONDS, self.transport.abort)
 
 
 def _address(transport: asyncio.Transport, which_end: str) -> str:

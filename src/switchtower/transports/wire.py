@@ -98,23 +98,7 @@ class _Handle:
 
 def open_wire(transport: asyncio.Transport, messages: Messages, key: str, limit: int) -> Any:
     """picows at work on a connection whose client has shown this key: the handshake is answered, frames go to `messages`."""
-    wire = WSProtocol(
-        host_port=None,
-        ws_path=None,
-        is_client_side=False,
-        ws_listener_factory=lambda request: messages,
-        logger=_SILENT,
-        disconnect_on_exception=True,
-        websocket_handshake_timeout=None,
-        enable_auto_ping=False,
-        auto_ping_idle_timeout=0,
-        auto_ping_reply_timeout=0,
-        auto_ping_strategy=1,
-        enable_auto_pong=False,
-        max_frame_size=limit,
-        extra_headers=None,
-        read_buffer_init_size=4096,
-    )
+    wire = _protocol(limit, ws_listener_factory=lambda request: messages)
     wire.connection_made(_Handle(transport))
     # The one spelling of a handshake that picows takes (some browsers say `keep-alive, Upgrade`); the token stays behind.
     head = (
@@ -124,3 +108,38 @@ def open_wire(transport: asyncio.Transport, messages: Messages, key: str, limit:
     wire.get_buffer(len(head))[: len(head)] = head
     wire.buffer_updated(len(head))
     return wire
+
+
+def dial(handle: Any, messages: Messages, *, authority: str, target: str, headers: dict[str, str] | None, limit: int) -> Any:
+    """picows at work on a connection that we made: it asks for `target`, which may carry a token, and frames go to `messages`.
+    `handle` is the transport as it sees it."""
+    wire = _protocol(
+        limit,
+        host_port=authority,
+        ws_path=target,
+        is_client_side=True,
+        ws_listener_factory=lambda request, response: messages,
+        extra_headers=headers,
+    )
+    wire.connection_made(handle)
+    return wire
+
+
+def _protocol(limit: int, **own: Any) -> Any:
+    usual: dict[str, Any] = {
+        "host_port": None,
+        "ws_path": None,
+        "is_client_side": False,
+        "logger": _SILENT,
+        "disconnect_on_exception": True,
+        "websocket_handshake_timeout": None,
+        "enable_auto_ping": False,
+        "auto_ping_idle_timeout": 0,
+        "auto_ping_reply_timeout": 0,
+        "auto_ping_strategy": 1,
+        "enable_auto_pong": False,
+        "max_frame_size": limit,
+        "extra_headers": None,
+        "read_buffer_init_size": 4096,
+    }
+    return WSProtocol(**usual | own)

@@ -8,30 +8,23 @@ import base64
 import contextlib
 import logging
 import re
-from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes, urlsplit
 
-from picows import WSCloseCode, WSHandshakeError, WSInvalidStatusError, WSMsgType, WSTransport
-from picows.picows import WSProtocol  # type: ignore[attr-defined]
+from picows import WSHandshakeError, WSInvalidStatusError, WSMsgType
 
 from switchtower.transports import wire
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Origin, Receiver, Stream
+from switchtower.transports.ws_connection import GOODBYE_SECONDS, WsConnection
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
 _log = logging.getLogger(__name__)
 
-_MOST_PER_READ = 65_536
-_GOODBYE_SECONDS = 5.0
-_LONGEST_REASON = 123
-"""See `websocket.py`, which has the same of each for the same reasons."""
 _LONGEST_BODY = 200
-_SILENT = logging.Logger("picows", logging.CRITICAL + 1)
-"""picows would log each connection, at a low level with its address."""
 _PORTS = {"ws": 80, "wss": 443}
 _TARGET = re.compile(r"[!-~]*", re.ASCII)
 
@@ -145,66 +138,39 @@ class _Handle:
     def abort(self) -> None: ...
 
 
-class _Connection(asyncio.BufferedProtocol):
+class _Connection(WsConnection):
     """One connection that we made; the `Stream` that its receiver holds."""
 
     def __init__(
         self, address: SplitResult, receiver: Receiver, max_message_bytes: int, output_limit_bytes: int, ping_seconds: float
     ) -> None:
+        super().__init__(max_message_bytes, ping_seconds)
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.origin = Origin(transport="websocket", address=address.netloc.rpartition("@")[2])
-        self.writable = False
-        self.is_open = False
         self._address = address
         self._receiver = receiver
-        self._messages = wire.Messages(max_message_bytes)
         self._max_message_bytes = max_message_bytes
         self._output_limit_bytes = output_limit_bytes
-        self._ping_seconds = ping_seconds
-        self._transport: asyncio.Transport | None = None
-        self._handle: _Handle
-        self._wire: Any = None
-        self._ws: WSTransport
+        self._handle: _Handle | None = None
         self._told = False
         self._ended = False
-        self._deaf = False
-        self._patience = max_message_bytes
-        self._reading = True
-        self._heard = False
-        self._pinged = False
-        self._unsent = 0
-        self._timer: asyncio.TimerHandle | None = None
 
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self._output_limit_bytes)
-        self._handle = _Handle(self._transport)
-        self._wire = WSProtocol(
-            host_port=self.origin.address,
-            ws_path=(self._address.path or "/") + (f"?{self._address.query}" if self._address.query else ""),
-            is_client_side=True,
-            ws_listener_factory=lambda request, response: self._messages,
-            logger=_SILENT,
-            disconnect_on_exception=True,
-            websocket_handshake_timeout=None,
-            enable_auto_ping=False,
-            auto_ping_idle_timeout=0,
-            auto_ping_reply_timeout=0,
-            auto_ping_strategy=1,
-            enable_auto_pong=False,
-            max_frame_size=self._max_message_bytes,
-            extra_headers=_credentials(self._address),
-            read_buffer_init_size=4096,
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=self._output_limit_bytes)
+        self._handle = _Handle(self.transport)
+        self._wire = wire.dial(
+            self._handle,
+            self._messages,
+            authority=self.origin.address,
+            target=(self._address.path or "/") + (f"?{self._address.query}" if self._address.query else ""),
+            headers=_credentials(self._address),
+            limit=self._max_message_bytes,
         )
-        self._wire.connection_made(self._handle)
         self._ws = self._wire.transport
         asyncio.ensure_future(self._wire.wait_until_handshake_complete()).add_done_callback(self._shook_hands)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        buffer: memoryview = self._wire.get_buffer(sizehint)
-        return buffer if len(buffer) <= _MOST_PER_READ else buffer[:_MOST_PER_READ]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard = True
@@ -213,9 +179,6 @@ class _Connection(asyncio.BufferedProtocol):
         self._wire.buffer_updated(nbytes)
         if self._told:
             self._pass_on(nbytes)
-
-    def eof_received(self) -> bool:
-        return False
 
     def pause_writing(self) -> None:
         self.writable = self._messages.writable = False
@@ -241,41 +204,17 @@ class _Connection(asyncio.BufferedProtocol):
     # What the receiver calls: a `Stream`.
 
     def send(self, packet: Packet) -> None:
-        if self.is_open:
+        if self.is_open and self._handle is not None:
             self._handle.gather()
             for frame in packet.frames:
                 self._ws.send(WSMsgType.TEXT, frame)
             self._handle.release()
 
-    def pause_reading(self) -> None:
-        if self.is_open and self._transport is not None:
-            self._reading = False
-            self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        if self.is_open and self._transport is not None:
-            self._reading = True
-            self._transport.resume_reading()
-
-    def close(self, code: int = 1000, reason: str = "") -> None:
-        """Says goodbye and waits for the answer, but not for ever."""
-        if not self.is_open or self._transport is None:
-            return
-        self._ws.send_close(cast(WSCloseCode, code), reason.encode()[:_LONGEST_REASON].decode(errors="ignore"))
-        self.is_open = self.writable = False
-        self._transport.resume_reading()
-        self._after(_GOODBYE_SECONDS, self._transport.abort)
-
-    def abort(self) -> None:
-        self.is_open = self.writable = False
-        if self._transport is not None:
-            self._transport.abort()
-
     def give_up(self) -> None:
         """Whoever dialled waits no longer."""
         self.opened.cancel()
-        if self._transport is not None and not self._told:
-            self._transport.abort()
+        if self._handle is not None and not self._told:
+            self.transport.abort()
 
     # The handshake
 
@@ -287,8 +226,8 @@ class _Connection(asyncio.BufferedProtocol):
             refusal = self._refusal(problem) if problem else Unreachable("the connection ended before it was a WebSocket")
             self.opened.set_exception(refusal)
             return
-        self._told = self.is_open = self.writable = True
-        self._after(self._ping_seconds, self._check_life)
+        self._told = True
+        self._live()
         try:
             self._receiver.connected(self)
         except Exception as bug:
@@ -318,14 +257,9 @@ class _Connection(asyncio.BufferedProtocol):
     # Life and end
 
     def _pass_on(self, nbytes: int) -> None:
-        messages = self._messages
-        frames = messages.whole
-        if frames:
-            messages.whole = []
+        messages, frames = self._messages, self._frames()
         if not self.is_open:
-            # We have said goodbye and look only for the answer, though not through more than a message could hold.
-            self._patience -= nbytes
-            self._deaf = self._patience < 0
+            self._listen_for_goodbye(nbytes)
         elif self._ws.is_close_frame_sent or messages.oversizes:
             self._fail()
         elif frames:
@@ -333,43 +267,12 @@ class _Connection(asyncio.BufferedProtocol):
         if messages.goodbye is not None:
             self._part(messages.goodbye)
 
-    def _part(self, code: int) -> None:
-        """The other side has said goodbye: answer it unless it was the answer, and go."""
-        assert self._transport is not None, "who speaks is connected"
-        if self.is_open:
-            self._ws.send_close(cast(WSCloseCode, code))
-        self.is_open = self.writable = False
-        self._transport.close()
-        self._after(_GOODBYE_SECONDS, self._transport.abort)
-
     def _fail(self) -> None:
         """The other side broke the rules, and picows has told it so."""
-        assert self._transport is not None, "who speaks is connected"
         self.is_open = self.writable = False
         self._deaf = True
-        self._transport.close()
-        self._after(_GOODBYE_SECONDS, self._transport.abort)
-
-    def _check_life(self) -> None:
-        """Whoever neither says nor takes anything is asked; whoever does not answer until the next time is dead."""
-        assert self._transport is not None, "only a connection has a life"
-        unsent = self._transport.get_write_buffer_size()
-        alive = self._heard or not self._reading or (unsent > 0 and unsent != self._unsent)
-        self._unsent = unsent
-        if alive:
-            self._heard = self._pinged = False
-        elif self._pinged:
-            self.abort()
-            return
-        else:
-            self._ws.send_ping()
-            self._pinged = True
-        self._after(self._ping_seconds, self._check_life)
-
-    def _after(self, seconds: float, call: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, call)
+        self.transport.close()
+        self._after(GOODBYE_SECONDS, self.transport.abort)
 
 
 def _credentials(address: SplitResult) -> dict[str, str] | None:
