@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.relay.stage")
+pytest.register_assert_rewrite("tests.relay.stage", "tests.relay.seen")
 
 from tests.relay.stage import shared as shared  # noqa: E402
 from tests.relay.stage import stage as stage  # noqa: E402

@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import socket
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -12,6 +13,9 @@ import msgspec
 from switchtower import config
 from switchtower.client import discover, errors
 
+PATIENCE = 5.0
+"""For the socket to be there."""
+PAUSE = 0.05
 TIMEOUT = 30.0
 MOST_BYTES = 16 * 1024 * 1024
 _NOT_THERE = (FileNotFoundError, ConnectionRefusedError)
@@ -59,12 +63,17 @@ def call(method: str, path: str, body: dict[str, str] | None = None) -> Any:
             pass  # left by a daemon that has gone
     if (place := _socket(settings, running(settings))) is None:
         raise errors.DaemonTooOld("users, tokens and hosts")
-    try:
-        return _ask(place, method, path, body)
-    except _NOT_THERE as problem:
-        raise errors.DaemonUnreachable(
-            f"the daemon does not answer at `{place}` ({problem.strerror})", hint="stop it with `tower stop`"
-        ) from None
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return _ask(place, method, path, body)
+        except _NOT_THERE as problem:
+            # A daemon that has just started opens this socket a moment after its first one.
+            if time.monotonic() > deadline:
+                raise errors.DaemonUnreachable(
+                    f"the daemon does not answer at `{place}` ({problem.strerror})", hint="stop it with `tower stop`"
+                ) from None
+            time.sleep(PAUSE)
 
 
 def _socket(settings: config.Settings, endpoints: Endpoints | None) -> Path | None:

@@ -113,6 +113,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
             own_client = PiStdio(stdio, settings, house.get(), cwd=pi_house.workplace(), ended=stop.set)
             own_client.open()
             stack.push_async_callback(own_client.close)
+        await listeners.open_host_socket()
         await agent.load()
         await house.load()
         await relay.parts()

@@ -57,7 +57,6 @@ class Listeners:
         if address := values.address(settings.http):
             self._http = await self._open_http(address)
         await self._pi.open()
-        self._host = await self._serve_host_socket()
         self._unix = await unix.listen(
             settings.socket,
             self._accept_socket,
@@ -92,13 +91,14 @@ class Listeners:
             hosts=self._settings.origins,
         )
 
-    async def _serve_host_socket(self) -> "UnixHttpListener":
+    async def open_host_socket(self) -> None:
+        """Once clients are greeted: a daemon without a port pays for the HTTP server here."""
         from switchtower.transports import http
 
         async def pages() -> Any:
             return (await self._relay.parts()).local_app()
 
-        return await http.serve_unix(LateApp(pages), self._settings.host_socket)
+        self._host = await http.serve_unix(LateApp(pages), self._settings.host_socket)
 
     def _accept_socket(self, origin: Origin) -> Receiver:
         return PushPeer(self._tower, self._doorkeeper.on_socket(origin), self._version)
