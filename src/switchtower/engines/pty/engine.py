@@ -18,6 +18,10 @@ from switchtower.tools.running import environment, processes
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
 TOOL = "terminal"
+ANOTHER_TERMINALS = frozenset(
+    "COLUMNS LINES STY TERMCAP TERM_PROGRAM TERM_PROGRAM_VERSION TMUX TMUX_PANE VTE_VERSION WINDOW WINDOWID".split()
+)
+"""Programs believe these more than the terminal that they are in."""
 STOP_GRACE = 3.0
 """Between asking a program to end and killing it."""
 LAST_SCREEN = 8_000
@@ -59,12 +63,10 @@ class TerminalEngine:
             await processes.end_run(task.run_id)
 
     def _environment(self, task: engine.Task, wanted: events.Program, around: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """The user's own, whole: it is the user's program, and it wants its keys. Only the daemon's own variables stay behind."""
-        passed = {
-            name: value
-            for name, value in around.items()
-            if not (environment.is_internal(name) or name in environment.DAEMONS_SECRETS)
-        }
+        """The user's own, whole: it is the user's program, and it wants its keys. Only the daemon's own variables stay behind, and
+        those that tell of the terminal that the daemon was started in."""
+        left_out = environment.DAEMONS_SECRETS | ANOTHER_TERMINALS
+        passed = {name: value for name, value in around.items() if not (environment.is_internal(name) or name in left_out)}
         return {
             **passed,
             "TERM": "xterm-256color",

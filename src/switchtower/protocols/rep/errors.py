@@ -1,0 +1,31 @@
+"""REP's taxonomy of errors, and the exit codes that follow from it. Pure."""
+
+from enum import IntEnum
+
+PARSE_ERROR, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32601, -32602
+"""JSON-RPC's own."""
+
+
+class Code(IntEnum):
+    UNSUPPORTED_IR_VERSION = 1001
+    UNSUPPORTED_STEP_KIND = 1002
+    INVALID_IR = 1003
+    STEP_FAILED = 2001
+    BROKEN_TRANSPORT = 3001
+    PANICKED = 3002
+
+
+class Exit(IntEnum):
+    OK = 0
+    STEP_FAILURE = 1
+    INVALID_BEFORE_HANDSHAKE = 2
+    """The IR, or what else was given, is not valid, and no runtime was asked."""
+    VALIDATION = 3
+    RUNTIME_INTERNAL = 4
+
+
+def exit_of(code: int) -> Exit:
+    """rep 6: what a run ends the command with. JSON-RPC's own codes for a bad request count as validation."""
+    if 1000 <= code <= 1999 or code in (METHOD_NOT_FOUND, INVALID_PARAMS):
+        return Exit.VALIDATION
+    return Exit.STEP_FAILURE if 2000 <= code <= 2999 else Exit.RUNTIME_INTERNAL
