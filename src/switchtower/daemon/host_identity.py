@@ -4,6 +4,7 @@ import os
 import secrets
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -23,13 +24,7 @@ class HostIdentity(Struct, frozen=True):
 
 
 def identity(settings: config.Settings, environ: Mapping[str, str] = os.environ) -> HostIdentity:
-    path = settings.host_file
-    try:
-        kept = msgspec.json.decode(private_files.made_once(path, _fresh), type=HostIdentity)
-    except msgspec.DecodeError as problem:
-        raise config.ConfigError(
-            "host.json", f"`{path}`", f"cannot be read: {problem}", hint="remove the file: a new one is made"
-        ) from None
+    kept = _kept(settings.host_file)
     host_id = settings.host_id or kept.host_id
     if len(host_id) > LONGEST_ID:
         raise config.ConfigError("host_id", "the settings", f"is longer than {LONGEST_ID}", hint="choose a shorter one")
@@ -44,6 +39,17 @@ def rotate(settings: config.Settings) -> None:
 
 def name(settings: config.Settings) -> str:
     return settings.host_name or socket.gethostname().partition(".")[0] or "host"
+
+
+def _kept(path: Path) -> HostIdentity:
+    try:
+        kept = msgspec.json.decode(private_files.made_once(path, _fresh), type=HostIdentity)
+        if kept.host_id and kept.host_token:
+            return kept
+        problem = "the id or the token is empty"
+    except (msgspec.DecodeError, UnicodeDecodeError) as broken:
+        problem = str(broken)
+    raise config.ConfigError("host.json", f"`{path}`", f"cannot be read: {problem}", hint="remove the file: a new one is made")
 
 
 def _fresh() -> str:

@@ -50,5 +50,8 @@ class Supervised:
             except registry.RegistryUnavailable as problem:
                 log.warning("whether a token is still good cannot be told: %s", problem)
                 continue
+            except Exception:  # whoever cannot be judged now is judged again: nobody may stay unwatched
+                log.exception("looking whether a token is still good failed")
+                continue
             stream.close(POLICY_VIOLATION, "the access token is no longer good")
             return

@@ -31,4 +31,5 @@ class ExtraStreamRedactor(StreamRedactor):
 
 
 def hidden(pattern: re.Pattern[str], text: str) -> str:
-    return pattern.sub(MARK, text) if text else text
+    """Each line by itself: `^`, `$` and what matches line ends must not depend on how many lines came together."""
+    return "\n".join(pattern.sub(MARK, line) if line else line for line in text.split("\n"))

@@ -19,7 +19,10 @@ from switchtower.tools.sandboxes import sandbox as sandboxes
 
 TOOL = "terminal"
 ANOTHER_TERMINALS = frozenset(
-    "COLUMNS LINES STY TERMCAP TERM_PROGRAM TERM_PROGRAM_VERSION TMUX TMUX_PANE VTE_VERSION WINDOW WINDOWID".split()
+    {
+        *("COLUMNS", "LINES", "TERMCAP", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "VTE_VERSION", "WINDOWID"),
+        *("TMUX", "TMUX_PANE", "STY", "WINDOW"),
+    }
 )
 """Programs believe these more than the terminal that they are in."""
 STOP_GRACE = 3.0

@@ -216,7 +216,8 @@ class Response(Struct, frozen=True, omit_defaults=True):
     ok: bool
     rpc_type: str
     result: Any = UNSET
-    error: str | UnsetType = UNSET
+    error: str | UnsetType | None = UNSET
+    """Some hosts say `null` when all went well."""
 
 
 # HTTP

@@ -31,7 +31,9 @@ class WorkHandlers:
     def prompt(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> Awaitable[ports.Handled]:
         body = request.body
         assert isinstance(body, messages.Prompt)
-        if standing.run_id is not None and body.streamingBehavior is not None:
+        # What a program in a terminal is told is typed, and that is all: no run begins whose end could be waited for.
+        is_typed = standing.purpose is events.Purpose.PROGRAM
+        if standing.run_id is not None and (is_typed or body.streamingBehavior is not None):
             steers = body.streamingBehavior == "steer" and standing.purpose is events.Purpose.WORK
             return self._queue(request, visitor, body, events.Delivery.STEER if steers else events.Delivery.FOLLOW_UP)
         return self._prompt(request, visitor, standing, body)

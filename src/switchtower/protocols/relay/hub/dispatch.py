@@ -32,11 +32,19 @@ class Sender(msgspec.Struct, frozen=True):
 NOBODY = Sender()
 
 
+class Unanswered(msgspec.Struct, frozen=True):
+    """A command that its host may yet refuse."""
+
+    host_id: str
+    run_id: str
+    refused: Refused
+
+
 class Dispatch:
     def __init__(self, tower_: tower.Tower, roster_: roster.Roster) -> None:
         self._tower = tower_
         self._roster = roster_
-        self._unanswered: OrderedDict[str, Refused] = OrderedDict()
+        self._unanswered: OrderedDict[str, Unanswered] = OrderedDict()
         """Who to tell when a host refuses a command that has no answer of its own."""
         self._numbers = itertools.count(1)
 
@@ -57,7 +65,7 @@ class Dispatch:
         data = _passed_on(asked, actor, sender)
         line = self._roster.line(host_id)
         if sender.refused is not None:
-            data["command_id"] = self._expect(sender.refused)
+            data["command_id"] = self._expect(Unanswered(host_id, run_id, sender.refused))
         line.send(roster.command(type_, self._tower.now_ms(), host_id=host_id, run_id=run_id, data=data))
 
     def forward(self, host: str, command: commands.AnyCommand, done: tower.Done) -> None:
@@ -75,16 +83,18 @@ class Dispatch:
         line.send(roster.command(type_, self._tower.now_ms(), host_id=host, run_id=run_id, data=data))
         done({"after_seq": 0, **outcome})
 
-    def refused(self, run_id: str, problem: dict[str, Any]) -> None:
+    def refused(self, host_id: str, problem: dict[str, Any]) -> None:
         """A host did not do what it was told. Without our number for it nobody can be told."""
         command_id = problem.pop("command_id", None)
-        refused = self._unanswered.pop(command_id, None) if isinstance(command_id, str) else None
-        if refused is not None:
-            refused(run_id, problem)
+        command = self._unanswered.get(command_id) if isinstance(command_id, str) else None
+        # Numbers can be guessed: what was asked of one host, another cannot refuse.
+        if command is not None and command.host_id == host_id:
+            del self._unanswered[command_id]
+            command.refused(command.run_id, problem)
 
-    def _expect(self, refused: Refused) -> str:
+    def _expect(self, command: Unanswered) -> str:
         command_id = str(next(self._numbers))
-        self._unanswered[command_id] = refused
+        self._unanswered[command_id] = command
         if len(self._unanswered) > MOST_UNANSWERED:
             self._unanswered.popitem(last=False)
         return command_id

@@ -39,7 +39,7 @@ class HostPeer:
         heard: Callable[[str], None],
         failed: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        """`failed` is told that a command to this host was refused there."""
+        """`failed` is told the host, and what it says of a command to it that it did not do."""
         self._tower = tower_
         self._host_id = host_id
         self._came = came
@@ -100,7 +100,7 @@ class HostPeer:
                 self._complain(str(problem))
         elif envelope.type == "run.error" and envelope.run_id is not None:
             try:
-                self._failed(envelope.run_id, _decode_data(envelope.data))
+                self._failed(self._host_id, _decode_data(envelope.data))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
                 self._complain(str(problem))
         elif envelope.type not in ("host.heartbeat", "error"):

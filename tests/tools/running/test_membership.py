@@ -1,0 +1,34 @@
+"""Whether somebody is part of a run that is under way, and of which."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from switchtower.tools.running import membership
+
+ROOT = Path(__file__).parents[3]
+PATIENCE = 90
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+
+
+def play(scene: str, folder: Path) -> None:
+    words = [sys.executable, "-m", "tests.tools.running.membership_scenes", scene, str(folder)]
+    played = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert played.returncode == 0, played.stderr
+
+
+def test_a_process_is_of_the_run_that_it_was_started_in_and_of_no_other(tmp_path: Path) -> None:
+    play("of_a_run", tmp_path)
+
+
+def test_a_socket_is_a_runs_as_long_as_one_of_its_processes_has_it(tmp_path: Path) -> None:
+    play("of_a_socket", tmp_path)
+
+
+def test_where_no_runs_are_known_nobody_is_of_one() -> None:
+    assert membership.run_of(os.getpid()) is None
+    assert membership.run_of(1) is None
