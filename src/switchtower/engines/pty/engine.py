@@ -66,8 +66,8 @@ class TerminalEngine:
             await processes.end_run(task.run_id)
 
     def _environment(self, task: engine.Task, wanted: events.Program, around: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """The user's own, whole: it is the user's program, and it wants its keys. Only the daemon's own variables stay behind, and
-        those that tell of the terminal that the daemon was started in."""
+        """The user's own, whole: it is the user's program, and it wants its keys. Only the daemon's own variables stay behind,
+        and those that tell of the terminal that the daemon was started in."""
         left_out = environment.DAEMONS_SECRETS | ANOTHER_TERMINALS
         passed = {name: value for name, value in around.items() if not (environment.is_internal(name) or name in left_out)}
         return {
