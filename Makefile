@@ -46,6 +46,7 @@ schemas: setup ## Write the JSON Schemas and the TypeScript types from the wire 
 	$(BIN)/python -m switchtower.protocols.push.schemas documents/schemas
 	@mkdir -p documents/typescript
 	$(BIN)/python -m switchtower.protocols.minicodex.typescript > documents/typescript/minicodex.ts
+	$(BIN)/python -m switchtower.engines.flow.ir.publish documents/flow-ir
 
 clean: ## Remove what was made
 	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

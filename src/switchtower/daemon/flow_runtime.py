@@ -1,0 +1,99 @@
+"""The executable that runs flows: REP on stdin and stdout, joined to the executor. Rooms are loaded when they are wanted: a
+process is started for every run, and what it answers first needs none of them.
+"""
+
+import json
+import os
+
+import switchtower
+from switchtower.engines.flow.runtime.kinds import catalogue
+from switchtower.protocols.rep import errors, server
+from switchtower.transports import descriptors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from switchtower.engines.flow.runtime import hosting
+    from switchtower.protocols.rep import messages
+
+CONCURRENCY = 4
+
+
+class Runtime:
+    """The server's port, implemented by the executor."""
+
+    def __init__(self) -> None:
+        self._host: hosting.Host | None = None
+
+    def capabilities(self) -> bytes:
+        step_kinds = catalogue.step_kinds()
+        told = {"version": switchtower.__version__, "step_kinds": step_kinds, "limits": {"concurrency": CONCURRENCY}}
+        return json.dumps(told).encode()
+
+    def start(self, run: "messages.StartRun") -> str:
+        from switchtower.engines.flow.runtime import faults, hosting
+
+        run_id = (run.options.run_id if run.options else None) or os.environ.get("TRACE_MIND_RUN_ID") or os.urandom(16).hex()
+        try:
+            self._host = hosting.Host(
+                run.ir,
+                run.inputs,
+                run_id=run_id,
+                workspace=os.getcwd(),  # noqa: PTH109 - pathlib would be loaded for it
+                allow_shell=_allows_shell(run.options),
+                concurrency=CONCURRENCY,
+            )
+        except faults.Invalid as invalid:
+            raise server.Refused(invalid.code, str(invalid), step_id=invalid.step_id, details=invalid.details) from None
+        return run_id
+
+    def poll(self) -> bytes:
+        assert self._host is not None, "the server asks only about a run that was started"
+        return self._host.poll()
+
+    def cancel(self) -> None:
+        assert self._host is not None, "the server cancels only a run that was started"
+        self._host.cancel()
+
+    def health(self) -> bytes:
+        return b'{"ok":true,"details":{}}'
+
+    def close(self) -> bool:
+        """Whether nothing runs any more."""
+        return self._host is None or self._host.close()
+
+
+def _allows_shell(options: "messages.RunOptions | None") -> bool:
+    """rep 8: the variable is the policy. A run cannot ask for more than that, and who sends no options means the policy."""
+    policy = os.environ.get("TRACE_MIND_ALLOW_SHELL")
+    if policy == "0":
+        return False
+    return policy == "1" if options is None else options.allow_shell
+
+
+def main() -> None:
+    import signal
+
+    runtime = Runtime()
+    input_fd, output_fd = descriptors.claim()
+    # To be told to end is to be cancelled: what the run started ends with it.
+    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        server.serve(input_fd, output_fd, runtime)
+    finally:
+        if not runtime.close():
+            # Something will not end by itself, and nobody waits for it any more.
+            os._exit(errors.Exit.RUNTIME_INTERNAL)
+
+
+def _leave(number: int, frame: object) -> None:
+    import signal
+
+    # Told once is told: a second signal must not interrupt the cleaning up.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""The Flow IR, version 1.0.0: what a flow is, and whether a document is one. Starts nothing.
+
+`parse` is the door: a decoded document becomes a `Flow`, or `InvalidFlow` says everything that is wrong with it. `shape` compares
+with the `schema`; `graph`, `switches` and `references` check what a schema cannot say. `inputs` checks what a run is given,
+`manifest` keeps flows in a folder, `compiler` makes a flow of YAML. Only `manifest` touches files.
+"""
+
+from switchtower.engines.flow.ir.flow import CONTROL_KINDS as CONTROL_KINDS
+from switchtower.engines.flow.ir.flow import VERSION as VERSION
+from switchtower.engines.flow.ir.flow import Edge as Edge
+from switchtower.engines.flow.ir.flow import Flow as Flow
+from switchtower.engines.flow.ir.flow import Node as Node
+from switchtower.engines.flow.ir.flow import Retry as Retry
+from switchtower.engines.flow.ir.parsing import parse as parse
+from switchtower.engines.flow.ir.problems import InvalidFlow as InvalidFlow
+from switchtower.engines.flow.ir.problems import Problem as Problem

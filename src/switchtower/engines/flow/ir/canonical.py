@@ -1,0 +1,14 @@
+"""JSON in one spelling, and the hash of it: names sorted, no spaces, characters as they are. Pure."""
+
+import hashlib
+import json
+
+
+def encode(value: object) -> bytes:
+    """Raises `ValueError` for what has no place in JSON: not-a-number, infinities, half a surrogate pair."""
+    # The standard library, because its spelling of numbers is what deployed compilers hash.
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def digest(value: object) -> str:
+    return f"sha256:{hashlib.sha256(encode(value)).hexdigest()}"

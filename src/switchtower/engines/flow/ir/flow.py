@@ -1,0 +1,58 @@
+"""A flow that was checked. Made by `parsing` alone; whoever holds one need not ask whether its names exist. Pure."""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+VERSION = "1.0.0"
+SWITCH, EMIT, FINISH = "switch", "dsl.emit", "finish"
+CONTROL_KINDS = (EMIT, FINISH, SWITCH)
+"""Nodes that only direct the flow."""
+OTHERWISE = "_DEFAULT"
+"""The case of a switch that is taken when no other is."""
+
+On = Literal["success", "failure"]
+
+
+class Retry(Struct, frozen=True):
+    max: int = 0
+    """Tries after the first one."""
+    backoff_ms: int = 0
+    """Between two tries, always the same."""
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    id: str
+    kind: str
+    """The document's `type`."""
+    params: dict[str, Any] = {}
+    """The document's `with`: literals, and references as `references` reads them."""
+    timeout_ms: int = 0
+    """Of each try; 0 is none."""
+    retry: Retry = Retry()
+
+
+class Edge(Struct, frozen=True, kw_only=True):
+    source: str
+    target: str
+    on: On = "success"
+    case: str | None = None
+    """Which case of a switch it belongs to. None on every other edge."""
+
+
+class Flow(Struct, frozen=True, kw_only=True):
+    name: str
+    nodes: tuple[Node, ...]
+    """In the document's order."""
+    edges: tuple[Edge, ...] = ()
+    timeout_ms: int = 0
+    """Of the whole run; 0 is none."""
+    inputs_schema: dict[str, dict[str, Any]] = {}
+    policy_ref: str | None = None
+    policy: dict[str, Any] = {}
+    source_file: str | None = None
+
+    def step_kinds(self, *, control: bool = True) -> list[str]:
+        """Sorted, each once. Without `control`, only what a runtime must bring for itself."""
+        kinds = {node.kind for node in self.nodes}
+        return sorted(kinds if control else kinds.difference(CONTROL_KINDS))

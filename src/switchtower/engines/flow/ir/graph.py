@@ -1,0 +1,124 @@
+"""What a schema cannot say of a graph: names are unique and exist, nothing goes in circles, everything can be reached. Pure.
+
+Success edges lead on after success, failure edges after the last failed try. A node may have any number of both, and both may
+lead to the same node, which then runs either way. The same edge twice is a mistake, as is one that leads out of a `finish`.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from switchtower.engines.flow.ir import flow as flows
+from switchtower.engines.flow.ir import problems
+
+MOST_NODES = 10_000
+_LONGEST_CYCLE_SHOWN = 20
+
+
+def check_names(nodes: Sequence[flows.Node], edges: Sequence[flows.Edge], found: problems.Problems) -> None:
+    if len(nodes) > MOST_NODES:
+        found.add("$.graph.nodes", f"a flow has at most {MOST_NODES} nodes, and this one has {len(nodes)}")
+    places: dict[str, int] = {}
+    for index, node in enumerate(nodes):
+        if node.id in places:
+            other = f"$.graph.nodes[{places[node.id]}]"
+            found.add(f"$.graph.nodes[{index}].id", f"another node has this id too, at {other}; hint: ids are unique", node.id)
+        places.setdefault(node.id, index)
+    for index, edge in enumerate(edges):
+        for end, name in (("from", edge.source), ("to", edge.target)):
+            if name not in places:
+                message = f"the edge `{problems.clipped(edge.source)}` → `{problems.clipped(edge.target)}` names a node"
+                found.add(f"$.graph.edges[{index}].{end}", f"{message} that does not exist: `{problems.clipped(name)}`")
+
+
+def check_edges(nodes: dict[str, flows.Node], edges: Sequence[flows.Edge], found: problems.Problems) -> None:
+    """How edges may combine. Every name in them exists."""
+    seen: set[flows.Edge] = set()
+    for index, edge in enumerate(edges):
+        path = f"$.graph.edges[{index}]"
+        if edge in seen:
+            found.add(path, f"the edge to `{problems.clipped(edge.target)}` on {edge.on} is there twice", edge.source)
+        seen.add(edge)
+        if nodes[edge.source].kind == flows.FINISH:
+            target = problems.clipped(edge.target)
+            found.add(path, f"a `finish` ends the flow, and an edge leads from it to `{target}`", edge.source)
+
+
+class Order:
+    """Who comes before whom. Nodes are their places in the document. Every name in the edges exists."""
+
+    def __init__(self, places: dict[str, int], edges: Iterable[flows.Edge]) -> None:
+        count = len(places)
+        self._after: list[list[int]] = [[] for _ in range(count)]
+        self._waits_for = [0] * count
+        # An edge on success and one on failure between the same two nodes say the same about their order.
+        for source, target in {(places[edge.source], places[edge.target]): None for edge in edges}:
+            self._after[source].append(target)
+            self._waits_for[target] += 1
+        self.starts = [node for node in range(count) if not self._waits_for[node]]
+        self.before = [0] * count
+        """For each node, those that come before it: one bit for each place. Of nodes in a circle or behind one, not complete."""
+        self._left = set(range(count))
+        """Those in a circle, or behind one."""
+        self._settle(self.starts)
+
+    def _settle(self, free: Iterable[int]) -> None:
+        waiting = list(free)
+        while waiting:
+            node = waiting.pop()
+            self._left.discard(node)
+            for target in self._after[node]:
+                self.before[target] |= self.before[node] | 1 << node
+                self._waits_for[target] -= 1
+                if not self._waits_for[target]:
+                    waiting.append(target)
+
+    def cycles(self, most: int) -> list[list[int]]:
+        """Circles in the graph, each node in at most one of them; at most so many."""
+        found: list[list[int]] = []
+        state: dict[int, bool] = {}  # True while it is on the way that is being walked
+        for start in sorted(self._left):
+            if start in state:
+                continue
+            way, ways_on = [start], [iter(self._after[start])]
+            state[start] = True
+            while way and len(found) < most:
+                target = next(ways_on[-1], None)
+                if target is None:
+                    state[way.pop()] = False
+                    ways_on.pop()
+                elif state.get(target):
+                    found.append(way[way.index(target) :])
+                    # One circle through these nodes is enough to tell: go on behind it.
+                    while way and way[-1] != target:
+                        state[way.pop()] = False
+                        ways_on.pop()
+                    state[way.pop()] = False
+                    ways_on.pop()
+                elif target in self._left and target not in state:
+                    way.append(target)
+                    ways_on.append(iter(self._after[target]))
+                    state[target] = True
+        return found
+
+    def unreached(self) -> list[int]:
+        """Nodes that no start leads to. In a graph without circles there are none."""
+        reached, waiting = set(self.starts), list(self.starts)
+        while waiting:
+            fresh = [target for target in self._after[waiting.pop()] if target not in reached]
+            reached.update(fresh)
+            waiting += fresh
+        return [node for node in range(len(self._after)) if node not in reached]
+
+
+def check_order(order: Order, nodes: Sequence[flows.Node], found: problems.Problems) -> None:
+    circles = order.cycles(problems.MOST)
+    for circle in circles:
+        names = [problems.clipped(nodes[place].id) for place in circle[:_LONGEST_CYCLE_SHOWN]]
+        more = ["…"] if len(circle) > _LONGEST_CYCLE_SHOWN else []
+        way = " → ".join(f"`{name}`" if name != "…" else name for name in [*names, *more, names[0]])
+        hint = "hint: a flow goes forward only; `retry` repeats a node"
+        found.add(f"$.graph.nodes[{circle[0]}]", f"these nodes wait for each other: {way}; {hint}", nodes[circle[0]].id)
+    in_circles = {place for circle in circles for place in circle}
+    for place in order.unreached():
+        if place not in in_circles:
+            message = "no way leads to it from a node that the flow could start with"
+            found.add(f"$.graph.nodes[{place}]", message, nodes[place].id)

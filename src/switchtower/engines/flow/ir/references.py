@@ -1,0 +1,139 @@
+"""Values that stand for others: `$input.a.b` and `$step.id.path` in a node's `with`, `$.inputs.x` and `$.vars.step.field` as
+the key of a switch. Pure; what a reference is worth in a run, the executor knows.
+
+Only a whole string is a reference; `costs $input.x` is a text. Names may have dots in them: the longest one that exists is meant.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from switchtower.engines.flow.ir import flow as flows
+from switchtower.engines.flow.ir import problems, shape
+
+Source = Literal["input", "step"]
+
+_PREFIXES: dict[str, Source] = {"$input": "input", "$step": "step"}
+_MOST_DOTS = 100
+"""Parts that a name may have: thousands of them would be tried one by one."""
+_END = object()
+_NO_MORE: tuple[str | int, Any] = ("", _END)
+_KEY_PREFIXES: dict[str, Source] = {"$.inputs": "input", "$.vars": "step"}
+
+
+class Reference(Struct, frozen=True):
+    source: Source
+    parts: tuple[str, ...]
+    """What the dots separate, behind the prefix."""
+
+    def split(self, names: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
+        """The name that is meant, and the way inside it. None when there is no such name."""
+        for length in range(min(len(self.parts), _MOST_DOTS), 0, -1):
+            if (name := ".".join(self.parts[:length])) in names:
+                return name, self.parts[length:]
+        return None
+
+
+def read(value: object) -> Reference | None:
+    """What a value in a `with` stands for; None for a literal. `$input` alone is all inputs."""
+    return _read(value, _PREFIXES)
+
+
+def read_key(value: object) -> Reference | None:
+    """What a switch looks at; None for what is no key."""
+    reference = _read(value, _KEY_PREFIXES)
+    return reference if reference is not None and all(reference.parts) and reference.parts else None
+
+
+def _read(value: object, prefixes: dict[str, Source]) -> Reference | None:
+    if isinstance(value, str):
+        for prefix, source in prefixes.items():
+            if value == prefix:
+                return Reference(source, ())
+            if value.startswith(f"{prefix}."):
+                return Reference(source, tuple(value[len(prefix) + 1 :].split(".")))
+    return None
+
+
+def inside(value: object, path: str) -> Iterator[tuple[Callable[[], str], Reference]]:
+    """All references in a value, however deep, each with what tells its path while it is being looked at.
+
+    A path is spelled only when somebody asks: in a hostile document a million values share a long one.
+    """
+    way: list[str | int] = []
+    start: tuple[str | int, Any] = ("", value)
+    members: list[Iterator[tuple[str | int, Any]]] = [iter([start])]
+
+    def place() -> str:
+        return path + "".join(problems.member("", step) if isinstance(step, str) else f"[{step}]" for step in way[1:])
+
+    while members:
+        key, each = next(members[-1], _NO_MORE)
+        del way[len(members) - 1 :]
+        if each is _END:
+            members.pop()
+            continue
+        way.append(key)
+        if isinstance(each, dict):
+            members.append(iter(each.items()))
+        elif isinstance(each, list):
+            members.append(iter(enumerate(each)))
+        elif (reference := read(each)) is not None:
+            yield place, reference
+
+
+class Names(Struct, frozen=True):
+    """What can be referred to."""
+
+    inputs: dict[str, dict[str, Any]]
+    steps: dict[str, int]
+    """Node ids, with their place in the document."""
+    before: list[int]
+    """For each node, the nodes that come before it: one bit for each place."""
+
+
+def check(node: flows.Node, path: str, names: Names, found: problems.Problems) -> None:
+    """What a node refers to is there, and is known by then."""
+    for place, reference in inside(node.params, f"{path}.with"):
+        _check(node, place, reference, names, found)
+    if node.kind == flows.SWITCH and (key := read_key(node.params.get("key_from"))) is not None:
+        _check(node, lambda: f"{path}.with.key_from", key, names, found)
+
+
+def _check(node: flows.Node, place: Callable[[], str], reference: Reference, names: Names, found: problems.Problems) -> None:
+    trouble = _input_trouble(reference, names) if reference.source == "input" else _step_trouble(node, reference, names)
+    if trouble:
+        found.add("$" if found.full else place(), trouble, node.id)
+
+
+def _input_trouble(reference: Reference, names: Names) -> str:
+    if not all(reference.parts):
+        return "a reference has an empty part; hint: write it as `$input.name`"
+    if not reference.parts:
+        return ""
+    meant = reference.split(names.inputs)
+    said = problems.clipped(".".join(reference.parts))
+    if meant is None:
+        return f"it refers to the input `{said}`, which `inputs_schema` does not have"
+    name, way = meant
+    kind = names.inputs[name]["type"]
+    if way and kind not in ("object", "array"):
+        shown = problems.clipped(name)
+        return f"it refers to `{said}`, but the input `{shown}` is {shape.named(kind)} and has nothing inside"
+    return ""
+
+
+def _step_trouble(node: flows.Node, reference: Reference, names: Names) -> str:
+    if not reference.parts or not all(reference.parts):
+        return "a reference has an empty part; hint: write it as `$step.id.field`"
+    meant = reference.split(names.steps)
+    if meant is None:
+        return f"it refers to the step `{problems.clipped('.'.join(reference.parts))}`, which does not exist"
+    step, shown = meant[0], problems.clipped(meant[0])
+    if step == node.id:
+        return "it refers to its own outcome, which is not known before it ran"
+    if not names.before[names.steps[node.id]] >> names.steps[step] & 1:
+        hint = f"hint: let an edge lead from `{shown}` to it, or to a node before it"
+        return f"it refers to the step `{shown}`, which does not come before it; {hint}"
+    return ""

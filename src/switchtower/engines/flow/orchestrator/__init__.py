@@ -1,0 +1,1 @@
+"""What an orchestrator of flows knows of its project: the runtime to use, what runtimes can do, and control nodes."""

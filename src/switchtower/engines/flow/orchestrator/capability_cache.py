@@ -1,0 +1,82 @@
+"""What runtimes have said of themselves, one file an engine, for people to look at (rep 9). Nothing is decided by it.
+
+Only this room writes there. An engine's name becomes a file's name, so it must not lead anywhere else.
+"""
+
+import os
+import re
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_LARGEST = 1024 * 1024
+
+
+class BadName(Exception):
+    """The name cannot be an engine's."""
+
+    def __init__(self, engine: str) -> None:
+        super().__init__(f"`{engine[:100]}` cannot be an engine's name; hint: use letters, digits, `_`, `-` and `.`")
+
+
+def folder() -> Path:
+    return Path.home() / ".trace_mind" / "runtime_capabilities"
+
+
+def place_of(engine: str) -> Path:
+    """Raises `BadName`."""
+    if not _NAME.fullmatch(engine):
+        raise BadName(engine)
+    return folder() / f"{engine}.json"
+
+
+def write(engine: str, capabilities: dict[str, Any]) -> Path | None:
+    """Where it was written; None when it could not be, which must not hurt the run. Raises `BadName`."""
+    place = place_of(engine)
+    content = msgspec.json.format(msgspec.json.encode(capabilities), indent=2) + b"\n"
+    if len(content) > _LARGEST:
+        return None
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, unfinished = tempfile.mkstemp(prefix=".", suffix=".unfinished", dir=place.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            Path(unfinished).replace(place)
+        except BaseException:
+            with suppress(OSError):
+                Path(unfinished).unlink()
+            raise
+    except OSError:
+        return None
+    return place
+
+
+def show(engine: str) -> dict[str, Any] | None:
+    """What was last heard; None when nothing was, or nothing that can be read. Raises `BadName`."""
+    place = place_of(engine)
+    try:
+        with place.open("rb") as file:
+            return msgspec.json.decode(file.read(_LARGEST), type=dict[str, Any])
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+def clear(engine: str) -> bool:
+    """Whether there was something. Raises `BadName`, and `OSError` when it cannot be removed."""
+    try:
+        place_of(engine).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def engines() -> list[str]:
+    """Those of which something is known."""
+    with suppress(OSError):
+        return sorted(file.stem for file in folder().glob("*.json") if _NAME.fullmatch(file.stem))
+    return []

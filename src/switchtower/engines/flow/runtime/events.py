@@ -1,0 +1,114 @@
+"""What a run tells, kept until the next poll takes it. Written by the run's thread and read by another one, so it has a lock.
+
+Bounded: of a flood of logs the newest are kept, and how many were dropped is said. The same goes for steps that are tried
+again and again without anybody asking. What one poll takes away is bounded too; the rest waits for the next.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+MOST_LOGS = 1000
+MOST_STEPS = 50_000
+MOST_BYTES = 8 * 1024 * 1024
+"""Of logs and of steps, each."""
+ONE_POLL = 4 * 1024 * 1024
+LONGEST_MESSAGE = 8 * 1024
+_ENCODER = msgspec.json.Encoder()
+
+
+def encoded(value: Any) -> bytes:
+    """As JSON. Raises `TypeError` for what JSON has no words for."""
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:
+        # Half a character out of an escape: JSON can spell it, UTF-8 cannot.
+        return json.dumps(value, allow_nan=False).encode()
+
+
+def clipped(text: str, longest: int = LONGEST_MESSAGE) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def timestamp() -> str:
+    """rep 7: RFC 3339, to the millisecond."""
+    milliseconds = time.time_ns() // 1_000_000
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000))
+    return f"{seconds}.{milliseconds % 1000:03}Z"
+
+
+class Events:
+    def __init__(self, *, most_logs: int = MOST_LOGS, most_steps: int = MOST_STEPS, most_bytes: int = MOST_BYTES) -> None:
+        self._lock = Lock()
+        self._count = 0
+        self._logs = _Shelf(most_logs, most_bytes)
+        self._steps = _Shelf(most_steps, most_bytes)
+
+    def log(self, level: str, message: str, *, step_id: str | None = None) -> None:
+        event = {"type": "log", "timestamp": timestamp(), "level": level, "message": clipped(message)}
+        self._put(self._logs, event if step_id is None else {**event, "step_id": step_id})
+
+    def step(self, step_id: str, state: str, attempt: int, more: Mapping[str, Any] | None = None) -> None:
+        event = {"type": "step", "timestamp": timestamp(), "step_id": step_id, "state": state, "attempt": attempt}
+        self._put(self._steps, event | dict(more or {}))
+
+    def drain(self, *, most_bytes: int = ONE_POLL) -> tuple[list[msgspec.Raw], bool]:
+        """The oldest first, each once; and whether that was all."""
+        with self._lock:
+            taken = []
+            if dropped := self._logs.dropped + self._steps.dropped:
+                self._logs.dropped = self._steps.dropped = 0
+                taken.append(msgspec.Raw(_dropped(dropped)))
+            room = most_bytes
+            while (shelf := self._oldest()) is not None and (room >= shelf.next_size or room == most_bytes):
+                event = shelf.take()
+                room -= len(event)
+                taken.append(msgspec.Raw(event))
+            return taken, self._oldest() is None
+
+    def _put(self, shelf: "_Shelf", event: dict[str, Any]) -> None:
+        spelled = encoded(event)
+        with self._lock:
+            self._count += 1
+            shelf.put(self._count, spelled)
+
+    def _oldest(self) -> "_Shelf | None":
+        filled = [shelf for shelf in (self._logs, self._steps) if shelf.events]
+        return min(filled, key=lambda shelf: shelf.events[0][0], default=None)
+
+
+class _Shelf:
+    """Events of one sort with their numbers, the newest of them."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self.events: deque[tuple[int, bytes]] = deque()
+        self.dropped = 0
+        self._most = most
+        self._most_bytes = most_bytes
+        self._bytes = 0
+
+    @property
+    def next_size(self) -> int:
+        return len(self.events[0][1])
+
+    def put(self, number: int, event: bytes) -> None:
+        self.events.append((number, event))
+        self._bytes += len(event)
+        while len(self.events) > 1 and (len(self.events) > self._most or self._bytes > self._most_bytes):
+            self.take()
+            self.dropped += 1
+
+    def take(self) -> bytes:
+        _, event = self.events.popleft()
+        self._bytes -= len(event)
+        return event
+
+
+def _dropped(count: int) -> bytes:
+    message = f"{count} events were dropped because nobody polled in time; only the newest are kept"
+    return encoded({"type": "log", "timestamp": timestamp(), "level": "warning", "message": message})

@@ -1,0 +1,99 @@
+"""Executes a run on an event loop: starts what may start, a few at a time, and goes on as steps end. When it is over, however
+it ends, nothing of it runs any more.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from switchtower.engines.flow.runtime import faults, run, steps
+from switchtower.tools.running import patience
+
+CONCURRENCY = 4
+_LAST_WAIT = 10.0
+"""For a cancelled kind to give up. One that will not is left behind: its process is about to end."""
+
+
+class Execution:
+    def __init__(self, of: run.Run, *, concurrency: int = CONCURRENCY) -> None:
+        self._run = of
+        self._concurrency = concurrency
+        self._driving: asyncio.Task[None] | None = None
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """On the event loop. A run that is over stays as it is."""
+        if self._is_cancelled:
+            return
+        self._is_cancelled = True
+        if self._driving is not None:
+            self._driving.cancel()
+
+    async def execute(self) -> None:
+        """To the end of the run. Nothing is raised for one that failed."""
+        if self._run.status == "pending" and not self._is_cancelled:
+            self._run.begin()
+        if self._run.over:
+            return
+        # A task of its own, so that to cancel the run is not to cancel whoever waits for it.
+        self._driving = asyncio.create_task(self._in_time())
+        if self._is_cancelled:
+            self._driving.cancel()
+        failure: faults.Failure | None = faults.cancelled()
+        try:
+            await asyncio.wait({self._driving})
+            failure = self._how_it_ended(self._driving)
+        except asyncio.CancelledError:
+            self._driving.cancel()
+            await patience.to_the_end(asyncio.wait({self._driving}, timeout=_LAST_WAIT))
+            raise
+        finally:
+            try:
+                await patience.to_the_end(self._clean_up())
+            finally:
+                self._run.end(failure)
+
+    def _how_it_ended(self, driving: asyncio.Task[None]) -> faults.Failure | None:
+        if driving.cancelled():
+            return faults.cancelled()
+        match driving.exception():
+            case None:
+                return None
+            case run.Failed() as failed:
+                return failed.failure
+            case TimeoutError():
+                message = f"the flow took longer than {self._run.flow.timeout_ms} ms"
+                return faults.Failure(code=faults.STOPPED, message=message, cause=faults.TIMEOUT)
+            case error:
+                return faults.panic(error)
+
+    async def _in_time(self) -> None:
+        async with asyncio.timeout(self._run.flow.timeout_ms / 1000 or None):
+            await self._drive()
+
+    async def _drive(self) -> None:
+        waiting = self._run.waiting
+        running: dict[asyncio.Task[Mapping[str, Any] | faults.Failure], steps.Step] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < self._concurrency:
+                    step = waiting.popleft()
+                    running[asyncio.create_task(step.run(), name=f"step {step.node.id}")] = step
+                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in running if task in done]:
+                    self._run.settle(running.pop(task), task.result())
+                if self._run.proceed():
+                    return
+        finally:
+            for task in running:
+                task.cancel()
+            if running:
+                await patience.to_the_end(asyncio.wait(running, timeout=_LAST_WAIT))
+
+    async def _clean_up(self) -> None:
+        """What the kinds still hold, such as a server that several steps share."""
+        setting = self._run.setting
+        closings = [closing() for closing in setting.closings.values()]
+        for ended in await asyncio.gather(*closings, return_exceptions=True):
+            if isinstance(ended, Exception):
+                setting.events.log("warning", f"cleaning up failed with {type(ended).__name__}")

@@ -1,0 +1,70 @@
+"""What can go wrong with a flow, in REP's numbers, as this room raises it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+UNSUPPORTED_IR_VERSION, UNSUPPORTED_STEP_KIND, INVALID_IR = 1001, 1002, 1003
+STEP_FAILED = 2001
+STOPPED = 3001
+"""rep 10: out of time. A cancelled run ends with it too; `cause` tells the two apart."""
+PANICKED = 3002
+
+TIMEOUT, CANCELLED = "Timeout", "Cancelled"
+
+
+class Invalid(Exception):
+    """A flow that is refused before any of it runs."""
+
+    def __init__(self, code: int, message: str, *, step_id: str | None = None, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.step_id = step_id
+        self.details = dict(details or {})
+
+
+class StepFailed(Exception):
+    """Raised by a kind. One that is not retriable would fail in the same way again, so it is not tried again."""
+
+    def __init__(self, message: str, *, retriable: bool = False, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.retriable = retriable
+        self.details = dict(details or {})
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """How a step or a run failed, for whoever polls."""
+
+    code: int
+    message: str
+    step_id: str | None = None
+    attempt: int = 0
+    retriable: bool = False
+    details: dict[str, Any] = {}
+    cause: str | None = None
+
+    def spelled(self) -> dict[str, Any]:
+        """rep 6: the error object."""
+        data: dict[str, Any] = {
+            "step_id": self.step_id,
+            "attempt": self.attempt,
+            "retriable": self.retriable,
+            "details": self.details,
+        }
+        if self.cause is not None:
+            data["cause"] = self.cause
+        return {"code": self.code, "message": self.message, "data": data}
+
+
+def cancelled() -> Failure:
+    return Failure(code=STOPPED, message="the run was cancelled", cause=CANCELLED)
+
+
+def panic(error: BaseException, *, message: str = "Runtime panicked", step_id: str | None = None, attempt: int = 0) -> Failure:
+    """A mistake of ours or of a kind. What it says is for the log: on the wire it might tell secrets."""
+    import sys
+    import traceback
+
+    traceback.print_exception(error, file=sys.stderr)
+    return Failure(code=PANICKED, message=message, step_id=step_id, attempt=attempt)

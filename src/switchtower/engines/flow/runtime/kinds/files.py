@@ -1,0 +1,52 @@
+"""`file.read` and `file.write`: texts in the run's folder and nowhere else. `scope` is the wall, and keeps secrets apart too."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from switchtower.engines.flow.runtime import faults, values
+from switchtower.engines.flow.runtime.kinds import port
+from switchtower.tools import outcome
+from switchtower.tools.files import files, scope
+from switchtower.tools.running import threads
+
+LONGEST = 1024 * 1024
+
+T = TypeVar("T")
+
+
+class Read:
+    """`path`; puts out `content` and `bytes`."""
+
+    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+        path = values.text(given, "path")
+        content = await _done(lambda: _read(context.setting.workspace, path))
+        return {"path": path, "content": content, "bytes": len(content.encode())}
+
+
+class Write:
+    """`path` and `content`; folders on the way are made. Puts out `bytes`."""
+
+    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+        path, content = values.text(given, "path"), values.text(given, "content")
+        await _done(lambda: files.write(context.setting.workspace, path, content))
+        return {"path": path, "bytes": len(content.encode())}
+
+
+def _read(workspace: str, path: str) -> str:
+    with files.explained(path, outcome.ErrorType.UNKNOWN), scope.locate(workspace, path) as place:
+        content = files.read_whole(place).content
+    if len(content) > LONGEST:
+        raise faults.StepFailed(f"`{path}` is larger than {LONGEST // 1024**2} MiB")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise faults.StepFailed(f"`{path}` is not a text in UTF-8") from None
+
+
+async def _done(work: Callable[[], T]) -> T:
+    try:
+        return await threads.call(work)
+    except outcome.Failed as failed:
+        raise faults.StepFailed(str(failed)) from failed
+    except UnicodeEncodeError:
+        raise faults.StepFailed("the text or its path is not valid Unicode") from None

@@ -1,0 +1,113 @@
+"""`http.get` and `http.request`. Uses the HTTP library that comes with the MCP SDK, and loads it with the first step that asks.
+
+An address may hold a token, so messages name the host alone.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from switchtower.engines.flow.runtime import events, faults, values
+from switchtower.engines.flow.runtime.kinds import port
+from switchtower.tools.running import threads
+
+LONGEST_ANSWER = 1024 * 1024
+_PATIENCE = 60.0
+"""For a connection, and between two pieces of an answer. A step's own limit is for all of it."""
+_MOST_REDIRECTS = 5
+_MAY_PASS = frozenset({408, 425, 429})
+"""Answers below 500 that another try may change."""
+
+
+class Get:
+    """`url`, `headers`, `params`; puts out `status`, `headers`, `body`, and `json` where it is that. From 400 on it fails, unless
+    `fail_on_status` is false."""
+
+    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+        return await _ask("GET", given)
+
+
+class Request:
+    """As `http.get`, with a `method`, and a `body` or what is sent as `json`."""
+
+    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+        method = values.text(given, "method", "GET").upper()
+        if not (method.isascii() and method.isalpha() and len(method) <= 20):
+            raise faults.StepFailed("`method` is not the name of an HTTP method")
+        return await _ask(method, given)
+
+
+def _load() -> Any:
+    import logging
+
+    import httpx2
+
+    for name in ("httpx2", "httpcore2"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # they quote addresses
+    return httpx2
+
+
+async def _ask(method: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    url = values.text(given, "url")
+    host = _host(url)
+    headers, content = values.texts(given, "headers"), None
+    if method != "GET" and "json" in given:
+        content = events.encoded(given["json"])
+        headers = {"content-type": "application/json", **headers}
+    elif method != "GET" and "body" in given:
+        content = values.text(given, "body").encode("utf-8", "replace")
+    does_fail = values.flag(given, "fail_on_status", default=True)
+    params = values.texts(given, "params")
+    httpx2 = await threads.call(_load)
+    try:
+        async with httpx2.AsyncClient(timeout=_PATIENCE, follow_redirects=True, max_redirects=_MOST_REDIRECTS) as client:
+            async with client.stream(method, url, headers=headers, params=params or None, content=content) as response:
+                body = await _body(response, host)
+                answer = _spelled(response, body)
+    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects, UnicodeError, ValueError, TypeError) as error:
+        raise faults.StepFailed(f"`{host}` cannot be asked ({type(error).__name__})") from None
+    except httpx2.HTTPError as error:
+        raise faults.StepFailed(f"`{host}` cannot be reached ({type(error).__name__})", retriable=True) from None
+    status = answer["status"]
+    if does_fail and status >= 400:
+        raise faults.StepFailed(
+            f"`{host}` answered {status}",
+            retriable=status >= 500 or status in _MAY_PASS,
+            details={"status": status, "body": events.clipped(answer["body"], 2000)},
+        )
+    return answer
+
+
+async def _body(response: Any, host: str) -> bytes:
+    body = bytearray()
+    async for piece in response.aiter_bytes(64 * 1024):
+        body += piece
+        if len(body) > LONGEST_ANSWER:
+            raise faults.StepFailed(f"the answer of `{host}` is larger than {LONGEST_ANSWER // 1024**2} MiB")
+    return bytes(body)
+
+
+def _spelled(response: Any, body: bytes) -> dict[str, Any]:
+    kind = response.headers.get("content-type", "")
+    try:
+        text = body.decode(response.charset_encoding or "utf-8", "replace")
+    except LookupError:
+        text = body.decode("utf-8", "replace")
+    answer = {"status": response.status_code, "headers": dict(response.headers), "body": text}
+    if "json" in kind:
+        with suppress(ValueError, RecursionError):  # it may only say so: the body is there as it came
+            answer["json"] = json.loads(text)
+    return answer
+
+
+def _host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise faults.StepFailed("`url` is not an address that begins with `http://` or `https://`")
+    return host[:200]

@@ -1,0 +1,81 @@
+"""`mcp.call`: one tool of one MCP server, which the step names itself: at a `url`, or as a `command` with `args` and `env` when
+the run may start programs. A server stays up for the steps that come after, and ends with the run.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from switchtower.engines.flow.runtime import events, faults, values
+from switchtower.engines.flow.runtime.kinds import port
+from switchtower.tools.mcp import config, connection, expand, results, server
+from switchtower.tools.sandboxes import sandbox
+
+
+class Call:
+    """`tool` and `arguments`; puts out `text` and the whole `result`."""
+
+    def __init__(self) -> None:
+        self._servers: dict[str, server.Server] = {}
+
+    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+        tool, arguments = values.text(given, "tool"), given.get("arguments") or {}
+        if not isinstance(arguments, Mapping):
+            raise faults.StepFailed("`arguments` are not names and values")
+        chosen = self._server(_configured(given, context), context)
+
+        async def tell(text: str) -> None:
+            context.log("info", text.rstrip())
+
+        try:
+            result = await chosen.call(tool, arguments, tell)
+        except (connection.Ended, connection.TimedOut) as trouble:
+            raise faults.StepFailed(f"the MCP server {trouble}", retriable=True) from None
+        except connection.Refused as refused:
+            raise faults.StepFailed(f"the MCP server refused the call: {refused}") from None
+        output = results.output_of(result)
+        if output.is_error:
+            raise faults.StepFailed(f"the tool failed: {events.clipped(output.text, 500)}", retriable=True)
+        return {"text": output.text, "result": output.result}
+
+    def _server(self, configured: config.ServerConfig, context: port.Context) -> server.Server:
+        key = f"{context.setting.run_id} {configured.subject}"
+        if key not in self._servers:
+            place = server.Place(context.setting.run_id, context.setting.workspace, "local", dict(os.environ), sandbox.choose)
+            self._servers[key] = server.Server(configured, place, server.Limits(), partial(_report, context))
+            context.setting.closings["mcp"] = self._close
+        return self._servers[key]
+
+    async def _close(self) -> None:
+        servers, self._servers = [*self._servers.values()], {}
+        await asyncio.gather(*(one.stop() for one in servers))
+
+
+async def _report(context: port.Context, code: str, sentence: str) -> None:
+    context.setting.events.log("warning", sentence)
+
+
+def _configured(given: Mapping[str, Any], context: port.Context) -> config.ServerConfig:
+    name = values.text(given, "server", "server")
+    if "command" in given and not context.setting.allow_shell:
+        raise faults.StepFailed("to start an MCP server is not allowed here; hint: the run's `allow_shell` option allows it")
+    arguments = given.get("args") or []
+    if not isinstance(arguments, list):
+        raise faults.StepFailed("`args` is not a list")
+    entry = config.Entry(
+        command=values.text(given, "command") if "command" in given else None,
+        args=tuple(str(argument) for argument in arguments),
+        env=values.texts(given, "env"),
+        url=values.text(given, "url") if "url" in given else None,
+        headers=values.texts(given, "headers"),
+    )
+    workspace = context.setting.workspace
+    try:
+        # No `${VAR}` is filled in: a flow may come from anywhere, and the runtime's variables are not its business.
+        configured = config.configure(name, entry, trusted=True, file="the flow", workspace=workspace, variables={})
+    except (config.Invalid, expand.CannotExpand) as error:
+        raise faults.StepFailed(f"the MCP server cannot be used: {error}") from None
+    assert configured is not None, "no step switches its own server off"
+    return configured

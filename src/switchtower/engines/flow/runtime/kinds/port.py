@@ -1,0 +1,54 @@
+"""What a kind is, and what it is given to work with. Does nothing itself."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.engines.flow.runtime import events
+
+LEVELS = frozenset({"debug", "info", "warning", "error"})
+
+
+class Setting(Struct, kw_only=True):
+    """Where a run happens; the same for all of its steps."""
+
+    run_id: str
+    workspace: str
+    """The folder that the run works in."""
+    events: events.Events
+    allow_shell: bool = False
+    """Whether steps may start programs."""
+    tower: "Tower | None" = None
+    closings: dict[str, Callable[[], Awaitable[None]]] = msgspec.field(default_factory=dict)
+    """Called at the end of the run, however it ends. Each under a name, so that many steps can ask for the same."""
+
+
+class Context(Struct, frozen=True):
+    """One try of one step."""
+
+    setting: Setting
+    step_id: str
+    attempt: int = 0
+
+    def log(self, level: str, message: str) -> None:
+        self.setting.events.log(level, message, step_id=self.step_id)
+
+
+class Kind(Protocol):
+    """One that never waits may say so with `instant = True`: its steps then need no event loop and take nobody's turn."""
+
+    async def run(self, given: Mapping[str, Any], context: Context, /) -> Mapping[str, Any]:
+        """Does the step and returns its outputs, which JSON can say. Raises `faults.StepFailed`. When it is cancelled it
+        leaves nothing running."""
+
+
+class Tower(Protocol):
+    """What only a tower can do for a step."""
+
+    async def run_agent(self, given: Mapping[str, Any], context: Context, /) -> Mapping[str, Any]:
+        """A session does the step. Raises `faults.StepFailed`."""
+
+    async def approve(self, given: Mapping[str, Any], context: Context, /) -> Mapping[str, Any]:
+        """Waits until somebody decides. Raises `faults.StepFailed` for a no."""

@@ -1,0 +1,36 @@
+"""`shell`: a command in the run's folder, when the run allows it. What it leaves running ends with the run."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from switchtower.engines.flow.runtime import faults, values
+from switchtower.engines.flow.runtime.kinds import port
+from switchtower.tools.running import processes
+
+_NO_LIMIT = 366 * 24 * 3600.0
+"""A step's own limit cancels the command; this one is for the room that runs it, which wants a number."""
+_LONGEST_COMPLAINT = 2000
+
+
+class Shell:
+    """`command`; puts out `exit_code`, `stdout` and `stderr`, each of these with its beginning and its end when it is long."""
+
+    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+        setting = context.setting
+        assert setting.allow_shell, "a run without `allow_shell` is refused at its start"
+        command = values.text(given, "command")
+        setting.closings["shell"] = partial(processes.end_run, setting.run_id)
+        try:
+            finished = await processes.run_command(
+                command, cwd=setting.workspace, run_id=setting.run_id, timeout_s=_NO_LIMIT, errors_apart=True
+            )
+        except (OSError, ValueError) as error:
+            raise faults.StepFailed(f"the command could not be started ({type(error).__name__})") from error
+        if finished.exit_code:
+            raise faults.StepFailed(
+                f"the command ended with {finished.exit_code}",
+                retriable=True,
+                details={"exit_code": finished.exit_code, "stderr": finished.errors[-_LONGEST_COMPLAINT:]},
+            )
+        return {"exit_code": 0, "stdout": finished.output, "stderr": finished.errors}

@@ -1,0 +1,119 @@
+"""One run of one flow: what it may start, how far it is, how it ended. Waits for nothing and starts nothing that does; steps that
+can be done at once are done here, all others wait for the executor. Most of a small flow needs no event loop, which takes longer
+to load than everything else.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from switchtower.engines.flow import ir
+from switchtower.engines.flow.ir import flow as flows
+from switchtower.engines.flow.runtime import control, events, faults, graph, steps, values
+from switchtower.engines.flow.runtime.kinds import port, registry
+
+MOST_OUTPUTS = 8 * 1024 * 1024
+"""Bytes that all `dsl.emit` of a run may come to, as JSON."""
+
+
+class Failed(Exception):
+    """The run is over."""
+
+    def __init__(self, failure: faults.Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class Run:
+    def __init__(self, flow: ir.Flow, inputs: Mapping[str, Any], kinds: registry.Registry, setting: port.Setting) -> None:
+        """Raises `faults.Invalid` for a flow that cannot be run here, before any of it runs."""
+        self.flow = flow
+        self.setting = setting
+        self.status = "pending"
+        self.waiting: deque[steps.Step] = deque()
+        """What may start and takes its time."""
+        self._failure: faults.Failure | None = None
+        self._outputs: dict[str, Any] = {}
+        self._completed_steps = self._failed_steps = 0
+        self._graph = graph.Graph(flow)
+        self._scope = values.Scope(inputs)
+        own = control.kinds_for(self._graph, self._scope)
+        self._steps = {
+            node.id: steps.Step(node, own.get(node.kind) or kinds.kind(node, setting), self._scope, setting)
+            for node in flow.nodes
+        }
+
+    @property
+    def over(self) -> bool:
+        return self.status in ("completed", "failed")
+
+    def begin(self) -> None:
+        """Does what can be done at once, which may be all."""
+        self.status = "running"
+        try:
+            is_over = self.proceed() or not self.waiting
+        except Failed as failed:
+            self.end(failed.failure)
+        except Exception as error:
+            self.end(faults.panic(error))
+        else:
+            if is_over:
+                self.end(None)
+
+    def proceed(self) -> bool:
+        """Goes on as far as it goes without waiting. Whether a `finish` was reached. Raises `Failed`."""
+        ready = deque(self._graph.ready())
+        while ready:
+            step = self._steps[ready.popleft()]
+            if not step.is_instant:
+                self.waiting.append(step)
+            elif self.settle(step, step.at_once()):
+                return True
+            else:
+                ready.extend(self._graph.ready())
+        return False
+
+    def settle(self, step: steps.Step, ended: Mapping[str, Any] | faults.Failure) -> bool:
+        """A step has ended; what follows from it may start. Whether it was a `finish`. Raises `Failed`."""
+        node = step.node
+        if isinstance(ended, faults.Failure):
+            self._failed_steps += 1
+            # For whoever takes over along the failure edge.
+            self._scope.steps[node.id] = {"error": ended.spelled()}
+            if not self._graph.failed(node.id):
+                raise Failed(ended)
+            return False
+        if node.kind == flows.EMIT:
+            self._emit(node, ended)
+        self._completed_steps += 1
+        self._scope.steps[node.id] = dict(ended)
+        self._graph.succeeded(node.id, chosen=ended.get("chosen") if node.kind == flows.SWITCH else None)
+        return node.kind == flows.FINISH
+
+    def end(self, failure: faults.Failure | None) -> None:
+        self._failure = failure
+        # Last: whoever sees that it is over finds all the rest in place.
+        self.status = "completed" if failure is None else "failed"
+
+    def told(self) -> bytes:
+        """rep 5.3: what a poll is answered with, from any thread. The end is told with the last event, never before it."""
+        is_over = self.over  # asked first: everything that was told before the end is there to be drained then
+        drained, is_all = self.setting.events.drain()
+        summary: dict[str, Any] = {"completed_steps": self._completed_steps, "failed_steps": self._failed_steps}
+        if is_over and is_all:
+            status = self.status
+            summary["outputs"] = self._outputs
+            if self._failure is not None:
+                summary["error"] = self._failure.spelled()
+        else:
+            status = "pending" if self.status == "pending" else "running"
+        return events.encoded({"status": status, "events": drained, "summary": msgspec.Raw(events.encoded(summary))})
+
+    def _emit(self, node: ir.Node, outputs: Mapping[str, Any]) -> None:
+        together = {**self._outputs, **outputs}
+        if len(events.encoded(together)) > MOST_OUTPUTS:
+            message = f"the outputs of the flow are larger than {MOST_OUTPUTS // 1024**2} MiB"
+            raise Failed(faults.Failure(code=faults.STEP_FAILED, message=message, step_id=node.id))
+        self._outputs = together

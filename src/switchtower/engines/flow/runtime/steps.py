@@ -1,0 +1,144 @@
+"""One node of a run, from its first try to its last: its parameters filled in, its kind run with a limit on time, tried again
+after a pause when that can help, and all of it told. What follows from its end is the executor's business.
+"""
+
+import time
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from switchtower.engines.flow import ir
+from switchtower.engines.flow.ir import flow as flows
+from switchtower.engines.flow.runtime import events, faults, values
+from switchtower.engines.flow.runtime.kinds import port
+
+MOST_OUTPUTS = 4 * 1024 * 1024
+"""Bytes that one step may put out, as JSON: an answer to a poll has to fit in a line."""
+
+
+class Step:
+    def __init__(self, node: ir.Node, kind: port.Kind, scope: values.Scope, setting: port.Setting) -> None:
+        self.node = node
+        self._kind = kind
+        self._scope = scope
+        self._setting = setting
+
+    @property
+    def is_instant(self) -> bool:
+        """Whether its kind never waits, so that it needs no event loop."""
+        return getattr(self._kind, "instant", False)
+
+    def at_once(self) -> Mapping[str, Any] | faults.Failure:
+        """`run` for a step that is instant. Its tries are one: what waits for nothing fails in the same way again."""
+        self._setting.events.step(self.node.id, "started", 0)
+        began = time.monotonic()
+        try:
+            ended: Mapping[str, Any] | faults.Failure = _checked(_result(self._work(0)))
+        except faults.StepFailed as failed:
+            ended = self._failure(0, str(failed), retriable=False, details=failed.details)
+        except Exception as error:
+            ended = self._panic(0, error)
+        self._tell(ended, 0, began)
+        return ended
+
+    async def run(self) -> Mapping[str, Any] | faults.Failure:
+        """The outputs, or how the last try failed. Being cancelled is the only thing that is raised."""
+        import asyncio
+
+        attempt = 0
+        while True:
+            self._setting.events.step(self.node.id, "started", attempt)
+            began = time.monotonic()
+            ended = await self._attempt(attempt)
+            self._tell(ended, attempt, began)
+            if not isinstance(ended, faults.Failure) or not ended.retriable or attempt >= self.node.retry.max:
+                return ended
+            attempt += 1
+            await asyncio.sleep(self.node.retry.backoff_ms / 1000)
+
+    async def _attempt(self, attempt: int) -> Mapping[str, Any] | faults.Failure:
+        import asyncio
+
+        limit = asyncio.timeout(self.node.timeout_ms / 1000 or None)
+        try:
+            async with limit:
+                outputs = await self._work(attempt)
+            return _checked(outputs)
+        except faults.StepFailed as failed:
+            return self._failure(attempt, str(failed), retriable=failed.retriable, details=failed.details)
+        except TimeoutError as error:
+            if not limit.expired():
+                return self._panic(attempt, error)
+            message = f"the step took longer than {self.node.timeout_ms} ms"
+            return self._failure(attempt, message, retriable=True, cause=faults.TIMEOUT)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return self._panic(attempt, error)  # the kind gave itself up, and nobody had asked it to
+        except Exception as error:
+            return self._panic(attempt, error)
+
+    async def _work(self, attempt: int) -> Any:
+        is_switch = self.node.kind == flows.SWITCH
+        given = self.node.params if is_switch else self._scope.resolved(self.node.params)
+        return await self._kind.run(given, port.Context(self._setting, self.node.id, attempt))
+
+    def _tell(self, ended: Mapping[str, Any] | faults.Failure, attempt: int, began: float) -> None:
+        more: dict[str, Any] = {"duration_ms": int((time.monotonic() - began) * 1000)}
+        if isinstance(ended, faults.Failure):
+            self._setting.events.step(self.node.id, "failed", attempt, {**more, "error": ended.spelled()})
+        else:
+            self._setting.events.step(self.node.id, "succeeded", attempt, {**more, "outputs": ended})
+
+    def _failure(
+        self,
+        attempt: int,
+        message: str,
+        *,
+        retriable: bool,
+        details: Mapping[str, Any] | None = None,
+        cause: str | None = None,
+    ) -> faults.Failure:
+        return faults.Failure(
+            code=faults.STEP_FAILED,
+            message=events.clipped(message),
+            step_id=self.node.id,
+            attempt=attempt,
+            retriable=retriable,
+            details=_spellable(details or {}),
+            cause=cause,
+        )
+
+    def _panic(self, attempt: int, error: BaseException) -> faults.Failure:
+        message = f"the kind `{self.node.kind[:100]}` broke with {type(error).__name__}; hint: the traceback is on stderr"
+        return faults.panic(error, message=message, step_id=self.node.id, attempt=attempt)
+
+
+def _result(work: Coroutine[Any, Any, Any]) -> Any:
+    """Of work that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value
+    work.close()
+    raise RuntimeError("a kind that calls itself instant waits for something")
+
+
+def _checked(outputs: Any) -> Mapping[str, Any]:
+    if not isinstance(outputs, Mapping):
+        raise faults.StepFailed("its outputs are not names and values")
+    try:
+        size = len(events.encoded(outputs))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        raise faults.StepFailed("its outputs cannot be said in JSON") from None
+    if size > MOST_OUTPUTS:
+        raise faults.StepFailed(f"its outputs are larger than {MOST_OUTPUTS // 1024**2} MiB")
+    return outputs
+
+
+def _spellable(details: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        is_small = len(events.encoded(details)) <= 64 * 1024
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        is_small = False
+    return dict(details) if is_small else {"left_out": "the details are too large or not JSON"}

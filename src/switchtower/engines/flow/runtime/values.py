@@ -1,0 +1,120 @@
+"""What a step is given, with references replaced by what they refer to: `$input.a.b` and `$step.id.path`; anything else is
+meant as it stands. Scalars in an IR are strings, so a kind that wants a number or a yes asks here. Pure.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from switchtower.engines.flow.ir import references
+from switchtower.engines.flow.runtime import faults
+
+_DEEPEST = 64
+_LONGEST_SHOWN = 200
+_TRUE, _FALSE = frozenset({"true", "yes", "1", "on"}), frozenset({"false", "no", "0", "off", "", "null", "none"})
+
+
+class Missing(Exception):
+    """A reference to what is not there."""
+
+
+class Scope:
+    """What a run's references can refer to."""
+
+    def __init__(self, inputs: Mapping[str, Any]) -> None:
+        self._inputs = inputs
+        self.steps: dict[str, Any] = {}
+        """The outputs of the steps that have ended, by id."""
+
+    def resolved(self, value: Any, *, depth: int = 0) -> Any:
+        """Raises `StepFailed` for a reference to nothing."""
+        if depth > _DEEPEST:
+            raise faults.StepFailed(f"what it is given is nested more than {_DEEPEST} deep")
+        if isinstance(value, dict):
+            return {key: self.resolved(one, depth=depth + 1) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self.resolved(one, depth=depth + 1) for one in value]
+        reference = references.read(value)
+        if reference is None:
+            return value
+        try:
+            return self._found(reference)
+        except Missing:
+            shown = str(value)[:_LONGEST_SHOWN]
+            raise faults.StepFailed(f"`{shown}` refers to nothing", details={"reference": shown}) from None
+
+    def key(self, value: object) -> Any:
+        """What a switch looks at, which has a spelling of its own. Raises `Missing`."""
+        reference = references.read_key(value)
+        if reference is None:
+            raise Missing
+        return self._found(reference)
+
+    def _found(self, reference: references.Reference) -> Any:
+        if reference.source == "input" and not reference.parts:
+            return dict(self._inputs)
+        names = self._inputs if reference.source == "input" else self.steps
+        meant = reference.split(names)
+        if meant is None:
+            raise Missing
+        name, way = meant
+        return _walk(names[name], way)
+
+
+def _walk(value: Any, way: Iterable[str]) -> Any:
+    for part in way:
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isascii() and part.isdecimal() and len(part) < 10 and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            raise Missing
+    return value
+
+
+def text(given: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    value = given.get(name, default)
+    if value is None:
+        raise faults.StepFailed(f"`{name}` is missing")
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise faults.StepFailed(f"`{name}` is not a text")
+    return str(value)
+
+
+def number(given: Mapping[str, Any], name: str, default: float | None = None, *, most: float = math.inf) -> float:
+    """From 0 on."""
+    value = given.get(name, default)
+    if value is None:
+        raise faults.StepFailed(f"`{name}` is missing")
+    try:
+        wanted = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        wanted = math.nan
+    if not 0 <= wanted <= most or math.isinf(wanted):
+        raise faults.StepFailed(f"`{name}` is not a number from 0 on" + ("" if math.isinf(most) else f" to {most:g}"))
+    return wanted
+
+
+def truth(value: Any) -> bool:
+    """A text is taken for what it says."""
+    if isinstance(value, str):
+        return value.strip().lower() not in _FALSE
+    return bool(value)
+
+
+def flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    value = given.get(name, default)
+    spelled = value.strip().lower() if isinstance(value, str) else value
+    if isinstance(spelled, bool):
+        return spelled
+    if spelled in _TRUE or spelled in _FALSE:
+        return spelled in _TRUE
+    raise faults.StepFailed(f"`{name}` is neither true nor false")
+
+
+def texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Names and texts, such as headers."""
+    value = given.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise faults.StepFailed(f"`{name}` is not a set of names and texts")
+    return {str(key): text(value, key) for key in value}

@@ -1,0 +1,218 @@
+"""The orchestrator's side of REP: one request at a time to a runtime, and its answer. What to ask is decided elsewhere.
+
+Whatever a runtime does wrong ends the conversation for good with `Broken`, which is 3001.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from switchtower.protocols.rep import child, errors
+
+NotStarted = child.NotStarted
+GRACE = 1.0
+"""For a runtime to go by itself once its input has ended."""
+_SHOWN = 200
+
+T = TypeVar("T")
+
+
+class Broken(Exception):
+    """The conversation with the runtime is over, and not by agreement."""
+
+    code = errors.Code.BROKEN_TRANSPORT
+
+    def __init__(self, message: str, details: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+
+class Refused(Exception):
+    """The runtime answered with an error."""
+
+    def __init__(self, code: int, message: str, data: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class Marching(Struct, frozen=True, kw_only=True):
+    """rep 8: what a runtime is told in its environment."""
+
+    run_id: str
+    trace_id: str
+    timeout_s: float
+    allow_shell: bool = False
+    log_json: bool = False
+
+    def variables(self) -> dict[str, str]:
+        return {
+            "TRACE_MIND_RUN_ID": self.run_id,
+            "TRACE_MIND_TRACE_ID": self.trace_id,
+            "TRACE_MIND_ENGINE_TIMEOUT": f"{self.timeout_s:.15g}",
+            "TRACE_MIND_ALLOW_SHELL": "1" if self.allow_shell else "0",
+            "TRACE_MIND_LOG_JSON": "1" if self.log_json else "0",
+        }
+
+
+class _Request(Struct, frozen=True):
+    id: int
+    method: str
+    params: Any
+    jsonrpc: str = "2.0"
+
+
+class _Problem(Struct, frozen=True):
+    code: int
+    message: str = ""
+    data: Any = None
+
+
+class _Answer(Struct, frozen=True):
+    jsonrpc: str = "2.0"
+    id: int | str | UnsetType | None = UNSET
+    result: Raw | UnsetType = UNSET
+    error: _Problem | UnsetType | None = UNSET
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Client:
+    """One runtime, from its start to its end. To be used with `async with`, or closed with `aclose`."""
+
+    def __init__(self) -> None:
+        self._child: child.Child
+        self._loop = asyncio.get_running_loop()
+        self._last_id = 0
+        self._waiting: asyncio.Future[Raw] | None = None
+        self._broken: Broken | None = None
+        self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+    @classmethod
+    def start(
+        cls,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        marching: Marching,
+        environment: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Starts the runtime, on the running event loop. It sees the given environment, which is ours unless given, and what
+        REP has in it. Raises `NotStarted`."""
+        client = cls()
+        variables = {**(os.environ if environment is None else environment), **marching.variables()}
+        client._child = child.start(argv, cwd=cwd, environment=variables, run_id=marching.run_id, listener=client)
+        return client
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._child.exit_code
+
+    @property
+    def is_broken(self) -> bool:
+        return self._broken is not None
+
+    async def call(self, method: str, params: Any, answer: type[T]) -> T:
+        """Asks, and returns what the runtime answers as an `answer`. Raises `Refused` and `Broken`. Waits for as long as it
+        takes: a caller who gives up cannot ask again, because an answer would still be due."""
+        if self._broken is not None:
+            raise self._broken
+        assert self._waiting is None, "one request at a time"
+        self._last_id += 1
+        self._waiting = waiting = self._loop.create_future()
+        self._child.write(_encode(_Request(self._last_id, method, params)) + b"\n")
+        result = await waiting
+        self._waiting = None
+        return self.understand(result, answer)
+
+    def understand(self, answer: Raw, wanted: type[T]) -> T:
+        """An answer, or a part of one that was left for later. Raises `Broken` when it is something else."""
+        decoder = self._decoders.get(wanted)
+        if decoder is None:
+            decoder = self._decoders[wanted] = msgspec.json.Decoder(wanted)
+        try:
+            understood: T = decoder.decode(answer)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            self.broke(f"answered something else than REP has there: {_reason(error)}")
+            assert self._broken is not None
+            raise self._broken from None
+        return understood
+
+    async def aclose(self, *, grace_s: float = GRACE) -> None:
+        """Ends the runtime with all that it started. One that has broken the conversation gets no grace."""
+        await self._child.end(grace_s=0 if self.is_broken else grace_s)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose(grace_s=0 if kind else GRACE)
+
+    def heard(self, received: list[bytes]) -> None:
+        if self._broken is not None:
+            return
+        waiting = self._waiting
+        # rep 3: requests and answers come in pairs, and nothing else comes.
+        if waiting is None or waiting.done() or len(received) > 1:
+            unasked = received[-1]
+            self.broke(f"wrote a line that nobody asked for: {_shown(unasked)}")
+            return
+        try:
+            answer = _decode_answer(received[0])
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            self.broke(f"wrote what is no answer: {_reason(error)}: {_shown(received[0])}")
+            return
+        if fault := self._fault_of(answer):
+            self.broke(f"{fault}: {_shown(received[0])}")
+        elif isinstance(problem := answer.error, _Problem):
+            self._waiting = None
+            waiting.set_exception(Refused(problem.code, problem.message, problem.data))
+        else:
+            assert isinstance(answer.result, Raw)
+            waiting.set_result(answer.result)
+
+    def broke(self, reason: str) -> None:
+        if self._broken is not None:
+            return
+        self._broken = Broken(f"the runtime {reason}", {"exit_code": self._child.exit_code, "stderr": self._child.stderr_end()})
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(self._broken)
+
+    def _fault_of(self, answer: _Answer) -> str | None:
+        if answer.jsonrpc != "2.0":
+            return "speaks another version of JSON-RPC"
+        has_error = isinstance(answer.error, _Problem)
+        # JSON-RPC: who could not read a request cannot know its id.
+        if answer.id != self._last_id and not (answer.id is None and has_error):
+            return f"answered another request than the one with id {self._last_id}"
+        has_result = isinstance(answer.result, Raw) and not (has_error and bytes(answer.result) == b"null")
+        if has_error == has_result:
+            return "answered with both a result and an error" if has_error else "answered with neither a result nor an error"
+        return None
+
+
+def _reason(error: Exception) -> str:
+    return "nested too deep" if isinstance(error, RecursionError) else str(error)[:_SHOWN]
+
+
+def _shown(line: bytes) -> str:
+    """The beginning of it, without secrets."""
+    from switchtower.core.redact.redactor import Redactor
+
+    text = Redactor().text(line[: 2 * _SHOWN].decode(errors="replace"))
+    return f"`{text[:_SHOWN]}…`" if len(text) > _SHOWN else f"`{text}`"

@@ -1,0 +1,289 @@
+"""Drives one run on any runtime: capabilities, start, polls, events, and the end, whatever the runtime does. What a
+flow is, and where a project keeps its runtime, is known elsewhere.
+
+Whatever happens, there is an `Outcome`, and nothing is left of the runtime when it is there.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Raw, Struct, structs
+
+from switchtower.protocols.rep import client, collecting, errors, messages, negotiation, outcome
+
+TIMEOUT = 120.0
+CANCEL_GRACE = 5.0
+_SHORTEST_PAUSE, _LONGEST_PAUSE, _SLOWER = 0.001, 0.05, 1.5
+
+Remember = Callable[[dict[str, Any]], None]
+"""Told what the runtime said of itself, acceptable or not, for who wants to look at it later."""
+Adapt = Callable[[dict[str, Any], frozenset[str]], dict[str, Any] | None]
+"""The same flow for a runtime that lacks these control kinds, or None when it cannot be had without them."""
+
+Check = Callable[[dict[str, Any]], str | None]
+"""What is wrong with a flow, asked before any runtime is started."""
+
+Lend = Callable[[dict[str, Any], str], Awaitable[Mapping[str, Any]]]
+"""Runs a flow of one node of the given kind to its end, on a runtime of its own."""
+DriveControl = Callable[
+    [Lend, asyncio.Event, Callable[[list[dict[str, Any]], int], Awaitable[None]]], Awaitable[Mapping[str, Any]]
+]
+"""Directs a flow for a runtime that lacks control kinds: lends it out step by step, gives up when the event is set, hands on
+events with their length as JSON, and returns the status and the summary."""
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """A run to be made. `required` is the set of step kinds that the flow uses."""
+
+    argv: Sequence[str]
+    cwd: str
+    ir: dict[str, Any]
+    required: Collection[str]
+    run_id: str
+    trace_id: str
+    engine: str = "proc"
+    inputs: dict[str, Any] = {}
+    allow_shell: bool = False
+    log_json: bool = False
+    timeout_s: float = TIMEOUT
+    cancel_grace_s: float = CANCEL_GRACE
+    environment: Mapping[str, str] | None = None
+
+    def marching(self) -> client.Marching:
+        return client.Marching(
+            run_id=self.run_id,
+            trace_id=self.trace_id,
+            timeout_s=self.timeout_s,
+            allow_shell=self.allow_shell,
+            log_json=self.log_json,
+        )
+
+
+_NO_EVENTS = Raw(b"null")
+
+
+class _Polled(Struct, frozen=True):
+    """What a poll has to have. Deployed runtimes leave out, or null, what is not of use to them."""
+
+    status: messages.Status
+    events: Raw = _NO_EVENTS
+    """Left for later, because how long they are is worth knowing."""
+    summary: dict[str, Any] | None = None
+
+
+async def run(
+    order: Order,
+    *,
+    cancel: asyncio.Event | None = None,
+    on_event: collecting.OnEvent | None = None,
+    remember: Remember | None = None,
+    adapt: Adapt | None = None,
+    check: Check | None = None,
+    drive_control: DriveControl | None = None,
+) -> outcome.Outcome:
+    """Makes the run. Setting `cancel` cancels it, and so does cancelling the task, which then stays cancelled. An error that
+    `on_event` raises ends the run and comes out here."""
+    if check is not None and (problem := check(order.ir)) is not None:
+        return outcome.invalid(_name_of(order.ir), problem)
+    driving = _Driving(order, cancel or asyncio.Event(), collecting.Collected(on_event), remember, adapt, drive_control)
+    try:
+        driving.client = client.Client.start(order.argv, cwd=order.cwd, marching=order.marching(), environment=order.environment)
+    except client.NotStarted as problem:
+        return driving.failed(outcome.error(errors.Code.BROKEN_TRANSPORT, str(problem)))
+    graceful = False
+    try:
+        ended = await driving.to_an_end()
+        graceful = not driving.was_cut
+        return ended
+    finally:
+        await driving.client.aclose(grace_s=client.GRACE if graceful else 0)
+
+
+class _Driving:
+    client: client.Client
+
+    def __init__(
+        self,
+        order: Order,
+        cancel: asyncio.Event,
+        collected: collecting.Collected,
+        remember: Remember | None,
+        adapt: Adapt | None,
+        drive_control: DriveControl | None,
+    ) -> None:
+        self._order = order
+        self._cancel = cancel
+        self._collected = collected
+        self._remember = remember
+        self._adapt = adapt
+        self._drive_control = drive_control
+        self._lent = 0
+        self._summary: dict[str, Any] = {}
+        self._run_id: str | None = None
+        self._is_starting = False
+        self.was_cut = False
+        """The runtime was not let finish."""
+
+    async def to_an_end(self) -> outcome.Outcome:
+        work = asyncio.create_task(self._drive())
+        cancelled = asyncio.create_task(self._cancel.wait())
+        # rep 3.1: the engine timeout counts from the start of the runtime.
+        try:
+            await asyncio.wait([work, cancelled], timeout=self._order.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done() and cancelled.done():
+                await self._wait_for_cancel(work)
+        except asyncio.CancelledError:
+            self._cancel.set()
+            await self._wait_for_cancel(work)
+            raise
+        finally:
+            cancelled.cancel()
+            self.was_cut = await _cut(work)
+        return self._cut_short() if self.was_cut else work.result()
+
+    async def _wait_for_cancel(self, work: "asyncio.Task[outcome.Outcome]") -> None:
+        """rep 10: cancelled once, and then it has five seconds. Before a run was asked for there is nothing to cancel."""
+        if self._is_starting:
+            await asyncio.wait([work], timeout=self._order.cancel_grace_s)
+
+    def _cut_short(self) -> outcome.Outcome:
+        if self._cancel.is_set():
+            message = "the run was cancelled before it began"
+            if self._is_starting:
+                message = f"the run was cancelled; the runtime did not stop within {self._order.cancel_grace_s:g} s and was ended"
+            return self.failed(outcome.error(errors.Code.BROKEN_TRANSPORT, message, cause="Cancelled"))
+        message = (
+            f"the run took longer than the engine timeout of {self._order.timeout_s:g} s and was ended; "
+            "hint: allow more with `--timeout`"
+        )
+        return self.failed(outcome.error(errors.Code.BROKEN_TRANSPORT, message, cause="Timeout"))
+
+    async def _drive(self) -> outcome.Outcome:
+        try:
+            ir = await self._negotiate()
+            if ir is None:
+                return await self._direct()
+            await self._start(ir)
+            return await self._poll_to_the_end()
+        except negotiation.Unacceptable as problem:
+            return self.failed(problem.error)
+        except client.Refused as refused:
+            return self.failed(outcome.refusal(refused.code, refused.message, refused.data))
+        except client.Broken as broken:
+            cause: outcome.Cause | None = "Cancelled" if self._cancel.is_set() else None
+            return self.failed(outcome.error(broken.code, broken.message, details=broken.details, cause=cause))
+
+    async def _negotiate(self) -> dict[str, Any] | None:
+        """The flow as this runtime can have it; None when it can have it only step by step."""
+        order = self._order
+        answer = await self.client.call(messages.CAPABILITIES, {}, object)
+        if self._remember is not None and isinstance(answer, dict):
+            self._remember(answer)
+        offer = negotiation.read(answer, engine=order.engine)
+        lacking = negotiation.lacking(offer, order.required)
+        if lacking and lacking <= set(messages.CONTROL_KINDS):
+            adapted = self._adapt(order.ir, lacking) if self._adapt is not None else None
+            if adapted is not None or self._drive_control is not None:
+                return adapted
+        negotiation.check(offer, order.required, engine=order.engine)
+        return order.ir
+
+    async def _direct(self) -> outcome.Outcome:
+        assert self._drive_control is not None
+        self._is_starting = True
+        # rep 3: a runtime is a process for each run, and each step is one now. This one has said what it can.
+        await self.client.aclose()
+        told = await self._drive_control(self._lend, self._cancel, self._collected.add)
+        self._summary = told["summary"]
+        return self._ended("completed" if told["status"] == "completed" else "failed")
+
+    async def _lend(self, ir: dict[str, Any], kind: str) -> Mapping[str, Any]:
+        self._lent += 1
+        order = structs.replace(self._order, ir=ir, required=[kind], run_id=f"{self._order.run_id}-{self._lent}")
+        return (await run(order)).as_json()
+
+    async def _start(self, ir: dict[str, Any]) -> None:
+        order = self._order
+        self._is_starting = True
+        options = messages.RunOptions(order.run_id, order.trace_id, order.allow_shell)
+        started = await self.client.call(messages.START_RUN, messages.StartRun(ir, order.inputs, options), messages.Started)
+        self._run_id = started.run_id
+
+    async def _poll_to_the_end(self) -> outcome.Outcome:
+        reference = messages.RunRef(self._run_id)
+        pause = _SHORTEST_PAUSE
+        cancel_sent = False
+        while True:
+            if self._cancel.is_set() and not cancel_sent:
+                cancel_sent = True
+                pause = _SHORTEST_PAUSE
+                with suppress(client.Refused):  # one that cannot be cancelled is ended when its time is up
+                    await self.client.call(messages.CANCEL, reference, object)
+            polled = await self.client.call(messages.POLL, reference, _Polled)
+            events = await self._take(polled)
+            match polled.status:
+                case "completed":
+                    return self._ended("completed")
+                case "failed":
+                    return self._ended("failed")
+            pause = _SHORTEST_PAUSE if events else min(pause * _SLOWER, _LONGEST_PAUSE)
+            await self._rest(pause, until_cancelled=not cancel_sent)
+
+    async def _take(self, polled: _Polled) -> int:
+        if polled.summary is not None:
+            self._summary = polled.summary
+        size = len(memoryview(polled.events))
+        events = self.client.understand(polled.events, list[dict[str, Any]]) if polled.events != _NO_EVENTS else []
+        await self._collected.add(events, size)
+        return len(events)
+
+    async def _rest(self, pause: float, *, until_cancelled: bool) -> None:
+        if not until_cancelled:
+            await asyncio.sleep(pause)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._cancel.wait()
+
+    def _ended(self, status: outcome.Status) -> outcome.Outcome:
+        if status == "completed":
+            return self._outcome(status, self._summary)
+        reported = outcome.reported(self._summary.get("error"))
+        if reported is None and self._collected.last_failed is not None:
+            reported = outcome.reported(self._collected.last_failed.get("error"))
+        if reported is None:
+            cause: outcome.Cause | None = "Cancelled" if self._cancel.is_set() else None
+            reported = outcome.error(errors.Code.STEP_FAILED, "the run failed; the runtime gave no reason", cause=cause)
+        return self.failed(reported)
+
+    def failed(self, error: dict[str, Any]) -> outcome.Outcome:
+        counts = {"completed_steps": 0, "failed_steps": 0}
+        return self._outcome("failed", {**counts, **self._summary, "error": error})
+
+    def _outcome(self, status: outcome.Status, summary: dict[str, Any]) -> outcome.Outcome:
+        return outcome.Outcome(
+            flow=_name_of(self._order.ir),
+            status=status,
+            summary=summary,
+            events=self._collected.kept(),
+            events_left_out=self._collected.left_out,
+        )
+
+
+def _name_of(ir: dict[str, Any]) -> str:
+    head = ir.get("flow")
+    name = head.get("name") if isinstance(head, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+async def _cut(work: "asyncio.Task[outcome.Outcome]") -> bool:
+    """Ends the work where it is. Whether there was something to end."""
+    if work.done():
+        return False
+    work.cancel()
+    await asyncio.wait([work])
+    if not work.cancelled():
+        work.exception()  # seen, so that asyncio does not report it as forgotten
+    return work.cancelled()

@@ -1,0 +1,79 @@
+"""How a run ended, as the orchestrator tells it: the runtime's own summary, or the error that ended it. Pure."""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.protocols.rep import errors, messages
+
+VALIDATION = 1000
+"""A refusal of the class that has no code of its own, such as capabilities that lack a field."""
+Status = Literal["completed", "failed"]
+Cause = Literal["Timeout", "Cancelled"]
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    flow: str
+    status: Status
+    summary: dict[str, Any]
+    events: list[dict[str, Any]]
+    events_left_out: int = 0
+    """So many were too much to keep. They were handed on all the same."""
+    before_handshake: bool = False
+    """No runtime was asked, because what was to be run is not valid."""
+
+    @property
+    def error(self) -> dict[str, Any] | None:
+        return self.summary.get("error") if self.status == "failed" else None
+
+    @property
+    def exit_code(self) -> errors.Exit:
+        """rep 6."""
+        if self.status == "completed":
+            return errors.Exit.OK
+        if self.before_handshake:
+            return errors.Exit.INVALID_BEFORE_HANDSHAKE
+        error = self.error
+        return errors.exit_of(error["code"]) if error is not None else errors.Exit.STEP_FAILURE
+
+    def as_json(self) -> dict[str, Any]:
+        """What `tm runtime run` prints."""
+        told: dict[str, Any] = {
+            "flow": self.flow,
+            "status": self.status,
+            "summary": self.summary,
+            "events": self.events,
+        }
+        return told | {"events_left_out": self.events_left_out} if self.events_left_out else told
+
+
+def invalid(flow: str, problem: str) -> Outcome:
+    """rep 11: an IR that was refused before any runtime was asked."""
+    summary = {"completed_steps": 0, "failed_steps": 0, "error": error(errors.Code.INVALID_IR, problem)}
+    return Outcome(flow=flow, status="failed", summary=summary, events=[], before_handshake=True)
+
+
+def error(code: int, message: str, *, details: dict[str, Any] | None = None, cause: Cause | None = None) -> dict[str, Any]:
+    """An error of ours, in the form that REP has for a runtime's."""
+    data = messages.ErrorData(details=details or {}, cause=cause or msgspec.UNSET)
+    built: dict[str, Any] = msgspec.to_builtins(messages.Error(code, message, data))
+    return built
+
+
+def refusal(code: int, message: str, data: Any) -> dict[str, Any]:
+    """A runtime's error, with what it left out."""
+    known = error(code, message or "the runtime gave no reason")
+    if isinstance(data, dict):
+        known["data"] |= {name: value for name, value in data.items() if isinstance(name, str)}
+    elif data is not None:
+        known["data"]["details"] = {"data": data}
+    return known
+
+
+def reported(found: Any) -> dict[str, Any] | None:
+    """An error inside a summary or an event, when it is one."""
+    if isinstance(found, dict) and isinstance(code := found.get("code"), int) and not isinstance(code, bool):
+        message = found.get("message")
+        return refusal(code, message if isinstance(message, str) else "", found.get("data"))
+    return None

@@ -1,0 +1,212 @@
+"""REP's serving end: a runtime on two descriptors. Lines in, lines out, one after the other; what a run is, the port's other side
+knows. Peer mistakes are answered, and never end the conversation.
+
+A runtime is a process for each run, so its start is what everybody waits for. That is why this file loads next to nothing:
+results come as JSON text, and the wire's types are loaded when a run begins.
+"""
+
+import json
+import os
+
+from switchtower.protocols.rep import errors, framing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Protocol
+
+    from switchtower.protocols.rep import messages
+
+    class Runtime(Protocol):
+        """What executes. Results are JSON text. Anything may raise `Refused`; none of it waits for a run."""
+
+        def capabilities(self) -> bytes: ...
+
+        def start(self, run: messages.StartRun, /) -> str:
+            """The id of the run."""
+
+        def poll(self) -> bytes: ...
+
+        def cancel(self) -> None: ...
+
+        def health(self) -> bytes: ...
+
+
+_CHUNK = 64 * 1024
+"""A larger piece of memory is fetched from the system each time, which takes longer than to answer."""
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(name)  # `NaN` and its like are Python's, not JSON's
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_OK = b'{"ok":true}'
+
+
+class Refused(Exception):
+    """An error of the taxonomy, as the peer gets it."""
+
+    def __init__(self, code: int, message: str, *, step_id: "str | None" = None, details: "dict[str, Any] | None" = None) -> None:
+        super().__init__(message)
+        self.code = int(code)
+        self.step_id = step_id
+        self.details = details or {}
+
+    def spelled(self) -> "dict[str, Any]":
+        data = {"step_id": self.step_id, "attempt": 0, "retriable": False, "details": self.details}
+        return {"code": self.code, "message": str(self), "data": data}
+
+
+class Server:
+    """The conversation, without its I/O."""
+
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
+        self._run_id: str | None = None
+        self._methods: dict[str, Callable[[dict[str, Any]], bytes]] = {
+            "Runtime.Capabilities": lambda params: runtime.capabilities(),
+            "Runtime.StartRun": self._start,
+            "Runtime.Poll": self._poll,
+            "Runtime.Cancel": self._cancel,
+            "Runtime.Health": lambda params: runtime.health(),
+        }
+
+    def answer(self, line: "bytes | None") -> "bytes | None":
+        """The line to send back, if any. None is a line that was too long to be kept."""
+        request_id, wants_answer = None, True
+        try:
+            request = _request(line)
+            # rep 4: notifications are not used in v0.1. JSON-RPC has them obeyed and never answered.
+            wants_answer = "id" in request
+            request_id = _id(request)
+            answer = _line(request_id, "result", self._obey(request))
+        except Refused as refused:
+            answer = _line(request_id, "error", _json(refused.spelled()))
+        except Exception as error:
+            _log(error)
+            answer = _line(request_id, "error", _json(Refused(errors.Code.PANICKED, "Runtime panicked").spelled()))
+        return answer if wants_answer else None
+
+    def _obey(self, request: "dict[str, Any]") -> bytes:
+        method, params = request.get("method"), request.get("params")
+        act = self._methods.get(method) if isinstance(method, str) else None
+        if act is None:
+            shown = f": `{method[:100]}`" if isinstance(method, str) else ""
+            raise Refused(errors.METHOD_NOT_FOUND, f"Method not found{shown}")
+        if params is not None and not isinstance(params, dict):
+            raise Refused(errors.INVALID_PARAMS, "Invalid params: they must be an object")
+        return act(params or {})
+
+    def _start(self, params: "dict[str, Any]") -> bytes:
+        if self._run_id is not None:
+            raise Refused(errors.INVALID_PARAMS, "a run was started already; hint: rep 3 has one runtime process for each run")
+        import msgspec
+
+        from switchtower.protocols.rep import messages
+
+        try:
+            # Deployed orchestrators send a null for what they do not have.
+            given = {name: value for name, value in params.items() if value is not None}
+            run = msgspec.convert(given, messages.StartRun)
+        except msgspec.ValidationError as error:
+            raise Refused(errors.INVALID_PARAMS, f"Invalid params: {error}") from None
+        self._run_id = self._runtime.start(run)
+        return _json({"run_id": self._run_id})
+
+    def _poll(self, params: "dict[str, Any]") -> bytes:
+        self._check_run(params)
+        return self._runtime.poll()
+
+    def _cancel(self, params: "dict[str, Any]") -> bytes:
+        self._check_run(params)
+        self._runtime.cancel()
+        return _OK
+
+    def _check_run(self, params: "dict[str, Any]") -> None:
+        """A process has one run, so an id that is left out can only mean that one."""
+        if self._run_id is None:
+            raise Refused(errors.INVALID_PARAMS, "Invalid params: no run was started")
+        if params.get("run_id") not in (None, self._run_id):
+            raise Refused(errors.INVALID_PARAMS, "Invalid params: there is no such run")
+
+
+def serve(input_fd: int, output_fd: int, runtime: "Runtime") -> None:
+    """Until the input ends, or nobody reads the answers any more."""
+    server = Server(runtime)
+    try:
+        for line in _lines(input_fd):
+            if (answer := server.answer(line)) is not None:
+                _write(output_fd, answer)
+    except BrokenPipeError:
+        return
+
+
+def _lines(input_fd: int) -> "Iterator[bytes | None]":
+    lines = framing.Lines()
+    while piece := _read(input_fd):
+        yield from lines.feed(piece)
+    yield from lines.last()
+
+
+def _read(input_fd: int) -> bytes:
+    while True:
+        try:
+            return os.read(input_fd, _CHUNK)
+        except BlockingIOError:
+            _wait(input_fd, to_write=False)
+        except ConnectionResetError:
+            return b""
+
+
+def _write(output_fd: int, answer: bytes) -> None:
+    rest = memoryview(answer)
+    while rest:
+        try:
+            rest = rest[os.write(output_fd, rest) :]
+        except BlockingIOError:
+            _wait(output_fd, to_write=True)
+
+
+def _wait(descriptor: int, *, to_write: bool) -> None:
+    """Whoever started us may have made its pipes so that they do not wait. They are its pipes too, so they stay that way."""
+    import select
+
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLOUT if to_write else select.POLLIN)
+    waiting.poll()
+
+
+def _request(line: "bytes | None") -> "dict[str, Any]":
+    if line is None:
+        raise Refused(errors.PARSE_ERROR, f"Parse error: a line is longer than {framing.LONGEST_LINE // 1024**2} MiB")
+    try:
+        request = _DECODER.decode(line.decode())
+    except (ValueError, RecursionError):
+        raise Refused(errors.PARSE_ERROR, "Parse error: a line is not JSON, or nested too deeply") from None
+    if not isinstance(request, dict):
+        raise Refused(errors.PARSE_ERROR, "Parse error: a line is one JSON object")
+    return request
+
+
+def _id(request: "dict[str, Any]") -> "str | int | float | None":
+    request_id = request.get("id")
+    if request_id is None or (isinstance(request_id, (str, int, float)) and not isinstance(request_id, bool)):
+        return request_id
+    raise Refused(errors.INVALID_PARAMS, "Invalid params: an id is a number or a string")
+
+
+def _line(request_id: "str | int | float | None", outcome: str, spelled: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%b,"%b":%b}\n' % (_json(request_id), outcome.encode(), spelled)
+
+
+def _json(value: object) -> bytes:
+    return _ENCODER.encode(value).encode()
+
+
+def _log(error: Exception) -> None:
+    import sys
+    import traceback
+
+    traceback.print_exception(error, file=sys.stderr)

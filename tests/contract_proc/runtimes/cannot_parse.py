@@ -1,0 +1,7 @@
+#!/usr/bin/env python3
+"""Claims that it could not read the request, and so does not know its id."""
+
+import speaking
+
+for _ in speaking.requests():
+    speaking.say({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Parse error"}})

@@ -1,0 +1,11 @@
+#!/usr/bin/env python3
+"""Closes its output and lives on."""
+
+import os
+import signal
+
+import speaking
+
+for _ in speaking.requests():
+    os.close(1)
+    signal.pause()

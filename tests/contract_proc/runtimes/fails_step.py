@@ -1,0 +1,15 @@
+#!/usr/bin/env python3
+"""Its only step fails, as the summary says."""
+
+import speaking
+
+ERROR = {"code": 2001, "message": "no such host", "data": {"step_id": "one", "attempt": 2, "retriable": True, "details": {}}}
+
+
+def poll(request: speaking.Request) -> None:
+    speaking.answer(
+        request, speaking.polled("failed", [speaking.step("one", "failed", error=ERROR)], failed_steps=1, error=ERROR)
+    )
+
+
+speaking.serve(poll)

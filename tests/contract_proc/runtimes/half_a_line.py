@@ -1,0 +1,11 @@
+#!/usr/bin/env python3
+"""Writes half an answer, and is gone."""
+
+import sys
+
+import speaking
+
+for _ in speaking.requests():
+    speaking.say(b'{"jsonrpc": "2.0", "id": 1, "resu')
+    sys.stderr.write("out of memory\n")
+    sys.exit(3)

@@ -1,0 +1,9 @@
+#!/usr/bin/env python3
+"""Runs for ever, whatever it is told."""
+
+import speaking
+
+speaking.serve(
+    lambda request: speaking.answer(request, speaking.polled("running")),
+    lambda request: speaking.answer(request, {"ok": True}),
+)

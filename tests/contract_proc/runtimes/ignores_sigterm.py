@@ -1,0 +1,11 @@
+#!/usr/bin/env python3
+"""Runs for ever, takes no signal, and does not mind that its input ends."""
+
+import signal
+
+import speaking
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+speaking.serve(lambda request: speaking.answer(request, speaking.polled("running")))
+while True:
+    signal.pause()

@@ -1,0 +1,7 @@
+#!/usr/bin/env python3
+"""Reads, and never answers."""
+
+import speaking
+
+for _ in speaking.requests():
+    pass

@@ -1,0 +1,15 @@
+#!/usr/bin/env python3
+"""Writes ten megabytes of errors before each answer."""
+
+import sys
+
+import speaking
+
+
+def poll(request: speaking.Request) -> None:
+    sys.stderr.write("noise " * 1024 * 1024 * 2 + "\n")
+    sys.stderr.flush()
+    speaking.answer(request, speaking.polled("completed"))
+
+
+speaking.serve(poll)

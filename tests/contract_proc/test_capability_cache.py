@@ -1,0 +1,69 @@
+"""rep 9: what a runtime said of itself can be looked at, and cleared; and no name leads out of the folder."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract_proc.driving import drive
+
+from switchtower.engines.flow.orchestrator import capability_cache
+
+SAID = {"version": "0.1.0", "step_kinds": ["log"], "limits": {"concurrency": 1}}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_what_was_written_is_shown_until_it_is_cleared(home: Path) -> None:
+    assert capability_cache.show("proc") is None
+
+    assert capability_cache.write("proc", SAID) == home / ".trace_mind/runtime_capabilities/proc.json"
+
+    assert capability_cache.show("proc") == SAID
+    assert capability_cache.engines() == ["proc"]
+    assert [file.name for file in capability_cache.folder().iterdir()] == ["proc.json"], "no unfinished file stays"
+    assert capability_cache.clear("proc")
+    assert capability_cache.show("proc") is None
+    assert not capability_cache.clear("proc")
+    assert capability_cache.engines() == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/etc/passwd", ".hidden", "a\0b", "a\n", "x" * 101, "ä", "-x"])
+def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
+    for use in (capability_cache.show, capability_cache.clear, lambda engine: capability_cache.write(engine, SAID)):
+        with pytest.raises(capability_cache.BadName, match="hint: "):
+            use(name)
+
+
+@pytest.mark.parametrize("rubbish", [b"", b"{", b"[1]", b"\xff", b"[" * 100_000, b'{"a": "' + b"x" * 2_000_000 + b'"}'])
+def test_rubbish_in_the_cache_is_as_good_as_nothing(rubbish: bytes) -> None:
+    place = capability_cache.write("proc", SAID)
+    assert place is not None
+    place.write_bytes(rubbish)
+
+    assert capability_cache.show("proc") is None
+    assert capability_cache.write("proc", SAID) == place
+    assert capability_cache.show("proc") == SAID
+
+
+def test_a_folder_that_cannot_be_written_hurts_nobody(home: Path) -> None:
+    (home / ".trace_mind").write_text("a file where the folder should be")
+
+    assert capability_cache.write("proc", SAID) is None
+    assert capability_cache.show("proc") is None
+    assert capability_cache.engines() == []
+
+
+async def test_a_refused_runtime_can_be_looked_at() -> None:
+    def remember(said: dict[str, Any]) -> None:
+        capability_cache.write("mine", said)
+
+    ended = await drive("good", required=["agent.run"], remember=remember)
+
+    assert ended.exit_code == 3
+    known = capability_cache.show("mine")
+    assert known is not None
+    assert "log" in known["step_kinds"]

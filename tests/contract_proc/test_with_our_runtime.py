@@ -1,0 +1,54 @@
+"""Our two ends together: the orchestrator drives the runtime that comes with us."""
+
+import asyncio
+import copy
+import sys
+from typing import Any
+
+from tests.contract_proc.driving import IR, drive, drive_order, order
+
+from switchtower.protocols.rep import errors
+
+OURS = [sys.executable, "-m", "switchtower.daemon.flow_runtime"]
+
+
+def flow(*nodes: dict[str, Any], edges: list[dict[str, Any]]) -> dict[str, Any]:
+    ir = copy.deepcopy(IR)
+    ir["graph"] = {"nodes": list(nodes), "edges": edges}
+    return ir
+
+
+async def test_a_flow_with_control_nodes_completes_with_its_outputs() -> None:
+    ir = flow(
+        {"id": "say", "type": "log", "with": {"message": "hello"}},
+        {"id": "tell", "type": "dsl.emit", "with": {"answer": "42"}},
+        {"id": "end", "type": "finish", "with": {}},
+        edges=[{"from": "say", "to": "tell", "on": "success"}, {"from": "tell", "to": "end", "on": "success"}],
+    )
+
+    ended = await drive("good", argv=OURS, ir=ir, required=["log", "dsl.emit", "finish"])
+
+    assert (ended.status, ended.exit_code, ended.summary["outputs"]) == ("completed", errors.Exit.OK, {"answer": "42"})
+    assert [event["step_id"] for event in ended.events if event.get("state") == "succeeded"] == ["say", "tell", "end"]
+
+
+async def test_an_unsupported_version_is_refused_with_1001() -> None:
+    ended = await drive("good", argv=OURS, ir=IR | {"version": "2.0.0"})
+
+    assert ended.error is not None
+    assert (ended.error["code"], ended.exit_code) == (1001, errors.Exit.VALIDATION)
+
+
+async def test_a_run_is_cancelled_while_a_step_works() -> None:
+    cancel = asyncio.Event()
+    ir = flow({"id": "nap", "type": "sleep", "with": {"seconds": "3600"}}, edges=[])
+
+    def when_it_naps(event: dict[str, Any]) -> None:
+        if event.get("state") == "started":
+            cancel.set()
+
+    ended = await drive_order(order("good", argv=OURS, ir=ir, required=["sleep"]), cancel=cancel, on_event=when_it_naps)
+
+    assert ended.error is not None
+    assert (ended.status, ended.error["data"]["cause"]) == ("failed", "Cancelled")
+    assert "did not stop" not in ended.error["message"]

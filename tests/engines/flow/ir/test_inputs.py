@@ -1,0 +1,79 @@
+"""What a run is given, and the spelling that hashes are made of."""
+
+from typing import Any
+
+import pytest
+
+from switchtower.engines.flow import ir
+from switchtower.engines.flow.ir import canonical, inputs
+
+SCHEMA: dict[str, dict[str, Any]] = {
+    "city": {"type": "string"},
+    "days": {"type": "integer", "default": 3},
+    "note": {"type": "object", "required": False},
+}
+
+
+def told(given: object, **options: bool) -> list[str]:
+    with pytest.raises(ir.InvalidFlow) as caught:
+        inputs.check(SCHEMA, given, **options)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_inputs_get_their_defaults_and_what_may_be_left_out_is() -> None:
+    assert inputs.check(SCHEMA, {"city": "Ulm"}) == {"city": "Ulm", "days": 3}
+    assert inputs.check(SCHEMA, {"city": "", "days": 1, "note": {}}) == {"city": "", "days": 1, "note": {}}
+
+
+def test_an_input_that_says_it_is_required_is() -> None:
+    with pytest.raises(ir.InvalidFlow):
+        inputs.check({"x": {"type": "string", "required": True}}, {})
+
+
+def test_every_wrong_input_is_told_without_its_value() -> None:
+    assert told({"days": "hunter2", "note": ["hunter2"], "ctiy": "x", "1": 2}) == [
+        "the input `city` is missing; it must be a string",
+        "the input `days` must be a whole number",
+        "the input `note` must be an object",
+        "the flow has no input `ctiy`; hint: `city`?",
+        "the flow has no input `1`",
+    ]
+
+
+def test_inputs_that_nobody_declared_pass_when_asked_for() -> None:
+    assert inputs.check(SCHEMA, {"city": "Ulm", "more": 1}, closed=False) == {"city": "Ulm", "days": 3, "more": 1}
+
+
+def test_inputs_that_are_no_object_are_refused() -> None:
+    assert told([]) == told(None) == ["inputs must be an object of names and values"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fits", "does_not"),
+    [
+        ("string", ["", "x"], [1, None, True, [], {}]),
+        ("number", [1, 1.5, -2], ["1", None, True, [], {}]),
+        ("integer", [1, 2.0], ["1", 1.5, None, False, float("inf"), float("nan")]),
+        ("boolean", [True, False], [0, 1, "true", None]),
+        ("object", [{}, {"a": 1}], [[], None, ""]),
+        ("array", [[], [1]], [{}, None, ""]),
+    ],
+)
+def test_each_type_takes_its_own_values_only(kind: str, fits: list[Any], does_not: list[Any]) -> None:
+    for value in fits:
+        assert inputs.check({"x": {"type": kind}}, {"x": value}) == {"x": value}
+    for value in does_not:
+        with pytest.raises(ir.InvalidFlow):
+            inputs.check({"x": {"type": kind}}, {"x": value})
+
+
+def test_the_canonical_spelling_sorts_names_and_keeps_characters() -> None:
+    assert canonical.encode({"b": [1, 2.5, None], "a": "ä\n"}) == '{"a":"ä\\n","b":[1,2.5,null]}'.encode()
+    assert canonical.digest({}) == "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+    assert canonical.digest({"a": 1, "b": 2}) == canonical.digest({"b": 2, "a": 1}) != canonical.digest({"a": 2, "b": 1})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800"])
+def test_what_has_no_place_in_json_has_no_hash(value: object) -> None:
+    with pytest.raises(ValueError):
+        canonical.digest([value])

@@ -1,0 +1,228 @@
+"""What a schema cannot say: names, order, switches, ends."""
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engines.flow.ir import documents
+from tests.engines.flow.ir.documents import document, edge, node
+
+from switchtower.engines.flow import ir
+from switchtower.engines.flow.ir import graph, switches
+
+
+def told(flow: object) -> list[str]:
+    try:
+        ir.parse(flow)
+    except ir.InvalidFlow as invalid:
+        refused = invalid.problems
+    else:
+        return []
+    assert refused
+    assert all(problem.path.startswith("$") for problem in refused)
+    return [str(problem) for problem in refused]
+
+
+def test_a_document_becomes_a_flow() -> None:
+    fetch = node("fetch", "http.get", {"url": "$input.url"}, timeout_ms=5.0, retry={"max": 2, "backoff_ms": 10})
+    flow = ir.parse(document([fetch, node("end", "finish")], [edge("fetch", "end", case="x")], {"url": {"type": "string"}}))
+    assert flow == ir.Flow(
+        name="demo",
+        nodes=(
+            ir.Node(id="fetch", kind="http.get", params={"url": "$input.url"}, timeout_ms=5, retry=ir.Retry(2, 10)),
+            ir.Node(id="end", kind="finish"),
+        ),
+        edges=(ir.Edge(source="fetch", target="end", on="success"),),
+        inputs_schema={"url": {"type": "string"}},
+        policy_ref="default",
+        source_file="demo.yaml",
+    )
+    assert isinstance(flow.nodes[0].timeout_ms, int)
+    assert flow.step_kinds() == ["finish", "http.get"]
+    assert flow.step_kinds(control=False) == ["http.get"]
+
+
+def test_what_may_be_left_out_has_a_meaning() -> None:
+    sparse = document([{"id": "a", "type": "log"}, {"id": "b", "type": "log"}], [{"from": "a", "to": "b"}])
+    sparse |= {"flow": {"name": "x"}, "constants": {}, "metadata": {}}
+    nodes = (ir.Node(id="a", kind="log"), ir.Node(id="b", kind="log"))
+    assert ir.parse(sparse) == ir.Flow(name="x", nodes=nodes, edges=(ir.Edge(source="a", target="b"),))
+
+
+@settings(max_examples=50)
+@given(documents.valid(), st.integers(0, 2**32))
+def test_flows_without_circles_are_parsed_and_anything_else_is_refused_with_reasons(flow: documents.Document, seed: int) -> None:
+    assert [each.id for each in ir.parse(flow).nodes] == [each["id"] for each in flow["graph"]["nodes"]]
+    chance = random.Random(seed)
+    for _ in range(20):
+        told(documents.spoilt(flow, chance))
+
+
+def test_two_nodes_of_one_id_are_refused() -> None:
+    assert told(document([node("a"), node("b"), node("a")])) == [
+        "node `a`: another node has this id too, at $.graph.nodes[0]; hint: ids are unique"
+    ]
+
+
+def test_an_edge_to_nowhere_is_refused_at_its_end() -> None:
+    with pytest.raises(ir.InvalidFlow) as caught:
+        ir.parse(document([node("a")], [edge("a", "b"), edge("c", "a")]))
+    assert [(problem.path, problem.message) for problem in caught.value.problems] == [
+        ("$.graph.edges[0].to", "the edge `a` → `b` names a node that does not exist: `b`"),
+        ("$.graph.edges[1].from", "the edge `c` → `a` names a node that does not exist: `c`"),
+    ]
+
+
+def test_success_and_failure_may_lead_to_the_same_node_but_no_edge_is_there_twice() -> None:
+    nodes = [node("a"), node("b")]
+    both = [edge("a", "b"), edge("a", "b", "failure")]
+    assert told(document(nodes, both)) == []
+    assert told(document(nodes, [*both, edge("a", "b")])) == ["node `a`: the edge to `b` on success is there twice"]
+
+
+def test_a_day_that_no_calendar_has_is_refused() -> None:
+    flow = document([node("a")])
+    flow["metadata"]["generated_at"] = "2023-02-29T00:00:00Z"
+    assert told(flow) == ["`metadata.generated_at` is a day that no calendar has"]
+
+
+def test_a_finish_takes_nothing_and_leads_nowhere() -> None:
+    assert told(document([node("end", "finish", {"x": "1"}), node("b")], [edge("end", "b")])) == [
+        "node `end`: a `finish` ends the flow, and an edge leads from it to `b`",
+        "node `end`: a `finish` takes nothing; hint: a `dsl.emit` before it gives outputs",
+    ]
+
+
+# Circles
+
+
+def test_a_circle_is_refused_with_the_names_of_its_nodes() -> None:
+    nodes = [node(name) for name in ("start", "a", "b", "c", "after")]
+    edges = [edge("start", "a"), edge("a", "b"), edge("b", "c", "failure"), edge("c", "a"), edge("c", "after")]
+    assert told(document(nodes, edges)) == [
+        "node `a`: these nodes wait for each other: `a` → `b` → `c` → `a`; hint: a flow goes forward only; `retry` repeats a node"
+    ]
+
+
+def test_a_node_that_follows_itself_is_a_circle() -> None:
+    assert "`a` → `a`" in told(document([node("a")], [edge("a", "a", "failure")]))[0]
+
+
+def test_what_only_a_circle_leads_to_cannot_be_reached() -> None:
+    sentences = told(document([node("a"), node("b"), node("c")], [edge("a", "b"), edge("b", "a"), edge("b", "c")]))
+    assert len(sentences) == 2
+    assert sentences[1] == "node `c`: no way leads to it from a node that the flow could start with"
+
+
+@settings(max_examples=150)
+@given(st.integers(1, 7).flatmap(lambda count: st.tuples(st.just(count), st.sets(st.tuples(*[st.integers(0, count - 1)] * 2)))))
+def test_circles_are_found_exactly_where_there_are_some(case: tuple[int, set[tuple[int, int]]]) -> None:
+    count, pairs = case
+    reach = {place: {target for source, target in pairs if source == place} for place in range(count)}
+    for _ in range(count):
+        reach = {place: ways | {far for way in ways for far in reach[way]} for place, ways in reach.items()}
+    order = graph.Order({str(place): place for place in range(count)}, [_edge(*pair) for pair in sorted(pairs)])
+    circles = order.cycles(100)
+    assert bool(circles) == any(place in ways for place, ways in reach.items())
+    for circle in circles:
+        assert all((source, target) in pairs for source, target in zip(circle, [*circle[1:], circle[0]], strict=True))
+    if not circles:
+        assert order.unreached() == []
+        before = {place: {other for other in range(count) if order.before[place] >> other & 1} for place in range(count)}
+        assert before == {place: {other for other in range(count) if place in reach[other]} for place in range(count)}
+
+
+def _edge(source: int, target: int) -> ir.Edge:
+    return ir.Edge(source=str(source), target=str(target))
+
+
+def test_long_chains_and_long_circles_need_no_deep_stack() -> None:
+    names = [f"n{place}" for place in range(graph.MOST_NODES)]
+    nodes = [node(name) for name in names]
+    edges = [edge(source, target) for source, target in itertools.pairwise(names)]
+    nodes[-1]["with"] = {"first": "$step.n0"}
+    assert told(document(nodes, edges)) == []
+    nodes[-1]["with"] = {}
+    (sentence,) = told(document(nodes, [*edges, edge(names[-1], names[0])]))
+    assert "`n19` → … → `n0`" in sentence
+    assert told(document([*nodes, node("more")], edges)) == ["a flow has at most 10000 nodes, and this one has 10001"]
+
+
+# Switches
+
+NO_KEY = "`key_from` must say what the switch looks at; hint: `$.inputs.<name>` or `$.vars.<step>.<field>`"
+
+
+def switch(**params: Any) -> documents.Document:
+    """A switch that leads to `a` and `b`, and what differs from that."""
+    cases = {"key_from": "$.inputs.x", "cases": {"1": "a", "2": "b"}}
+    given = {key: value for key, value in (cases | params).items() if value is not None}
+    edges = [edge("s", "a", case="1"), edge("s", "b", case="2")]
+    return document([node("s", "switch", given), node("a"), node("b")], edges, {"x": {"type": "string"}})
+
+
+def test_a_switch_with_cases_and_edges_is_fine() -> None:
+    flow = ir.parse(switch())
+    assert [each.case for each in flow.edges] == ["1", "2"]
+    assert switches.targets(flow.nodes[0]) == {"1": "a", "2": "b"}
+    assert switches.targets(ir.parse(switch(default="b")).nodes[0]) == {"1": "a", "2": "b", "_DEFAULT": "b"}
+    assert told(switch(cases={"1": "a", "2": "b", "_DEFAULT": "b"}, default="b")) == []
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        ({"key_from": "x"}, NO_KEY),
+        ({"key_from": None}, NO_KEY),
+        (
+            {"key_from": "$.inputs."},
+            NO_KEY,
+        ),
+        ({"key_from": "$.inputs.y"}, "it refers to the input `y`, which `inputs_schema` does not have"),
+        ({"key_from": "$.vars.zz.f"}, "it refers to the step `zz.f`, which does not exist"),
+        ({"cases": ["a"]}, "`cases` must be an object of values and node ids"),
+        ({"cases": {"1": "a", "2": 3}}, "a switch leads to nodes, and this is no node's id"),
+        ({"cases": {"1": "a", "2": "zz"}}, "it leads to `zz`, which does not exist"),
+        (
+            {"cases": {"1": "a", "2": "b", "_DEFAULT": "a"}, "default": "b"},
+            "`default` and the case `_DEFAULT` disagree; hint: keep one",
+        ),
+        ({"cases": {"1": "b", "2": "a"}}, "the case `1` does not lead to `a`"),
+    ],
+)
+def test_a_malformed_switch_is_refused(params: dict[str, Any], sentence: str) -> None:
+    assert f"node `s`: {sentence}" in told(switch(**params))
+
+
+def test_a_switch_without_any_way_leads_nowhere() -> None:
+    empty = document([node("s", "switch", {"key_from": "$.inputs.x", "cases": {}})], [], {"x": {"type": "string"}})
+    assert told(empty) == ["node `s`: it leads nowhere; hint: give it `cases`, a `default`, or both"]
+
+
+def test_the_ways_of_a_switch_and_its_edges_agree() -> None:
+    flow = switch()
+    flow["graph"]["edges"] = [edge("s", "a", case="1")]
+    assert told(flow) == [
+        'node `s`: a case leads to `b`, and no edge does; hint: add {"from": "s", "to": "b", "on": "success"}',
+    ]
+    flow = switch(cases={"1": "a"})
+    assert told(flow) == ["node `s`: an edge leads to `b`, and no case does"]
+
+
+def test_a_switch_may_fail_over_to_another_node() -> None:
+    flow = switch()
+    flow["graph"]["nodes"].append(node("rescue"))
+    flow["graph"]["edges"].append(edge("s", "rescue", "failure"))
+    assert told(flow) == []
+
+
+@pytest.mark.parametrize("case", ["_DEFAULT", "default"])
+def test_the_edge_of_the_default_may_carry_either_of_its_names(case: str) -> None:
+    flow = switch(cases={"1": "a"}, default="b")
+    flow["graph"]["edges"] = [edge("s", "a", case="1"), edge("s", "b", case=case)]
+    assert told(flow) == []
+    flow["graph"]["edges"][0]["case"] = case
+    assert told(flow) == ["node `s`: the case `_DEFAULT` does not lead to `a`"]

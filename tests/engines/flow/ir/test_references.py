@@ -1,0 +1,97 @@
+"""References: what is one, what it names, and that it is known by then."""
+
+from typing import Any
+
+import pytest
+from tests.engines.flow.ir.documents import document, edge, node
+
+from switchtower.engines.flow import ir
+from switchtower.engines.flow.ir import references
+
+INPUTS = {"a": {"type": "object"}, "s": {"type": "string"}, "x.y": {"type": "string"}}
+
+
+def told(value: object) -> list[str]:
+    """Problems of a node `here` that is given this, behind `first` and `sec.ond`, and beside `other`."""
+    names = ("first", "sec.ond", "here", "after", "other")
+    nodes = [node(name, params={"value": value} if name == "here" else None) for name in names]
+    edges = [edge("first", "sec.ond", "failure"), edge("sec.ond", "here"), edge("here", "after")]
+    try:
+        ir.parse(document(nodes, edges, INPUTS))
+    except ir.InvalidFlow as invalid:
+        return [problem.message for problem in invalid.problems]
+    return []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("$input.a", "$input.a.b.c", "$input.s", "$input.x.y", "$input", "$step.first", "$step.first.body.0", "$step.sec.ond.f"),
+        *("$5", "$", "$.data.items", "$inputs.zz", "$steps.zz", "costs $input.zz", "$INPUT.zz", "", "$.inputs.zz"),
+        *(1, None, True, [], {}, [["$input.a"], {"deep": {"er": "$step.first"}}]),
+    ],
+)
+def test_references_to_what_is_there_and_literals_are_fine(value: object) -> None:
+    assert told(value) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("$input.zz", "it refers to the input `zz`, which `inputs_schema` does not have"),
+        ("$input.x", "it refers to the input `x`, which `inputs_schema` does not have"),
+        ("$input.s.t", "it refers to `s.t`, but the input `s` is a string and has nothing inside"),
+        ("$input.", "a reference has an empty part; hint: write it as `$input.name`"),
+        ("$input.a..b", "a reference has an empty part; hint: write it as `$input.name`"),
+        ("$step", "a reference has an empty part; hint: write it as `$step.id.field`"),
+        ("$step.zz.f", "it refers to the step `zz.f`, which does not exist"),
+        ("$step.here.f", "it refers to its own outcome, which is not known before it ran"),
+        (
+            "$step.after",
+            "it refers to the step `after`, which does not come before it; "
+            "hint: let an edge lead from `after` to it, or to a node before it",
+        ),
+        (
+            "$step.other.f",
+            "it refers to the step `other`, which does not come before it; "
+            "hint: let an edge lead from `other` to it, or to a node before it",
+        ),
+    ],
+)
+def test_references_to_what_is_not_there_by_then_are_refused(value: object, sentence: str) -> None:
+    assert told(value) == [sentence]
+
+
+def test_a_problem_says_where_in_the_parameters_it_is() -> None:
+    params = {"list": ["x", {"odd name": "$step.zz"}]}
+    with pytest.raises(ir.InvalidFlow) as caught:
+        ir.parse(document([node("here", params=params)]))
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.node) == ('$.graph.nodes[0].with.list[1]["odd name"]', "here")
+
+
+def test_deep_parameters_need_no_deep_stack() -> None:
+    value: Any = "$step.zz"
+    for _ in range(100_000):
+        value = [value]
+    ((place, reference),) = ((place(), reference) for place, reference in references.inside(value, "$"))
+    assert (place, reference) == ("$" + "[0]" * 100_000, references.Reference("step", ("zz",)))
+    while isinstance(value, list):
+        value = value.pop()
+
+
+def test_of_names_with_dots_the_longest_is_meant() -> None:
+    reference = references.read("$step.a.b.c")
+    assert reference is not None
+    assert reference.split({"a", "a.b"}) == ("a.b", ("c",))
+    assert reference.split({"a"}) == ("a", ("b", "c"))
+    assert reference.split({"b"}) is None
+
+
+def test_a_path_without_end_is_cut() -> None:
+    params: Any = "$step.zz"
+    for _ in range(100):
+        params = {"a name of some length": params}
+    with pytest.raises(ir.InvalidFlow) as caught:
+        ir.parse(document([node("here", params=params)]))
+    assert len(caught.value.problems[0].path) == 501

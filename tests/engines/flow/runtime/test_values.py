@@ -1,0 +1,93 @@
+"""References and scalars, as steps get them."""
+
+from typing import Any
+
+import pytest
+
+from switchtower.engines.flow.runtime import faults, values
+
+
+def scope() -> values.Scope:
+    made = values.Scope({"a": {"b": [10, {"c": "deep"}]}, "dotted.name": 1})
+    made.steps["fetch"] = {"status": 200, "items": ["x"]}
+    made.steps["fetch.again"] = {"status": 201}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("reference", "value"),
+    [
+        ("$input.a.b.1.c", "deep"),
+        ("$input.a.b.0", 10),
+        ("$input.dotted.name", 1),
+        ("$step.fetch.status", 200),
+        ("$step.fetch.items.0", "x"),
+        ("$step.fetch.again.status", 201),
+        ("$step.fetch", {"status": 200, "items": ["x"]}),
+        ("costs $input.a", "costs $input.a"),
+        ("$5", "$5"),
+        ("$inputs.a", "$inputs.a"),
+        ({"in": ["$step.fetch.status"]}, {"in": [200]}),
+        (None, None),
+    ],
+)
+def test_a_reference_is_replaced_and_a_literal_stays(reference: Any, value: Any) -> None:
+    assert scope().resolved(reference) == value
+
+
+@pytest.mark.parametrize("reference", ["$input.zzz", "$input.a.b.2", "$input.a.b.-1", "$step.later", "$step.fetch.status.x"])
+def test_a_reference_to_nothing_fails_the_step_for_good(reference: str) -> None:
+    with pytest.raises(faults.StepFailed, match="refers to nothing") as failed:
+        scope().resolved({"x": [reference]})
+    assert not failed.value.retriable
+
+
+def test_what_is_nested_too_deeply_fails_the_step() -> None:
+    deep: Any = "x"
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(faults.StepFailed, match="deep"):
+        scope().resolved(deep)
+
+
+def test_a_switch_has_its_own_spelling_of_references() -> None:
+    assert scope().key("$.inputs.a.b.0") == 10
+    assert scope().key("$.vars.fetch.status") == 200
+    for nothing in ("$.inputs.zzz", "$input.a", 7, None):
+        with pytest.raises(values.Missing):
+            scope().key(nothing)
+
+
+@pytest.mark.parametrize(("value", "number"), [("72", 72), (1.5, 1.5), ("0", 0), ("1e2", 100)])
+def test_a_number_may_be_spelled_as_a_text(value: Any, number: float) -> None:
+    assert values.number({"n": value}, "n") == number
+
+
+@pytest.mark.parametrize("value", ["", "x", "nan", "inf", "-1", -1, True, [], {}, 10**400, None])
+def test_what_is_no_number_from_0_on_is_refused(value: Any) -> None:
+    with pytest.raises(faults.StepFailed, match="`n`"):
+        values.number({"n": value}, "n")
+
+
+def test_a_number_above_the_most_is_refused_and_a_missing_one_has_its_default() -> None:
+    assert values.number({}, "n", 3) == 3
+    with pytest.raises(faults.StepFailed, match="to 5"):
+        values.number({"n": 6}, "n", most=5)
+
+
+@pytest.mark.parametrize(("value", "flag"), [("true", True), ("No", False), (False, False), ("1", True), ("", False)])
+def test_a_flag_may_be_spelled_as_a_text(value: Any, flag: bool) -> None:
+    assert values.flag({"f": value}, "f", default=not flag) is flag
+
+
+@pytest.mark.parametrize("value", ["perhaps", 7, None])
+def test_what_is_neither_true_nor_false_is_refused(value: Any) -> None:
+    with pytest.raises(faults.StepFailed, match="neither"):
+        values.flag({"f": value}, "f", default=True)
+
+
+def test_texts_are_names_with_scalars() -> None:
+    assert values.texts({"h": {"a": 1, "b": "x"}}, "h") == {"a": "1", "b": "x"}
+    for wrong in ({"a": []}, {"a": True}, "x"):
+        with pytest.raises(faults.StepFailed):
+            values.texts({"h": wrong}, "h")
