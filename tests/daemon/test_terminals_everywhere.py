@@ -183,7 +183,7 @@ async def doors(stage: Stage, stack: AsyncExitStack) -> dict[str, Door]:
     return {door.name: door for door in made}
 
 
-@pytest.mark.parametrize(("starter", "ender"), zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True))
+@pytest.mark.parametrize(("starter", "ender"), list(zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True)))
 async def test_what_one_started_the_others_see_type_into_and_end(stage: Stage, starter: str, ender: str) -> None:
     await stage.open(host_id=HOST)
     async with AsyncExitStack() as stack:

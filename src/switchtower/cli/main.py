@@ -40,12 +40,14 @@ COMMANDS = (
     Row("models", "models", "List the usable models, and why the others are not"),
     Row("skills", "skills", "List skills, prompt templates and the commands of extensions"),
     Row("presets", "presets", "List the presets that a session can begin with, and why some cannot be used"),
+    Row("flow", "flow", "Run flows on a runtime, check and compile them; `tm` is short for it"),
     Row("host", "host", "Run a daemon that dials a hub, so that this machine can be worked on from there"),
     Row("user", "user", "Say who may log in, and with which password"),
     Row("hosts", "hosts", "List the hosts of this hub, and say which may stay"),
     Row("token", "token", "List and revoke logins, or print the page's address"),
     Row("version", "version", "Print the version"),
 )
+_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _BY_NAME = {row.name: row for row in COMMANDS}
 
 
@@ -79,7 +81,7 @@ class Tower(click.Group):
 @click.group(
     cls=Tower,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings=_SETTINGS,
     epilog="`tower COMMAND --help` explains one command, with an example.",
 )
 @click.version_option(__version__, "--version", message="switchtower %(version)s")
@@ -122,5 +124,15 @@ def pi_server() -> NoReturn:
 
     def call() -> Any:
         return pi_server.pi_server.main(prog_name="pi-server", standalone_mode=False)
+
+    console.leave(console.exit_code_of(call))
+
+
+def tm() -> NoReturn:
+    """REP's name for the orchestrator: `tower flow`."""
+    from switchtower.cli.commands import flow
+
+    def call() -> Any:
+        return flow.flow.main(prog_name="tm", standalone_mode=False, **_SETTINGS)
 
     console.leave(console.exit_code_of(call))

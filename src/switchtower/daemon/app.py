@@ -113,10 +113,11 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
             own_client = PiStdio(stdio, settings, house.get(), cwd=pi_house.workplace(), ended=stop.set)
             own_client.open()
             stack.push_async_callback(own_client.close)
-        await listeners.open_host_socket()
         await agent.load()
         await house.load()
-        await relay.parts()
+        await listeners.open_host_socket()
+        if settings.hub is not None or settings.registry_path.exists():
+            await relay.parts()  # a hub to be dialled, or hosts to be missed; otherwise the first who comes can wait for it
         gc.freeze()  # what is here now stays, and need not be looked at again
         gc.enable()
         await stop.wait()

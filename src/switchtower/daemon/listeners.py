@@ -1,7 +1,9 @@
 """Where clients come in: the owner's Unix sockets, the HTTP port and pi's own. Each connection becomes a peer of one protocol."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from switchtower import config
@@ -93,6 +95,7 @@ class Listeners:
 
     async def open_host_socket(self) -> None:
         """Once clients are greeted: a daemon without a port pays for the HTTP server here."""
+        await asyncio.to_thread(import_module, "switchtower.transports.http")
         from switchtower.transports import http
 
         async def pages() -> Any:

@@ -1,0 +1,272 @@
+"""`tower flow`, which is `tm` too: flows and their runtimes. Reads the command line; `cli/flows` does what it says, and is
+loaded when it is called.
+"""
+
+import os
+from pathlib import Path
+
+import click
+
+from switchtower.cli import arguments, console, output
+
+_PATH = click.Path(path_type=Path)
+_with_inputs = click.option(
+    "--inputs", metavar="JSON|@FILE", help="What the flow is given: a JSON object, a file of it, or @- for stdin."
+)
+_with_executor = click.option(
+    "--executor-path", metavar="PATH", help="Another runtime than the project's, to look into something."
+)
+_with_timeout = arguments.amount("--timeout", "SECONDS", "The engine timeout; 120 by default.", most=10**7)
+_with_shell = click.option("--allow-shell", is_flag=True, help="Let `shell` steps run.")
+_with_engine = click.option("--engine", required=True, metavar="NAME", help="The engine, as `runtime list` has it.")
+_as_object = click.option("--json", "as_json", is_flag=True, help="Print one object.")
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def flow(ctx: click.Context) -> None:
+    """Run flows on a runtime, check and compile them, and look at runtimes. `tm` is short for `tower flow`.
+
+    A flow is a YAML file, a Flow IR document, or a name in the project's manifest. Exit codes: 0 completed, 1 a step failed,
+    2 not valid and nothing was started, 3 refused as not valid by or for the runtime, 4 the runtime broke or took too long.
+
+    \b
+    Example:
+      tower flow init
+      tower flow run weather.yaml --inputs '{"city": "Bern"}'
+      tm run weather --json
+    """
+    if ctx.invoked_subcommand is None:
+        output.line(ctx.get_help())
+
+
+@flow.command(short_help="Bind this folder to a runtime")
+@click.option("--runtime", default="python", metavar="python|PATH", help="`python` is the one that comes with us (default).")
+@click.option("--language", metavar="NAME", help="What the runtime is written in, such as `rust`.")
+@click.option("--plugins-language", metavar="NAME", help="What its plugins are written in; the same by default.")
+@click.option("--force", is_flag=True, help="Write the file again when there is one.")
+def init(runtime: str, language: str | None, plugins_language: str | None, force: bool) -> int:
+    """Bind this folder to a runtime: write `tm/config/runtime.yaml`.
+
+    \b
+    Example:
+      tm init
+      tm init --runtime bin/runtime --language rust
+    """
+    from switchtower.cli.flows import making
+
+    return making.init(runtime, language, plugins_language, force=force)
+
+
+@flow.command(short_help="Run a flow and wait for its outcome")
+@click.argument("flow", metavar="FLOW")
+@_with_inputs
+@click.option("--manifest", type=_PATH, metavar="FILE", help="FLOW is a name in it; `tm/flows/manifest.json` by default.")
+@_with_executor
+@_with_timeout
+@_with_shell
+@click.option("--json", "as_json", is_flag=True, help="Print one object: flow, status, summary, events.")
+def run(
+    flow: str,
+    inputs: str | None,
+    manifest: Path | None,
+    executor_path: str | None,
+    timeout: float | None,
+    allow_shell: bool,
+    as_json: bool,
+) -> int:
+    """Run FLOW: a YAML flow, an IR document, or a name in the manifest. Progress is on stderr; Ctrl-C cancels the run.
+
+    \b
+    Example:
+      tm run weather.yaml --inputs '{"city": "Bern"}'
+      tm run build/weather.json --inputs @inputs.json --timeout 30
+      tm run weather --json | jq .summary.outputs
+    """
+    from switchtower.cli.flows import running
+
+    return running.run(
+        running.Wishes(
+            flow=flow,
+            manifest=manifest,
+            inputs=inputs,
+            executor=executor_path,
+            timeout_s=timeout,
+            allow_shell=allow_shell,
+            as_json=as_json,
+        )
+    )
+
+
+@flow.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_PATH)
+def validate(files: tuple[Path, ...]) -> int:
+    """Check flows, YAML or IR, and tell every problem. Nothing is started.
+
+    \b
+    Example:
+      tm validate flows/*.yaml
+    """
+    from switchtower.cli.flows import making
+
+    return making.validate(files)
+
+
+@flow.command("compile")
+@click.argument("file", metavar="FILE", type=_PATH)
+@click.option("-o", "--out", type=_PATH, metavar="OUT", help="Where to write the IR; stdout without it.")
+@click.option("--manifest", type=_PATH, metavar="FILE", help="List the flow in this manifest, and write the IR beside it.")
+def compile_(file: Path, out: Path | None, manifest: Path | None) -> int:
+    """Make Flow IR of a YAML flow.
+
+    \b
+    Example:
+      tm compile weather.yaml -o weather.json
+      tm compile weather.yaml --manifest tm/flows/manifest.json
+    """
+    from switchtower.cli.flows import making
+
+    return making.compile_(file, out, manifest)
+
+
+@flow.group(invoke_without_command=True, short_help="Look at runtimes, or be one")
+@click.option("--stdio", is_flag=True, help="Be the runtime, even on a terminal.")
+@click.pass_context
+def runtime(ctx: click.Context, stdio: bool) -> None:
+    """Look at runtimes, or be one: without a command and with a pipe for stdin, this is a runtime that speaks REP.
+
+    \b
+    Example:
+      tm runtime info
+      tm runtime run --manifest tm/flows/manifest.json --flow weather
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    if not stdio and os.isatty(0):
+        output.line(ctx.get_help())
+        return
+    _be_the_runtime()
+
+
+@runtime.command(hidden=True)
+def serve() -> None:
+    """Be a runtime: REP on stdin and stdout, until stdin ends.
+
+    \b
+    Example:
+      tm runtime serve
+    """
+    _be_the_runtime()
+
+
+def _be_the_runtime() -> None:
+    from switchtower.daemon import flow_runtime
+
+    try:
+        flow_runtime.main()
+    except OSError:
+        console.fail("stdin or stdout is not open", "connect both, as an orchestrator does")
+        raise SystemExit(4) from None
+
+
+@runtime.command("run")
+@click.option("--manifest", type=_PATH, required=True, metavar="FILE", help="The manifest that has the flow.")
+@click.option("--flow", required=True, metavar="NAME", help="The flow's name in it.")
+@_with_inputs
+@_with_executor
+@_with_timeout
+@_with_shell
+def run_listed(
+    manifest: Path, flow: str, inputs: str | None, executor_path: str | None, timeout: float | None, allow_shell: bool
+) -> int:
+    """Run a flow of a manifest and print one object: flow, status, summary, events.
+
+    \b
+    Example:
+      tm runtime run --manifest tm/flows/manifest.json --flow weather --inputs @inputs.json
+    """
+    from switchtower.cli.flows import running
+
+    return running.run(
+        running.Wishes(
+            flow=flow,
+            manifest=manifest,
+            inputs=inputs,
+            executor=executor_path,
+            timeout_s=timeout,
+            allow_shell=allow_shell,
+            as_json=True,
+        )
+    )
+
+
+@runtime.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one array.")
+def list_(as_json: bool) -> int:
+    """List runtimes: the one used here, the one that comes with us, and those that were asked before.
+
+    \b
+    Example:
+      tm runtime list
+    """
+    from switchtower.cli.flows import looking
+
+    return looking.list_(as_json=as_json)
+
+
+@runtime.command()
+@_with_executor
+@arguments.amount("--timeout", "SECONDS", "How long it may take to answer; 10 by default.", most=10**7)
+@_as_object
+def info(executor_path: str | None, timeout: float | None, as_json: bool) -> int:
+    """Start the runtime that is used here and print what it says of itself.
+
+    \b
+    Example:
+      tm runtime info
+      tm runtime info --executor-path bin/runtime --json
+    """
+    from switchtower.cli.flows import looking
+
+    return looking.info(executor_path, timeout, as_json=as_json)
+
+
+@runtime.group(invoke_without_command=True)
+@click.pass_context
+def cache(ctx: click.Context) -> None:
+    """See or forget what runtimes said of themselves.
+
+    \b
+    Example:
+      tm runtime cache show --engine proc
+    """
+    if ctx.invoked_subcommand is None:
+        output.line(ctx.get_help())
+
+
+@cache.command()
+@_with_engine
+def show(engine: str) -> int:
+    """Print what a runtime last said it can do.
+
+    \b
+    Example:
+      tm runtime cache show --engine proc
+    """
+    from switchtower.cli.flows import looking
+
+    return looking.show(engine)
+
+
+@cache.command()
+@_with_engine
+def clear(engine: str) -> int:
+    """Forget what a runtime said it can do.
+
+    \b
+    Example:
+      tm runtime cache clear --engine proc
+    """
+    from switchtower.cli.flows import looking
+
+    return looking.clear(engine)

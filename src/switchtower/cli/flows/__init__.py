@@ -1,0 +1,1 @@
+"""What the commands of `tower flow` do. The commands themselves are `cli/commands/flow.py`."""

@@ -1,0 +1,108 @@
+"""Runs a flow for the command line: progress on stderr, the result on stdout, the exit code as REP has it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from switchtower.cli import console, output
+from switchtower.cli.flows import progress
+from switchtower.daemon import flow_runs, flows
+from switchtower.protocols.rep import errors, interrupts, outcome
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    flow: str
+    manifest: Path | None = None
+    inputs: str | None = None
+    executor: str | None = None
+    timeout_s: float | None = None
+    allow_shell: bool = False
+    as_json: bool = False
+
+
+def run(wishes: Wishes) -> int:
+    ended = _made(wishes)
+    if ended is None:
+        console.fail("the run was interrupted, and nobody saw how it ended")
+        return errors.Exit.RUNTIME_INTERNAL
+    if wishes.as_json:
+        output.line(msgspec.json.encode(ended.as_json()))
+    _tell(ended, with_outputs=not wishes.as_json)
+    return int(ended.exit_code)
+
+
+def refuse(refused: flows.Refused) -> int:
+    """Every problem on a line of its own."""
+    for problem in refused.problems:
+        console.fail(problem)
+    return refused.exit_code
+
+
+def _made(wishes: Wishes) -> outcome.Outcome | None:
+    """None for who did not wait for the cancelling: exit code 2, that of an interruption, would say that nothing was started."""
+    folder = Path.cwd()
+    name = ""
+    try:
+        # rep 11: a flow that is not valid is found out before any process is started, and before its runtime is looked at.
+        wanted = flows.find(wishes.flow, manifest=wishes.manifest, start=folder)
+        name = wanted.flow.name
+        inputs = flows.inputs_for(wanted, wishes.inputs)
+        chosen = flow_runs.choose(folder, wishes.executor)
+    except flows.Refused as refused:
+        refused.flow = refused.flow or name
+        return flow_runs.not_run(refused)
+    try:
+        return asyncio.run(_run(wanted, inputs, chosen, folder, wishes))
+    except KeyboardInterrupt:
+        return None
+
+
+async def _run(
+    wanted: flows.Wanted, inputs: dict[str, Any], chosen: flow_runs.Chosen, folder: Path, wishes: Wishes
+) -> outcome.Outcome:
+    with interrupts.as_cancel() as cancel:
+        told = asyncio.create_task(_tell_of(cancel))
+        try:
+            return await flow_runs.run(
+                wanted,
+                inputs,
+                chosen,
+                folder=folder,
+                cancel=cancel,
+                on_event=progress.show,
+                timeout_s=wishes.timeout_s,
+                allow_shell=wishes.allow_shell,
+            )
+        finally:
+            told.cancel()
+
+
+async def _tell_of(cancel: asyncio.Event) -> None:
+    await cancel.wait()
+    console.say("cancelling the run", "yellow")
+
+
+def _tell(ended: outcome.Outcome, *, with_outputs: bool) -> None:
+    if (error := ended.error) is not None:
+        data = error.get("data") or {}
+        details = data.get("details")
+        if ended.before_handshake:
+            for problem in error["message"].splitlines():
+                console.fail(problem)
+            return
+        step = data.get("step_id")
+        where = f"step `{progress.one_line(step)}`: " if isinstance(step, str) and step else ""
+        console.fail(f"{ended.flow or 'the flow'} failed: {where}{progress.one_line(error['message'])} ({error['code']})")
+        stderr = details.get("stderr") if isinstance(details, dict) else None
+        if isinstance(stderr, str) and stderr.strip():
+            console.say("the runtime's last words:", "dim")
+            console.say(stderr.rstrip(), "dim")
+        return
+    steps = ended.summary.get("completed_steps")
+    counted = f", {steps} step{'' if steps == 1 else 's'}" if isinstance(steps, int) else ""
+    console.say(f"{ended.flow}: {ended.status}{counted}", "green")
+    outputs = ended.summary.get("outputs")
+    if with_outputs and outputs:
+        output.answer(msgspec.json.format(msgspec.json.encode(outputs), indent=2).decode() + "\n")

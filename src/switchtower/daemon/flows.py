@@ -1,0 +1,144 @@
+"""Flows as people name them: an IR document, a YAML file, or a name in a manifest. Reads files and starts nothing.
+
+Whatever is wrong with what was given is a `Refused`, which has every problem and the exit code. YAML is loaded for YAML alone.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.engines.flow import ir
+from switchtower.engines.flow.ir import inputs as inputs_check
+from switchtower.engines.flow.ir import manifest as manifests
+from switchtower.protocols.rep import errors
+
+MANIFEST = Path("tm/flows/manifest.json")
+_YAML = (".yaml", ".yml")
+_PATHS = (*_YAML, ".json")
+
+
+class Refused(Exception):
+    """What was given cannot be run, and no runtime was asked."""
+
+    def __init__(
+        self,
+        problems: list[str],
+        *,
+        flow: str = "",
+        exit_code: int = errors.Exit.INVALID_BEFORE_HANDSHAKE,
+        code: int | None = None,
+    ) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+        self.flow = flow
+        self.exit_code = exit_code
+        self.code = errors.Code.INVALID_IR if code is None else code
+
+
+class Wanted(Struct, frozen=True):
+    document: dict[str, Any]
+    """As it goes to a runtime."""
+    flow: ir.Flow
+
+
+def find(named: str, *, manifest: Path | None, start: Path) -> Wanted:
+    """The flow that is meant: with a manifest, the one of that name in it; else a file, or a name in the project's own."""
+    if manifest is not None:
+        return in_manifest(manifest, named)
+    if "/" in named or named.endswith(_PATHS) or Path(named).is_file():
+        return in_file(Path(named))
+    place = next((place for above in (start, *start.parents) if (place := above / MANIFEST).is_file()), None)
+    if place is None:
+        raise Refused([f"there is no file `{named}`, and no `{MANIFEST}` to look for the name in; hint: see `tm compile --help`"])
+    return in_manifest(place, named)
+
+
+def in_manifest(manifest: Path, name: str) -> Wanted:
+    try:
+        loaded = manifests.read(manifest).load(name)
+    except manifests.BadManifest as bad:
+        raise Refused([str(bad)], flow=name) from None
+    except ir.InvalidFlow as invalid:
+        raise Refused(str(invalid).splitlines(), flow=name) from None
+    return Wanted(loaded.document, loaded.flow)
+
+
+def in_file(path: Path) -> Wanted:
+    content = _read(path)
+    document = (
+        _compiled(path, content) if path.suffix in _YAML else _decoded(content, f"`{path}`", "hint: a YAML flow ends in .yaml")
+    )
+    try:
+        flow = ir.parse(document)
+    except ir.InvalidFlow as invalid:
+        raise Refused(str(invalid).splitlines(), flow=_name_of(document)) from None
+    assert isinstance(document, dict), "it was parsed"
+    return Wanted(document, flow)
+
+
+def inputs_for(wanted: Wanted, given: str | None) -> dict[str, Any]:
+    """JSON, or `@` and a file of it; `@-` is stdin. With the defaults of the flow."""
+    name = wanted.flow.name
+    inputs: Any = {}
+    if given is not None:
+        content = _given(given, name)
+        inputs = _decoded(content, "what `--inputs` gives", 'hint: an object such as \'{"city": "Bern"}\', or @FILE', flow=name)
+    try:
+        return inputs_check.check(wanted.flow.inputs_schema, inputs)
+    except ir.InvalidFlow as invalid:
+        raise Refused(str(invalid).splitlines(), flow=name) from None
+
+
+def _given(given: str, flow: str) -> bytes:
+    if given == "@-":
+        content = sys.stdin.buffer.read(manifests.LARGEST_FILE + 1)
+        if len(content) > manifests.LARGEST_FILE:
+            raise Refused([f"stdin has more than {manifests.LARGEST_FILE // 2**20} MiB"], flow=flow)
+        return content
+    return _read(Path(given[1:]), flow=flow) if given.startswith("@") else given.encode(errors="surrogateescape")
+
+
+def _read(path: Path, *, flow: str = "") -> bytes:
+    try:
+        # A pipe would keep us waiting for ever.
+        if path.exists() and not path.is_file():
+            raise Refused([f"`{path}` is not a file; hint: `--inputs @-` reads stdin"], flow=flow)
+        with path.open("rb") as file:
+            content = file.read(manifests.LARGEST_FILE + 1)
+    except (OSError, ValueError) as problem:
+        said = problem.strerror if isinstance(problem, OSError) else "its name is none"
+        raise Refused([f"`{path}` cannot be read: {said}"], flow=flow) from None
+    if len(content) > manifests.LARGEST_FILE:
+        raise Refused([f"`{path}` is larger than {manifests.LARGEST_FILE // 2**20} MiB"], flow=flow)
+    return content
+
+
+def _decoded(content: bytes, what: str, hint: str, *, flow: str = "") -> Any:
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeError) as problem:
+        raise Refused([f"{what} is no JSON: {problem}; {hint}"], flow=flow) from None
+    except RecursionError:
+        raise Refused([f"{what} is nested too deep"], flow=flow) from None
+
+
+def _compiled(path: Path, content: bytes) -> dict[str, Any]:
+    from datetime import UTC, datetime
+
+    from switchtower.engines.flow.ir import compiler, source
+
+    try:
+        return compiler.compile_yaml(content.decode(), str(path), datetime.now(UTC))
+    except UnicodeDecodeError:
+        raise Refused([f"`{path}` is no UTF-8"]) from None
+    except source.InvalidSource as invalid:
+        raise Refused(str(invalid).splitlines()) from None
+
+
+def _name_of(document: object) -> str:
+    head = document.get("flow") if isinstance(document, dict) else None
+    name = head.get("name") if isinstance(head, dict) else None
+    return name if isinstance(name, str) else ""
