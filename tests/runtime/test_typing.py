@@ -162,7 +162,13 @@ async def test_the_same_input_twice_is_taken_once(terminal: Terminal) -> None:
 async def test_a_program_that_does_not_take_what_is_typed_makes_more_of_it_refused_for_now(terminal: Terminal) -> None:
     assert await terminal.fill() == terminal_inbox.MOST_CHARS // LONGEST
     stored = len(await terminal.journal.inner.read(SESSION, 0, 1_000))
-    for command in (typed("more", "1"), commands.TypeKeys(session_id=SESSION, actor=OWNER, text="m")):
+    more: tuple[commands.AnyCommand, ...] = (
+        typed("more", "1"),
+        commands.TypeKeys(session_id=SESSION, actor=OWNER, text="m"),
+        commands.SendMessage(session_id=SESSION, actor=OWNER, text="m"),
+        commands.QueueMessage(session_id=SESSION, actor=OWNER, text="m", delivery=events.Delivery.STEER),
+    )
+    for command in more:
         with pytest.raises(errors.Overloaded) as refusal:
             await terminal.ask(command)
         assert refusal.value.retryable

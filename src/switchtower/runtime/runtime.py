@@ -26,6 +26,8 @@ from switchtower.runtime.shells import Shells
 log = logging.getLogger(__name__)
 
 MOST_RECOVERED = 1_000_000
+TYPING = (commands.TypeInput, commands.TypeKeys, commands.SendMessage, commands.QueueMessage)
+"""What may reach a program's terminal: a message to a program is typed too."""
 _ID_BYTES = 10
 _SECRET_BYTES = 20
 DEFAULT_LIMITS = Limits()
@@ -126,7 +128,7 @@ class Runtime:
         lane = self._lane(command.session_id)
         if isinstance(command, commands.StartSession) and command.id_is_fresh:
             lane.begin()
-        if isinstance(command, commands.TypeInput | commands.TypeKeys) and not self.runs.takes_typing(lane):
+        if isinstance(command, TYPING) and not self.runs.takes_typing(lane):
             done(errors.Overloaded("the program does not read what is typed"))
             return
         lane.submit(command, partial(self._answer, command, done) if self.elsewhere is not None else done)
