@@ -14,6 +14,7 @@ from bench.rows import (
     pi,
     ping,
     relay,
+    rep,
     replay,
     sessions,
     startup,
@@ -36,4 +37,5 @@ GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "pi": pi.measure,
     "minicodex": minicodex.measure,
     "relay": relay.measure,
+    "rep": rep.measure,
 }

@@ -139,6 +139,7 @@ def test_json_is_one_object_on_one_line_and_progress_stays_on_stderr(tm: Tm) -> 
     assert "one: started\n" in ended.stderr
 
 
+@pytest.mark.requirement("rep:manifest:command", "rep:manifest:relative")
 def test_a_compiled_flow_runs_by_its_name_from_any_folder_below(tm: Tm) -> None:
     tm.write("greet.yaml", YAML)
     assert tm("compile", "greet.yaml", "--manifest", "tm/flows/manifest.json").code == 0
@@ -182,6 +183,7 @@ def test_what_is_compiled_to_stdout_or_a_file_can_be_validated_and_run(tm: Tm) -
     assert tm("run", "greet.json").code == 0
 
 
+@pytest.mark.requirement("rep:exits:before-handshake", "rep:ir:messages")
 def test_an_invalid_flow_is_refused_with_every_problem_and_no_runtime_is_started(tm: Tm) -> None:
     broken = flow({"id": "a b", "type": "log"}, {"id": "two", "type": ""})
     tm.write("broken.json", broken)
@@ -238,6 +240,7 @@ def test_what_cannot_be_used_is_refused_before_any_runtime(tm: Tm, arguments: li
     assert notes(tm.notes) == []
 
 
+@pytest.mark.requirement("rep:exits:table")
 def test_a_failed_step_ends_with_1_and_says_which(tm: Tm) -> None:
     fails = flow({"id": "look", "type": "file.read", "with": {"path": "nowhere"}})
 
@@ -249,6 +252,7 @@ def test_a_failed_step_ends_with_1_and_says_which(tm: Tm) -> None:
     assert "tower: greet failed: step `look`: " in ended.stderr
 
 
+@pytest.mark.requirement("rep:start:allow-shell")
 def test_shell_steps_need_to_be_allowed(tm: Tm) -> None:
     tm.write("shell.json", flow({"id": "sh", "type": "shell", "with": {"command": "echo made > made"}}))
 
@@ -258,6 +262,7 @@ def test_shell_steps_need_to_be_allowed(tm: Tm) -> None:
     assert (tm.folder / "made").read_text() == "made\n"
 
 
+@pytest.mark.requirement("rep:environment:no-keys")
 def test_a_runtime_sees_the_run_s_variables_and_none_of_our_keys(tm: Tm) -> None:
     tm.write("greet.json", IR)
     show = tm.folder / "show"
@@ -273,6 +278,7 @@ def test_a_runtime_sees_the_run_s_variables_and_none_of_our_keys(tm: Tm) -> None
     assert "hush-hush" not in seen
 
 
+@pytest.mark.requirement("rep:exits:table")
 @pytest.mark.parametrize(
     ("name", "code", "cause"),
     [
@@ -300,6 +306,7 @@ def test_whatever_a_foreign_runtime_does_there_is_one_object_and_the_right_code(
     assert error["data"].get("cause") == cause
 
 
+@pytest.mark.requirement("rep:exits:not-started")
 def test_a_runtime_that_is_not_there_ends_with_4(tm: Tm) -> None:
     ended = tm("run", tm.write("greet.json", IR), "--executor-path", "./nowhere")
 
@@ -307,6 +314,7 @@ def test_a_runtime_that_is_not_there_ends_with_4(tm: Tm) -> None:
     assert "nowhere" in ended.stderr
 
 
+@pytest.mark.requirement("rep:negotiation:mismatch", "rep:negotiation:cache", "rep:negotiation:clear")
 def test_a_missing_step_kind_ends_with_3_and_is_remembered(tm: Tm) -> None:
     tm.write("odd.json", flow({"id": "one", "type": "moon.landing"}))
 
@@ -324,6 +332,7 @@ def test_a_missing_step_kind_ends_with_3_and_is_remembered(tm: Tm) -> None:
     assert tm("runtime", "cache", "clear", "--engine", "../proc").code == 2
 
 
+@pytest.mark.requirement("rep:control:foreign")
 def test_we_direct_a_runtime_that_has_no_control_kinds(tm: Tm) -> None:
     directed = flow(
         {"id": "one", "type": "log", "with": {"do": "hello"}},
@@ -336,6 +345,7 @@ def test_we_direct_a_runtime_that_has_no_control_kinds(tm: Tm) -> None:
     assert (ended.code, json.loads(ended.stdout)) == (0, {"said": "hello"})
 
 
+@pytest.mark.requirement("rep:settled:cancelled")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_cancels_the_run_once(tm: Tm, number: signal.Signals) -> None:
     tm.write("nap.json", flow({"id": "nap", "type": "sleep", "with": {"seconds": "3600"}}))
@@ -353,14 +363,17 @@ def test_an_interruption_cancels_the_run_once(tm: Tm, number: signal.Signals) ->
     assert tm.processes() == []
 
 
-def test_a_second_interruption_ends_with_4_and_leaves_no_runtime(tm: Tm) -> None:
-    process = tm.start("run", tm.write("greet.json", IR), "--executor-path", runtime("ignores_cancel"))
+@pytest.mark.requirement("rep:cancel:again")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("name", ["ignores_cancel", "ignores_sigterm"])
+def test_a_second_interruption_ends_with_4_and_leaves_no_runtime(tm: Tm, name: str, number: signal.Signals) -> None:
+    process = tm.start("run", tm.write("greet.json", IR), "--executor-path", runtime(name))
     while "Runtime.Poll" not in [note["method"] for note in notes(tm.notes)]:
         assert process.poll() is None
 
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     line_with(process, "cancelling the run")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     stdout, stderr = process.communicate(timeout=30)
 
     assert (process.returncode, stdout) == (4, b"")
@@ -380,6 +393,7 @@ def test_a_reader_that_leaves_ends_it_quietly(tm: Tm) -> None:
     assert b"Traceback" not in stderr
 
 
+@pytest.mark.requirement("rep:project:init", "rep:project:file")
 def test_init_binds_a_folder_and_does_so_once(tm: Tm) -> None:
     place = tm.folder / "tm/config/runtime.yaml"
     assert tm("init").code == 0
@@ -398,6 +412,7 @@ def test_init_binds_a_folder_and_does_so_once(tm: Tm) -> None:
     assert b'  executor_path: "bin/rt.py"\n' in place.read_bytes()
 
 
+@pytest.mark.requirement("rep:project:family")
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
@@ -415,6 +430,7 @@ def test_init_refuses_what_could_not_work(tm: Tm, arguments: list[str], code: in
     assert list(tm.folder.iterdir()) == []
 
 
+@pytest.mark.requirement("rep:project:one-runtime")
 def test_the_project_s_runtime_is_used(tm: Tm) -> None:
     assert tm("init", "--runtime", runtime("good")).code == 0
     tm.write("greet.json", IR)
@@ -432,6 +448,7 @@ def test_the_project_s_runtime_is_used(tm: Tm) -> None:
     assert (info.code, info.json["engine"], info.json["capabilities"]["version"]) == (0, "proc", "0.1.0")
 
 
+@pytest.mark.requirement("rep:project:family")
 def test_runtime_and_plugins_of_two_families_end_with_3_and_start_nothing(tm: Tm) -> None:
     said = settings(engine="proc", language="rust", plugins_language="c", executor_path=runtime("good"))
     tm.write("tm/config/runtime.yaml", said)
@@ -459,6 +476,7 @@ def test_info_of_a_runtime_that_does_not_answer_says_so(tm: Tm, name: str, code:
     assert ended.stderr.startswith("tower: the runtime ")
 
 
+@pytest.mark.requirement("rep:runtime:command")
 @pytest.mark.parametrize("arguments", [["runtime"], ["runtime", "serve"], ["runtime", "--stdio"]])
 def test_the_command_is_a_runtime_too(tm: Tm, arguments: list[str]) -> None:
     asked = b'{"jsonrpc":"2.0","id":1,"method":"Runtime.Health","params":{}}\n'
@@ -478,6 +496,7 @@ def test_the_command_as_a_runtime_runs_a_flow_of_the_command(tm: Tm) -> None:
     assert (ended.code, json.loads(ended.stdout)) == (0, {"greeted": "you"})
 
 
+@pytest.mark.requirement("rep:events:terminal")
 def test_what_a_runtime_says_does_not_steer_the_terminal(tm: Tm) -> None:
     tm.write("loud.json", flow({"id": "one", "type": "log", "with": {"message": "\x1b]0;owned\x07a\nb: succeeded"}}))
 
@@ -496,6 +515,7 @@ def loaded(ended: Ended) -> set[str]:
     return set(ended.stderr.splitlines()[-1].split(","))
 
 
+@pytest.mark.requirement("rep:faults:imports")
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["runtime", "--help"], []])
 def test_help_loads_none_of_the_rooms_that_do_the_work(tm: Tm, arguments: list[str]) -> None:
     ended = tm(*arguments, code=PROBE)
@@ -506,6 +526,7 @@ def test_help_loads_none_of_the_rooms_that_do_the_work(tm: Tm, arguments: list[s
     assert not {name for name in loaded(ended) if name.startswith(("switchtower.daemon", "switchtower.engines"))}
 
 
+@pytest.mark.requirement("rep:faults:imports")
 def test_a_run_of_an_ir_document_loads_no_heavy_library(tm: Tm) -> None:
     ended = tm("run", tm.write("greet.json", IR), code=PROBE)
 

@@ -50,7 +50,7 @@ def _text(argument: ast.expr, path: Path) -> str:
 
 
 def test_there_are_protocols_with_requirements() -> None:
-    assert {"minicodex", "pi", "push", "relay"} <= set(PROTOCOLS)
+    assert {"minicodex", "pi", "push", "relay", "rep"} <= set(PROTOCOLS)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

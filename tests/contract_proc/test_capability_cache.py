@@ -17,6 +17,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.requirement("rep:negotiation:clear")
 def test_what_was_written_is_shown_until_it_is_cleared(home: Path) -> None:
     assert capability_cache.show("proc") is None
 
@@ -57,6 +58,7 @@ def test_a_folder_that_cannot_be_written_hurts_nobody(home: Path) -> None:
     assert capability_cache.engines() == []
 
 
+@pytest.mark.requirement("rep:negotiation:cache")
 async def test_a_refused_runtime_can_be_looked_at() -> None:
     def remember(said: dict[str, Any]) -> None:
         capability_cache.write("mine", said)

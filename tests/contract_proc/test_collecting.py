@@ -1,5 +1,6 @@
 """Events are kept within bounds: the beginning and the end of them, in their order."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ async def test_a_small_event_does_not_overtake_a_big_one() -> None:
     assert collected.left_out == 0
 
 
+@pytest.mark.requirement("rep:poll:bounded")
 @given(sizes=st.lists(st.integers(0, 60), max_size=60))
 async def test_what_is_kept_is_in_order_within_bounds_and_the_rest_is_counted(sizes: list[int]) -> None:
     collected = collecting.Collected(most_events=20, most_bytes=200)

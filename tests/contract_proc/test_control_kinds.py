@@ -54,6 +54,7 @@ def test_what_would_not_be_the_same_flow_is_not_adapted(ir: dict[str, Any], lack
     assert control.without(ir, lacking) is None
 
 
+@pytest.mark.requirement("rep:control:foreign")
 async def test_a_foreign_runtime_without_finish_gets_the_flow_without_it(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     env = {"CAPABILITIES": json.dumps(FOREIGN), "NOTES": str(asked)}

@@ -53,6 +53,7 @@ async def drive(first: str, **settings: Any) -> outcome.Outcome:
     return await drive_order(wanted, drive_control=directed(wanted))
 
 
+@pytest.mark.requirement("rep:control:foreign")
 @pytest.mark.parametrize(
     ("first", "steps", "answer"),
     [("left", ["one", "which", "l", "tell_l"], "went left"), ("up", ["one", "which", "r", "tell_r"], "up")],
@@ -80,6 +81,7 @@ async def test_a_runtime_that_dies_in_a_step_ends_the_run_although_there_is_a_fa
     assert (ended.error["code"], ended.error["data"]["details"]["exit_code"]) == (3001, 9)
 
 
+@pytest.mark.requirement("rep:timeouts:engine")
 async def test_a_step_that_takes_for_ever_meets_the_engine_timeout() -> None:
     ended = await drive("wait", timeout_s=1, cancel_grace_s=0.1)
 
@@ -87,6 +89,7 @@ async def test_a_step_that_takes_for_ever_meets_the_engine_timeout() -> None:
     assert (ended.error["data"]["cause"], ended.exit_code) == ("Timeout", errors.Exit.RUNTIME_INTERNAL)
 
 
+@pytest.mark.requirement("rep:settled:cancelled")
 async def test_a_run_that_we_direct_can_be_cancelled() -> None:
     cancel = asyncio.Event()
     wanted = order("foreign", ir=flow("wait"), required=["dsl.emit", "log", "switch"], cancel_grace_s=0.5)
@@ -99,3 +102,20 @@ async def test_a_run_that_we_direct_can_be_cancelled() -> None:
 
     assert ended.error is not None
     assert (ended.status, ended.error["data"]["cause"]) == ("failed", "Cancelled")
+
+
+async def test_whoever_cancels_twice_does_not_wait_for_the_steps_that_are_under_way() -> None:
+    cancel, begun = asyncio.Event(), asyncio.Event()
+    wanted = order("foreign", ir=flow("wait"), required=["dsl.emit", "log", "switch"], cancel_grace_s=1e6, timeout_s=1e6)
+
+    def when_it_runs(event: dict[str, Any]) -> None:
+        if event.get("state") == "started":
+            begun.set()
+
+    driving = asyncio.create_task(drive_order(wanted, drive_control=directed(wanted), cancel=cancel, on_event=when_it_runs))
+    await begun.wait()
+    cancel.set()
+    driving.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await driving

@@ -15,7 +15,7 @@ import uvloop
 from tests.contract_proc.driving import PATIENCE, RUNTIMES, drive, drive_order, notes, order, with_run
 from tests.tools.running.watching import alive
 
-from switchtower.protocols.rep import errors, outcome
+from switchtower.protocols.rep import driver, errors, outcome
 
 
 def transport_error(ended: outcome.Outcome) -> dict[str, Any]:
@@ -28,6 +28,7 @@ def transport_error(ended: outcome.Outcome) -> dict[str, Any]:
 RESULT = '"result": {"version": "1", "step_kinds": ["log"], "limits": {}}'
 
 
+@pytest.mark.requirement("rep:contract:transport", "rep:errors:transport", "rep:envelope:wrong-id", "rep:transport:unasked")
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
@@ -58,12 +59,14 @@ async def test_a_line_that_is_no_answer_breaks_the_transport(line: str, complain
     assert len(error["message"]) < 1000
 
 
+@pytest.mark.requirement("rep:transport:unasked")
 async def test_a_second_answer_breaks_the_transport() -> None:
     error = transport_error(await drive("answers_twice"))
 
     assert error["message"].startswith("the runtime wrote a line that nobody asked for")
 
 
+@pytest.mark.requirement("rep:poll:malformed")
 @pytest.mark.parametrize(
     "result",
     [
@@ -84,6 +87,7 @@ async def test_a_poll_that_is_answered_with_something_else_breaks_the_transport(
     assert error["message"].startswith("the runtime answered something else than REP has there: ")
 
 
+@pytest.mark.requirement("rep:poll:optional")
 @pytest.mark.parametrize("result", [{"status": "completed"}, {"status": "completed", "events": None, "summary": None}])
 async def test_a_poll_may_leave_out_what_is_of_no_use(result: Any) -> None:
     ended = await drive("polls_say", env={"RESULT": json.dumps(result)})
@@ -91,6 +95,7 @@ async def test_a_poll_may_leave_out_what_is_of_no_use(result: Any) -> None:
     assert (ended.status, ended.summary, ended.events) == ("completed", {}, [])
 
 
+@pytest.mark.requirement("rep:contract:transport", "rep:errors:transport")
 async def test_half_a_line_and_an_end_tell_the_exit_code_and_the_last_errors() -> None:
     error = transport_error(await drive("half_a_line"))
 
@@ -98,12 +103,14 @@ async def test_half_a_line_and_an_end_tell_the_exit_code_and_the_last_errors() -
     assert error["data"]["details"] == {"exit_code": 3, "stderr": "out of memory"}
 
 
+@pytest.mark.requirement("rep:settled:eof-at-once")
 async def test_an_exit_at_once_is_noticed_at_once() -> None:
     error = transport_error(await drive("exits_at_once", timeout_s=1e6))
 
     assert error["message"] == "the runtime ended with exit code 0"
 
 
+@pytest.mark.requirement("rep:errors:no-secrets", "rep:poll:drained")
 async def test_a_death_in_the_middle_keeps_what_was_heard_and_hides_secrets() -> None:
     ended = await drive("dies_mid_run")
 
@@ -116,14 +123,17 @@ async def test_a_death_in_the_middle_keeps_what_was_heard_and_hides_secrets() ->
     assert ended.summary["completed_steps"] == 4
 
 
+@pytest.mark.requirement("rep:envelope:too-long")
 async def test_a_line_without_an_end_breaks_the_transport() -> None:
     assert "more than 16777216 bytes" in transport_error(await drive("long_line"))["message"]
 
 
+@pytest.mark.requirement("rep:transport:stderr-drained")
 async def test_a_flood_of_errors_stalls_nobody() -> None:
     assert (await drive("noisy")).status == "completed"
 
 
+@pytest.mark.requirement("rep:transport:stderr-drained")
 async def test_of_a_flood_of_errors_only_the_end_is_kept() -> None:
     told = transport_error(await drive("noisy_death"))["data"]["details"]["stderr"]
 
@@ -131,6 +141,7 @@ async def test_of_a_flood_of_errors_only_the_end_is_kept() -> None:
     assert len(told) <= 4096
 
 
+@pytest.mark.requirement("rep:poll:drained")
 @pytest.mark.parametrize("once_more", range(5))
 async def test_a_last_word_counts_although_the_runtime_is_gone(once_more: int) -> None:
     ended = await drive("leaves_early")
@@ -138,6 +149,7 @@ async def test_a_last_word_counts_although_the_runtime_is_gone(once_more: int) -
     assert (ended.status, len(ended.events)) == ("completed", 1000)
 
 
+@pytest.mark.requirement("rep:settled:eof-at-once")
 async def test_a_closed_output_is_noticed_although_the_runtime_lives() -> None:
     error = transport_error(await drive("closes_stdout", timeout_s=1e6))
 
@@ -151,6 +163,7 @@ async def test_a_closed_input_is_noticed_although_the_runtime_lives() -> None:
     assert error["message"] == "the runtime closed its input but still runs"
 
 
+@pytest.mark.requirement("rep:settled:eof-at-once", "rep:lifecycle:no-leftovers")
 async def test_a_child_that_keeps_the_pipes_open_hides_no_end_and_goes_too(tmp_path: Path) -> None:
     child = tmp_path / "child"
 
@@ -160,6 +173,34 @@ async def test_a_child_that_keeps_the_pipes_open_hides_no_end_and_goes_too(tmp_p
     assert not alive(int(child.read_text()))
 
 
+async def test_commands_of_a_runtime_that_was_killed_are_gone_too(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+
+    error = transport_error(await drive("leaves_a_command", timeout_s=1e6, env={"CHILD": str(child)}))
+
+    assert error["message"] == "the runtime ended with exit code 137"
+    assert not alive(int(child.read_text()))
+
+
+async def test_one_runtime_of_many_under_a_mark_takes_its_commands_along_and_no_others(tmp_path: Path) -> None:
+    child, asked, cancel = tmp_path / "child", tmp_path / "asked", asyncio.Event()
+    together = f"run-{tmp_path.name}"
+    other = order("obeys_cancel", process_mark=together, env={"NOTES": str(asked)})
+    driving = asyncio.create_task(driver.run(other, cancel=cancel))
+    reached = asyncio.Event()
+    await cancelling_after(asked, reached, "Runtime.Poll")
+
+    killed = await driver.run(order("leaves_a_command", process_mark=together, timeout_s=1e6, env={"CHILD": str(child)}))
+
+    assert transport_error(killed)["message"] == "the runtime ended with exit code 137"
+    assert not alive(int(child.read_text()))
+    cancel.set()
+    ended = await driving
+    assert ended.error is not None
+    assert ended.error["message"] == "cancelled", "the other one went on until it was told to end"
+
+
+@pytest.mark.requirement("rep:contract:engine-timeout", "rep:timeouts:engine")
 @pytest.mark.parametrize("runtime", ["never_answers", "never_reads", "ignores_cancel", "ignores_sigterm", "never_answers_start"])
 async def test_a_run_that_takes_too_long_is_ended_with_exit_code_4(runtime: str, tmp_path: Path) -> None:
     asked = tmp_path / "asked"
@@ -171,12 +212,14 @@ async def test_a_run_that_takes_too_long_is_ended_with_exit_code_4(runtime: str,
     assert "Runtime.Cancel" not in [request["method"] for request in notes(asked)]
 
 
+@pytest.mark.requirement("rep:transport:large")
 async def test_a_flow_larger_than_a_pipe_that_nobody_reads_hangs_nobody() -> None:
     error = transport_error(await drive("never_reads_the_run", inputs={"text": "x" * 1_000_000}, timeout_s=1))
 
     assert error["data"]["cause"] == "Timeout"
 
 
+@pytest.mark.requirement("rep:transport:large")
 async def test_a_flow_larger_than_a_pipe_arrives() -> None:
     assert (await drive("good", inputs={"text": "x" * 5_000_000})).status == "completed"
 
@@ -185,10 +228,12 @@ async def test_a_runtime_that_is_slow_to_start_is_waited_for() -> None:
     assert (await drive("slow_start")).status == "completed"
 
 
+@pytest.mark.requirement("rep:lifecycle:lingering", "rep:lifecycle:no-leftovers")
 async def test_a_runtime_that_does_not_go_after_its_run_is_ended() -> None:
     assert (await drive("lingers")).exit_code is errors.Exit.OK
 
 
+@pytest.mark.requirement("rep:exits:table")
 async def test_a_runtime_that_lied_about_its_kinds_ends_with_exit_code_3() -> None:
     ended = await drive("lies", required=["agent.run"])
 
@@ -197,6 +242,7 @@ async def test_a_runtime_that_lied_about_its_kinds_ends_with_exit_code_3() -> No
     assert (ended.error["code"], ended.error["data"]["step_id"]) == (1002, "one")
 
 
+@pytest.mark.requirement("rep:poll:bounded")
 async def test_of_a_flood_of_events_all_are_handed_on_and_the_ends_are_kept() -> None:
     heard = 0
 
@@ -224,6 +270,7 @@ def cancelling_after(asked: Path, cancel: asyncio.Event, method: str) -> "asynci
     return asyncio.create_task(watch())
 
 
+@pytest.mark.requirement("rep:cancel:once", "rep:settled:cancelled")
 async def test_a_cancelled_run_is_told_so_once_and_its_own_end_is_the_outcome(tmp_path: Path) -> None:
     asked, cancel = tmp_path / "asked", asyncio.Event()
     watching = cancelling_after(asked, cancel, "Runtime.Poll")
@@ -237,6 +284,7 @@ async def test_a_cancelled_run_is_told_so_once_and_its_own_end_is_the_outcome(tm
     assert [request["method"] for request in notes(asked)].count("Runtime.Cancel") == 1
 
 
+@pytest.mark.requirement("rep:lifecycle:no-leftovers", "rep:settled:cancelled")
 @pytest.mark.parametrize(
     ("runtime", "asked_last", "cancels"),
     [
@@ -260,6 +308,7 @@ async def test_a_runtime_that_does_not_mind_a_cancel_is_ended(
     assert [request["method"] for request in notes(asked)].count("Runtime.Cancel") == cancels
 
 
+@pytest.mark.requirement("rep:cancel:before-the-run")
 async def test_a_cancel_before_the_run_began_ends_at_once(tmp_path: Path) -> None:
     asked, cancel = tmp_path / "asked", asyncio.Event()
     watching = cancelling_after(asked, cancel, "Runtime.Capabilities")
@@ -285,6 +334,25 @@ async def test_cancelling_the_task_cancels_the_run_and_stays_a_cancellation(tmp_
     assert [request["method"] for request in notes(asked)].count("Runtime.Cancel") == 1
 
 
+@pytest.mark.parametrize("first", ["the event", "the task"])
+async def test_whoever_cancels_twice_does_not_wait_for_the_runtime(first: str, tmp_path: Path) -> None:
+    asked, reached, cancel, told = tmp_path / "asked", asyncio.Event(), asyncio.Event(), asyncio.Event()
+    wanted = order("ignores_cancel", cancel_grace_s=1e6, timeout_s=1e6, env={"NOTES": str(asked)})
+    driving = asyncio.create_task(drive_order(wanted, cancel=cancel))
+    await cancelling_after(asked, reached, "Runtime.Poll")
+    if first == "the event":
+        cancel.set()
+    else:
+        driving.cancel()
+    await cancelling_after(asked, told, "Runtime.Cancel")
+
+    driving.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await driving
+
+
+@pytest.mark.requirement("rep:settled:cancelled")
 def test_ctrl_c_is_a_cancel(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     os.mkfifo(asked)

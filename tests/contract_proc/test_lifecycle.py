@@ -12,6 +12,7 @@ from switchtower.engines.flow.ir import parsing, problems
 from switchtower.protocols.rep import errors
 
 
+@pytest.mark.requirement("rep:contract:handshake", "rep:contract:lifecycle", "rep:lifecycle:order", "rep:environment:variables")
 async def test_a_run_that_completes_has_all_events_the_outputs_and_exit_code_0(tmp_path: Path) -> None:
     heard: list[dict[str, Any]] = []
     asked = tmp_path / "asked"
@@ -57,6 +58,7 @@ async def test_a_script_with_a_shebang_can_be_the_runtime() -> None:
     assert (await drive("good", argv=["./good.py"])).status == "completed"
 
 
+@pytest.mark.requirement("rep:contract:lifecycle", "rep:exits:table", "rep:settled:error")
 async def test_a_step_that_fails_ends_the_run_with_its_error_and_exit_code_1() -> None:
     ended = await drive("fails_step")
 
@@ -72,6 +74,7 @@ async def test_a_step_that_fails_ends_the_run_with_its_error_and_exit_code_1() -
     }
 
 
+@pytest.mark.requirement("rep:poll:failed")
 @pytest.mark.parametrize(
     ("told_by", "message"), [("event", "told by the step"), ("nothing", "the run failed; the runtime gave no reason")]
 )
@@ -83,6 +86,7 @@ async def test_a_failure_without_an_error_in_the_summary_is_a_step_failure(told_
     assert ended.summary["failed_steps"] == 0
 
 
+@pytest.mark.requirement("rep:contract:handshake", "rep:negotiation:mismatch")
 async def test_a_kind_that_the_runtime_lacks_ends_with_exit_code_3_and_a_remedy(tmp_path: Path) -> None:
     remembered: list[dict[str, Any]] = []
     asked = tmp_path / "asked"
@@ -107,6 +111,7 @@ async def test_a_kind_that_the_runtime_lacks_ends_with_exit_code_3_and_a_remedy(
     assert [request["method"] for request in notes(asked)] == ["Runtime.Capabilities"], "no run was asked for"
 
 
+@pytest.mark.requirement("rep:contract:handshake", "rep:capabilities:required")
 @pytest.mark.parametrize(
     ("capabilities", "complaint"),
     [
@@ -127,6 +132,7 @@ async def test_capabilities_that_lack_something_end_with_exit_code_3(capabilitie
     assert complaint in ended.error["message"]
 
 
+@pytest.mark.requirement("rep:exits:refusals")
 @pytest.mark.parametrize(
     ("method", "code", "exit_code"),
     [
@@ -154,6 +160,7 @@ async def test_a_refusal_is_told_as_the_runtime_told_it_and_its_class_is_the_exi
     }
 
 
+@pytest.mark.requirement("rep:exits:refusals")
 async def test_a_refusal_without_an_id_answers_what_was_asked() -> None:
     ended = await drive("cannot_parse")
 
@@ -161,6 +168,7 @@ async def test_a_refusal_without_an_id_answers_what_was_asked() -> None:
     assert (ended.error["code"], ended.exit_code) == (-32700, errors.Exit.RUNTIME_INTERNAL)
 
 
+@pytest.mark.requirement("rep:exits:not-started")
 @pytest.mark.parametrize("argv", [["./no_such_runtime"], ["no-such-runtime-anywhere"], [str(RUNTIMES)], []])
 async def test_a_runtime_that_cannot_be_started_is_told_with_a_remedy(argv: list[str]) -> None:
     ended = await drive("good", argv=argv)
@@ -179,6 +187,7 @@ def problem_of(document: dict[str, Any]) -> str | None:
     return None
 
 
+@pytest.mark.requirement("rep:contract:exit-2", "rep:exits:before-handshake")
 async def test_an_ir_that_is_not_valid_ends_with_exit_code_2_and_no_runtime_is_asked(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     nodes = [{"id": "one", "type": "log", "retry": {"max": -1}}]

@@ -14,6 +14,7 @@ def written(folder: Path, text: str | bytes) -> Path:
     return place
 
 
+@pytest.mark.requirement("rep:project:file")
 def test_a_project_names_its_runtime_by_a_path_from_its_own_folder(tmp_path: Path) -> None:
     place = written(
         tmp_path, "runtime:\n  engine: proc\n  language: rust\n  plugins_language: rust\n  executor_path: bin/runtime\n"
@@ -24,6 +25,7 @@ def test_a_project_names_its_runtime_by_a_path_from_its_own_folder(tmp_path: Pat
     )
 
 
+@pytest.mark.requirement("rep:project:file")
 def test_the_runtime_that_comes_with_us_needs_no_path(tmp_path: Path) -> None:
     assert project.read(written(tmp_path, "runtime: {engine: python}")) == project.Runtime(
         engine="python", language="python", plugins_language="python", executor_path=None
@@ -78,6 +80,7 @@ def runtime(language: str, plugins: str) -> project.Runtime:
     return project.Runtime(engine="proc", language=language, plugins_language=plugins, executor_path="/x")
 
 
+@pytest.mark.requirement("rep:project:family")
 def test_a_runtime_and_plugins_of_two_families_are_a_validation_error() -> None:
     with pytest.raises(project.Mismatch) as refused:
         runtime("rust", "c").check_family()

@@ -3,9 +3,12 @@
 import asyncio
 import copy
 import sys
+from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.contract_proc.driving import IR, drive, drive_order, order
+from tests.tools.running.watching import alive
 
 from switchtower.protocols.rep import errors
 
@@ -18,6 +21,7 @@ def flow(*nodes: dict[str, Any], edges: list[dict[str, Any]]) -> dict[str, Any]:
     return ir
 
 
+@pytest.mark.requirement("rep:together:a-run")
 async def test_a_flow_with_control_nodes_completes_with_its_outputs() -> None:
     ir = flow(
         {"id": "say", "type": "log", "with": {"message": "hello"}},
@@ -32,6 +36,7 @@ async def test_a_flow_with_control_nodes_completes_with_its_outputs() -> None:
     assert [event["step_id"] for event in ended.events if event.get("state") == "succeeded"] == ["say", "tell", "end"]
 
 
+@pytest.mark.requirement("rep:start:version")
 async def test_an_unsupported_version_is_refused_with_1001() -> None:
     ended = await drive("good", argv=OURS, ir=IR | {"version": "2.0.0"})
 
@@ -39,6 +44,7 @@ async def test_an_unsupported_version_is_refused_with_1001() -> None:
     assert (ended.error["code"], ended.exit_code) == (1001, errors.Exit.VALIDATION)
 
 
+@pytest.mark.requirement("rep:cancel:ends", "rep:settled:cancelled")
 async def test_a_run_is_cancelled_while_a_step_works() -> None:
     cancel = asyncio.Event()
     ir = flow({"id": "nap", "type": "sleep", "with": {"seconds": "3600"}}, edges=[])
@@ -52,3 +58,15 @@ async def test_a_run_is_cancelled_while_a_step_works() -> None:
     assert ended.error is not None
     assert (ended.status, ended.error["data"]["cause"]) == ("failed", "Cancelled")
     assert "did not stop" not in ended.error["message"]
+
+
+async def test_what_a_step_started_is_gone_when_our_runtime_is_killed(tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    command = f"setsid sleep 3600 & echo $! > {left}; sleep 3600 & kill -9 $PPID; wait"
+    ir = flow({"id": "work", "type": "shell", "with": {"command": command}}, edges=[])
+
+    ended = await drive("good", argv=OURS, ir=ir, required=["shell"], allow_shell=True, timeout_s=1e6)
+
+    assert ended.error is not None
+    assert (ended.error["code"], ended.error["message"]) == (3001, "the runtime ended with exit code 137")
+    assert not alive(int(left.read_text()))

@@ -82,10 +82,12 @@ def every_event(words: str) -> list[events.AnyEvent]:
     workspace = events.Workspace("/work", remote_url=words)
     preset = events.Preset("review", "user", "/home/review.toml", words, {"it": {"env": {"PASSWORD": "${PASSWORD}"}}})
     program = events.Program(("bash", "-lc", words), words, "codex")
+    flow = events.Flow("build", {"graph": {"nodes": [{"with": {"url": words}}]}}, {"note": words}, argv=("run", words))
     relayed = events.Relayed(7, 1, {"note": words, "more": [words]})
     return [
         events.SessionStarted("agent", "chat", "demo", "none", workspace, ACTOR, "00ff", metadata={"note": words}, preset=preset),
         events.SessionStarted("pty", "chat", "demo", "none", workspace, ACTOR, "00ff", program=program, host="host_1"),
+        events.SessionStarted("flow", "chat", "flow", "none", workspace, ACTOR, "00ff", flow=flow),
         events.TerminalTyped("input_1", words, "00ff", ACTOR),
         events.TerminalKeys(3, ACTOR),
         events.TerminalResized(80, 24, ACTOR),
@@ -200,6 +202,7 @@ NOT_FREE_TEXT = {
     events.HostReturned: {"host"},
     events.HostSaid: {"type"},
     events.Program: {"tool"},
+    events.Flow: {"name", "runtime", "timeout_s"},
     events.SessionLoaded: {"by"},
     events.SessionUnloaded: {"by"},
     events.VersionAdvanced: {"by", "command"},

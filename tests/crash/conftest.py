@@ -14,7 +14,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.crash.story", "tests.crash.world")
 
-ROUNDS = 200
+ROUNDS = 80
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -72,6 +72,24 @@ class World:
 
     # One life after the other
 
+    async def first_life(self) -> None:
+        """Leaves one of everything that the later lives are to find: something decided, a question, and work under way."""
+        await self.start()
+        client = await self.connect()
+        for plan, request, last_seen in (
+            ("approve", "write {file}: {number}", "run_complete"),
+            ("approve", "run: sleep 1000 & sleep 1000", "approval_received"),
+            ("leave", "run: echo {number} >> {file}", "approval_required"),
+        ):
+            session_id = await self._new_session(client)
+            message = self._note(session_id, plan, request)
+            run_id = message.run_id = await client.send(session_id, message.text, message.id)
+            asked = await client.event("approval_required", run_id=run_id)
+            if plan == "approve":
+                await self._decide(client, session_id, run_id, asked.content["approvalId"], "approve")
+            await client.event(last_seen, run_id=run_id)
+        await self.kill()
+
     async def live_and_die(self) -> None:
         """One round."""
         await self.start()
@@ -225,7 +243,8 @@ class World:
             self.seen["decided twice"] += 1
         for message in list(self.messages.values()):
             run = next((run for run in self.stories[message.session_id].values() if run.text == message.text), None)
-            if run is not None and run.pending and self.dice.random() < 0.5:
+            is_the_first = not self.seen["survivor approved"]
+            if run is not None and run.pending and (is_the_first or self.dice.random() < 0.5):
                 await self.approve_survivor(client, message, run)
         client.close()
 
@@ -278,31 +297,39 @@ class World:
             session_id = self._free.pop(self.dice.randrange(len(self._free)))
             await client.attach(session_id, max(self.logs[session_id]))
             return session_id
+        return await self._new_session(client)
+
+    async def _new_session(self, client: Client) -> str:
         session_id = await client.start_session(self.workspace)
         self.sessions.add(session_id)
         self.logs.setdefault(session_id, {})
         return session_id
 
     def _message(self, session_id: str) -> Message:
-        self._used += 1
-        number = f"msg_{self._used}"
-        file = self.workspace / f"{number}.txt"
         plan, request = self.dice.choice(
             [
                 ("stream", "count 300"),
                 ("stream", "count 300"),
                 ("cancel", "count 300"),
                 ("list", "list ."),
-                ("approve", f"write {file.name}: {number}"),
-                ("approve", f"list .\nrun: echo {number} >> {file.name}; sleep 0.05"),
+                ("approve", "write {file}: {number}"),
+                ("approve", "list .\nrun: echo {number} >> {file}; sleep 0.05"),
                 ("approve", "run: sleep 1000 & sleep 1000"),
-                ("leave", f"write {file.name}: {number}"),
-                ("leave", f"run: echo {number} >> {file.name}"),
-                ("deny", f"write {file.name}: {number}"),
-                ("deny and go on", f"run: echo {number} >> {file.name}"),
+                ("leave", "write {file}: {number}"),
+                ("leave", "run: echo {number} >> {file}"),
+                ("deny", "write {file}: {number}"),
+                ("deny and go on", "run: echo {number} >> {file}"),
             ]
         )
-        message = Message(number, session_id, f"{request}\n({number})", plan, file if number in request else None)
+        return self._note(session_id, plan, request)
+
+    def _note(self, session_id: str, plan: str, request: str) -> Message:
+        """A message that will be sent, with a number of its own."""
+        self._used += 1
+        number = f"msg_{self._used}"
+        file = self.workspace / f"{number}.txt"
+        asked = request.format(file=file.name, number=number)
+        message = Message(number, session_id, f"{asked}\n({number})", plan, file if number in asked else None)
         self.messages[number] = message
         return message
 

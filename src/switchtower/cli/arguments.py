@@ -1,4 +1,6 @@
-"""Arguments that several commands take, read in one way. Loads click and the settings, and no protocol."""
+"""Arguments that several commands take, read in one way. Loads click and no protocol; the settings only for who asks
+for one of them.
+"""
 
 import sys
 from collections.abc import Callable
@@ -6,8 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-
-from switchtower.config import POLICIES, SANDBOXES
 
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 
@@ -58,10 +58,14 @@ def folder(help: str) -> Callable[[Command], Command]:
 
 
 def policy(help: str) -> Callable[[Command], Command]:
+    from switchtower.config import POLICIES
+
     return _choice("--policy", "PROFILE", POLICIES, help)
 
 
 def sandbox(help: str) -> Callable[[Command], Command]:
+    from switchtower.config import SANDBOXES
+
     return _choice("--sandbox", "NAME", SANDBOXES, help)
 
 

@@ -43,17 +43,15 @@ class Prompt:
         self._client = client
         self._session_id = session_id
         self._run_id = run_id
-        self._asked: str | None = None
 
     def ask(self, approval: messages.ApprovalRequired) -> None:
-        if self._asked is not None:
-            self._asker.take_off(self._asked)  # a run has one open approval at most
-        self._asked = approval.approvalId
         self._asker.ask(_Question(self._client, self._session_id, self._run_id, approval))
 
     def saw(self, event: Event) -> None:
         match event.payload:
             case messages.ApprovalReceived(approval_id):
+                self._asker.take_off(approval_id)
+            case messages.Warn("APPROVAL_WITHDRAWN" | "APPROVAL_EXPIRED", detail=str(approval_id)):
                 self._asker.take_off(approval_id)
             case messages.RunComplete():
                 self._asker.take_off_all()

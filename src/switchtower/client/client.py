@@ -66,6 +66,8 @@ class Client:
             raise errors.DaemonTooOld("presets")
         if request.engine == "pty" and not self.offers("terminals"):
             raise errors.DaemonTooOld("programs in terminals")
+        if request.engine == "flow" and not self.offers("flows"):
+            raise errors.DaemonTooOld("flows")
         within = _SLOW if request.worktree else REQUEST_TIMEOUT
         answer = await self._ask(request, messages.StartSessionAnswer, repeatable=False, within=within)
         self.remember(answer.sessionId, answer.attachToken)
@@ -155,6 +157,10 @@ class Client:
         if not self.offers("terminals"):
             return []
         return (await self._ask(extensions.ListTerminals(limit), extensions.Terminals)).terminals
+
+    async def flow(self, session_id: str) -> extensions.FlowReport:
+        """What became of a flow so far, in REP's words."""
+        return await self._ask(extensions.GetFlow(session_id), extensions.FlowReport, session_id, within=_SLOW)
 
     async def get_session(self, session_id: str) -> extensions.SessionInfo:
         return await self._ask(extensions.GetSession(session_id), extensions.SessionInfo, session_id)

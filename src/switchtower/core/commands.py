@@ -48,6 +48,8 @@ class StartSession(Command, frozen=True, kw_only=True):
     """What the name came to: the workshop's answer, nobody else's."""
     program: events.Program | None = None
     """The session is this program in a terminal, and its one run begins at once."""
+    flow: events.Flow | None = None
+    """The session is this flow, and its one run begins at once."""
 
 
 class LoadSession(Command, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ Time and ids come in as arguments. Nothing here waits, so each rule can be teste
 import hashlib
 from typing import assert_never
 
-from switchtower.core import commands, dialogs, errands, errors, events, ids, mirrors, shells, states, terminals
+from switchtower.core import commands, dialogs, errands, errors, events, flows, ids, mirrors, shells, states, terminals
 from switchtower.core.decision import Decision
 from switchtower.core.session import Run, Session
 
@@ -94,10 +94,11 @@ def _start(session: Session, command: commands.StartSession, mint: ids.Mint) -> 
         parent=command.parent,
         preset=command.resolved_preset,
         program=command.program,
+        flow=command.flow,
     )
     named = [events.SessionConfigured(by=command.actor, title=command.title)] if command.title else []
     loaded = [events.SessionLoaded(by=command.actor)] if command.loaded else []
-    begun = terminals.begin(command, mint)
+    begun = terminals.begin(command, mint) or flows.begin(command, mint)
     outcome = begun.outcome if begun else {}
     return Decision(
         [started, *_policy_warning(started.policy), *command.conversation, *named, *loaded], None, outcome, following=begun
@@ -157,6 +158,7 @@ def _summary(session: Session, actor: events.Actor) -> events.SessionResumed:
 def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> Decision:
     if command.client_message_id is not None and command.client_message_id in session.recent_messages:
         return Decision([], None, {"duplicate": True})
+    flows.refuse_talk(session)
     if session.terminal is not None:
         return _type(session, command, command.idempotency_key or command.client_message_id or mint("msg"))
     # push, Concurrency Rules: one active run per session
@@ -183,6 +185,7 @@ def _type(session: Session, command: commands.SendMessage | commands.QueueMessag
 
 def _queue(session: Session, command: commands.QueueMessage, mint: ids.Mint) -> Decision:
     message_id = command.idempotency_key or mint("msg")
+    flows.refuse_talk(session)
     if session.terminal is not None:
         return _type(session, command, message_id)
     queued = events.MessageQueued(
@@ -229,6 +232,7 @@ def _chore(
         raise errors.RunInProgress(session.run.id)
     if session.terminal is not None:
         raise errors.InvalidCommand("a program in a terminal has no conversation and no checkpoints")
+    flows.refuse_talk(session)
     run_id = run_id or mint("run")
     started = events.RunStarted(text=text, by=command.actor, purpose=purpose, force=force)
     return Decision([started], run_id, {"run_id": run_id})

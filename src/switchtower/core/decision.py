@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from switchtower.core import events
 
-Said = events.Program | str | None
-"""What the journal does not hold, for the run's engine alone: a text as it was typed, a program as it was asked for."""
+Said = events.Program | events.Flow | str | None
+"""What the journal does not hold, for the run's engine alone: a text as it was typed, a program or a flow as it was asked for."""
 
 
 class Decision(Struct, frozen=True):

@@ -15,6 +15,8 @@ from switchtower.core.timeline import Timeline
 
 T = TypeVar("T")
 
+FlowEvent = events.ToolCalled | events.ToolFinished | events.ApprovalDecided | events.ApprovalExpired
+
 
 class Message(Struct, frozen=True):
     """A finished piece of the conversation: `user`, `assistant` or `tool`."""
@@ -75,6 +77,10 @@ class Task(Struct, frozen=True):
     preset: events.Preset | None = None
     program: events.Program | None = None
     """As it was asked for, before anything of it was hidden: known to its first daemon only."""
+    flow: events.Flow | None = None
+    """As it was asked for; after a restart, as the journal has it."""
+    steps: tuple[FlowEvent, ...] = ()
+    """What a flow's run had done before a restart, and what was decided in it."""
 
 
 class Question(Struct, frozen=True):
@@ -183,6 +189,10 @@ class Desk(Protocol):
 
     def mint(self, prefix: str) -> str:
         """A fresh id."""
+        ...
+
+    def pausing(self) -> bool:
+        """Whether a cancelled run is cancelled only because the daemon stops. One that goes on afterwards takes nothing back."""
         ...
 
 

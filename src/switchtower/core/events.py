@@ -56,6 +56,23 @@ class Program(Struct, frozen=True, omit_defaults=True):
     rows: int = 40
 
 
+class Flow(Struct, frozen=True, omit_defaults=True):
+    """What a session runs when it is a flow."""
+
+    name: str
+    document: dict[str, Any]
+    """The Flow IR."""
+    inputs: dict[str, Any]
+    runtime: str = "python"
+    """The engine that does its steps, by name."""
+    argv: tuple[str, ...] = ()
+    """How that is started; none is the runtime that comes with us."""
+    allow_shell: bool = False
+    timeout_s: float | None = None
+    lasting: bool = False
+    """It has steps that only a tower can do, so it waits for people and agents, and goes on after a restart."""
+
+
 class Preset(Struct, frozen=True, omit_defaults=True):
     """What a session took from a preset when it began: what comes of the file later changes nothing for it."""
 
@@ -159,6 +176,8 @@ class Purpose(StrEnum):
     REDO = "redo"
     PROGRAM = "program"
     """A program in a terminal, from its start to its exit."""
+    FLOW = "flow"
+    """A flow, from its first step to its last."""
 
 
 class Delivery(StrEnum):
@@ -226,6 +245,8 @@ class SessionStarted(Event, frozen=True):
     """What runs in its terminal, when it is one."""
     host: str | None = None
     """The host that it lives on, when that is not this daemon."""
+    flow: Flow | None = None
+    """What it runs, when it is a flow."""
 
 
 class SessionLoaded(Event, frozen=True):
@@ -450,6 +471,8 @@ class ToolFinished(Event, frozen=True):
     error: ToolError | None = None
     result: dict[str, Any] | None = None
     """The CallToolResult of an MCP tool, as its server sent it."""
+    outputs: dict[str, Any] | None = None
+    """What a step of a flow gave, for the steps after it."""
 
 
 class UsageReported(Event, frozen=True):
@@ -724,7 +747,7 @@ class RunCompleted(Event, frozen=True):
     exit_code_hint: int
     acceptance: tuple[CriterionResult, ...] = ()
     exit_code: int | None = None
-    """The program's own, when the run was one."""
+    """The program's own, when the run was one; a flow's by REP."""
 
 
 AnyEvent = (

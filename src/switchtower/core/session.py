@@ -118,6 +118,14 @@ class Terminal(Struct):
     pid: int | None = None
 
 
+class FlowRun(Struct):
+    """What is to be known of a session that is a flow. Its document is in the journal alone, at the session's beginning."""
+
+    name: str
+    lasting: bool
+    exit_code: int | None = None
+
+
 class Session(Struct):
     id: str
     seq: int = 0
@@ -168,6 +176,7 @@ class Session(Struct):
     parent: str | None = None
     preset: events.Preset | None = None
     last_run: "LastRun | None" = None
+    flow: "FlowRun | None" = None
     recent_messages: list[str] = []
     """The ids of the messages that the run under way, or the last one, was sent."""
     terminal: Terminal | None = None
@@ -186,6 +195,15 @@ class Session(Struct):
         if len(self.text_parts) > 1:
             self.text_parts = ["".join(self.text_parts)]
         return self.text_parts[0] if self.text_parts else ""
+
+    @property
+    def outlives_its_daemon(self) -> bool:
+        """Whether the run under way can be taken up after a restart. A program's terminal ends with the daemon that holds it;
+        an agent goes on only from a question, because nobody knows what became of anything else that it was doing."""
+        run = self.run
+        if run is None or run.cancel_requested or self.terminal is not None:
+            return False
+        return self.flow.lasting if self.flow is not None else run.waits_for_a_decision
 
     @property
     def pending_approval(self) -> events.Approval | None:
@@ -239,6 +257,8 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.host = event.host
             if event.program is not None:
                 session.terminal = Terminal(event.program, event.program.cols, event.program.rows)
+            if event.flow is not None:
+                session.flow = FlowRun(event.flow.name, event.flow.lasting)
         case events.SessionLoaded():
             session.loaded = True
             session.version = 0
@@ -275,7 +295,7 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             if event.purpose is events.Purpose.WORK:
                 session.title = session.title or " ".join(event.text.split())[:TITLE_LENGTH]
                 session.counts.user += 1
-            elif event.purpose is events.Purpose.PROGRAM:
+            elif event.purpose in (events.Purpose.PROGRAM, events.Purpose.FLOW):
                 session.title = session.title or " ".join(event.text.split())[:TITLE_LENGTH]
             else:
                 session.run.instructions = event.text
@@ -368,6 +388,8 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             if session.terminal is not None:
                 session.terminal.waiting = None
                 session.terminal.exit_code = event.exit_code
+            if session.flow is not None:
+                session.flow.exit_code = event.exit_code
             session.run = None
             session.ended_at_ms = ts_ms
             session.host_lost = False
@@ -462,13 +484,19 @@ def card(session: Session) -> journal.Card:
         mode=session.mode,
         tool=terminal.program.tool if terminal else "",
         ended_at_ms=session.ended_at_ms,
-        exit_code=terminal.exit_code if terminal else None,
+        exit_code=_exit_code(session),
         pid=terminal.pid if terminal and session.run else None,
         waits=journal.Waits(waiting.reason, waiting.prompt) if waiting else None,
         question=question_of(pending) if pending else None,
         host=session.host,
         host_lost=session.host_lost,
     )
+
+
+def _exit_code(session: Session) -> int | None:
+    if session.terminal is not None:
+        return session.terminal.exit_code
+    return session.flow.exit_code if session.flow is not None else None
 
 
 def question_of(approval: events.Approval) -> journal.OpenQuestion:

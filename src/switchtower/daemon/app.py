@@ -15,7 +15,7 @@ import uvloop
 
 from switchtower import __version__, config
 from switchtower.core import errors, journal, redact
-from switchtower.daemon import logs, pi_house, terminal_engine
+from switchtower.daemon import flow_engine, logs, pi_house, terminal_engine
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.agent import Agent
 from switchtower.daemon.home import AlreadyRunning, Endpoints, Home
@@ -128,9 +128,10 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
 
 
 def _make_runtime(settings: config.Settings, store: journal.Journal, redactor: redact.Redactor, agent: Agent) -> Runtime:
-    return Runtime(
+    flows = flow_engine.LateFlowEngine(settings)
+    runtime = Runtime(
         store,
-        {"agent": agent.engine, "pty": terminal_engine.LateTerminalEngine(settings)},
+        {"agent": agent.engine, "pty": terminal_engine.LateTerminalEngine(settings), "flow": flows},
         agent.workshop,
         redactor=redactor,
         approval_timeout_ms=int(settings.approval_timeout * 1_000),
@@ -138,3 +139,5 @@ def _make_runtime(settings: config.Settings, store: journal.Journal, redactor: r
         limits=Limits(stop_grace=settings.shutdown_timeout),
         retention=journal.Retention(settings.retention_entries, int(settings.retention_days * DAY_MS)),
     )
+    flows.tower = runtime
+    return runtime

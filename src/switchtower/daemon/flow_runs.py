@@ -81,7 +81,7 @@ async def run(
         on_event=on_event,
         remember=lambda said: _remember(chosen, said),
         adapt=control.without,
-        drive_control=_directing(order),
+        drive_control=directing(order),
     )
 
 
@@ -107,7 +107,9 @@ def _remember(chosen: Chosen, said: dict[str, Any]) -> None:
     capability_cache.write(chosen.engine, said)
 
 
-def _directing(order: driver.Order) -> driver.DriveControl:
+def directing(order: driver.Order) -> driver.DriveControl:
+    """For a runtime that lacks control kinds."""
+
     async def direct(
         lend: driver.Lend, cancel: asyncio.Event, hand_on: Callable[[list[dict[str, Any]], int], Awaitable[None]]
     ) -> Mapping[str, Any]:

@@ -25,11 +25,12 @@ class Runtime:
         self._host: hosting.Host | None = None
 
     def capabilities(self) -> bytes:
-        step_kinds = catalogue.step_kinds()
+        step_kinds = catalogue.step_kinds(tower=True)
         told = {"version": switchtower.__version__, "step_kinds": step_kinds, "limits": {"concurrency": CONCURRENCY}}
         return json.dumps(told).encode()
 
     def start(self, run: "messages.StartRun") -> str:
+        from switchtower.daemon import flow_tower
         from switchtower.engines.flow.runtime import faults, hosting
 
         run_id = (run.options.run_id if run.options else None) or os.environ.get("TRACE_MIND_RUN_ID") or os.urandom(16).hex()
@@ -41,6 +42,7 @@ class Runtime:
                 workspace=os.getcwd(),  # noqa: PTH109 - pathlib would be loaded for it
                 allow_shell=_allows_shell(run.options),
                 concurrency=CONCURRENCY,
+                tower=flow_tower.CommandTower(),
             )
         except faults.Invalid as invalid:
             raise server.Refused(invalid.code, str(invalid), step_id=invalid.step_id, details=invalid.details) from None

@@ -48,6 +48,8 @@ def find(named: str, *, manifest: Path | None, start: Path) -> Wanted:
     """The flow that is meant: with a manifest, the one of that name in it; else a file, or a name in the project's own."""
     if manifest is not None:
         return in_manifest(manifest, named)
+    if named == "-":
+        return in_stdin()
     if "/" in named or named.endswith(_PATHS) or Path(named).is_file():
         return in_file(Path(named))
     place = next((place for above in (start, *start.parents) if (place := above / MANIFEST).is_file()), None)
@@ -66,11 +68,22 @@ def in_manifest(manifest: Path, name: str) -> Wanted:
     return Wanted(loaded.document, loaded.flow)
 
 
+def in_stdin() -> Wanted:
+    """YAML, unless it looks like JSON, which YAML is too: but then it is an IR document."""
+    content = _read_stdin("")
+    if content.lstrip()[:1] == b"{":
+        return _parsed(_decoded(content, "stdin", "hint: give an IR document, or a YAML flow"))
+    return _parsed(_compiled(Path("stdin"), content))
+
+
 def in_file(path: Path) -> Wanted:
     content = _read(path)
-    document = (
-        _compiled(path, content) if path.suffix in _YAML else _decoded(content, f"`{path}`", "hint: a YAML flow ends in .yaml")
-    )
+    if path.suffix in _YAML:
+        return _parsed(_compiled(path, content))
+    return _parsed(_decoded(content, f"`{path}`", "hint: a YAML flow ends in .yaml"))
+
+
+def _parsed(document: Any) -> Wanted:
     try:
         flow = ir.parse(document)
     except ir.InvalidFlow as invalid:
@@ -94,11 +107,15 @@ def inputs_for(wanted: Wanted, given: str | None) -> dict[str, Any]:
 
 def _given(given: str, flow: str) -> bytes:
     if given == "@-":
-        content = sys.stdin.buffer.read(manifests.LARGEST_FILE + 1)
-        if len(content) > manifests.LARGEST_FILE:
-            raise Refused([f"stdin has more than {manifests.LARGEST_FILE // 2**20} MiB"], flow=flow)
-        return content
+        return _read_stdin(flow)
     return _read(Path(given[1:]), flow=flow) if given.startswith("@") else given.encode(errors="surrogateescape")
+
+
+def _read_stdin(flow: str) -> bytes:
+    content = sys.stdin.buffer.read(manifests.LARGEST_FILE + 1)
+    if len(content) > manifests.LARGEST_FILE:
+        raise Refused([f"stdin has more than {manifests.LARGEST_FILE // 2**20} MiB"], flow=flow)
+    return content
 
 
 def _read(path: Path, *, flow: str = "") -> bytes:

@@ -23,6 +23,7 @@ from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
 
 AUTO = preset_rules.AUTO
 TERMINAL = "terminal"
+FLOW = "flow"
 """Stands for the provider of a session that has no model."""
 
 
@@ -52,6 +53,12 @@ class DaemonWorkshop:
             sandboxes.choose(command.sandbox, network=self._settings.sandbox_network)
             checks.check_folder(command.workspace.root)
             return replace(command, engine="pty", provider=TERMINAL, model=None)
+        if command.flow is not None:
+            from switchtower.daemon import flow_check
+
+            sandboxes.choose(command.sandbox, network=self._settings.sandbox_network)
+            checks.check_folder(command.workspace.root)
+            return replace(command, engine=FLOW, provider=FLOW, model=None, flow=flow_check.checked(command.flow))
         usual_budget = self._usual_budget()
         command = preset_rules.applied(command, self._presets, usual_policy=self._settings.policy, usual=usual_budget)
         provider, model = self._chosen(command.provider, command.model)

@@ -26,10 +26,12 @@ class RunDesk:
         expires_at_ms: Callable[[], int],
         asked_before: Iterable[events.Approval] = (),
         steered: Iterable[events.MessageQueued] = (),
+        pausing: Callable[[], bool] = lambda: False,
     ) -> None:
         """`asked_before` are the questions that a restart left open: asked again, they are waited for and not repeated.
         `steered` are the messages that the run had not taken up yet."""
         self.mint = mint
+        self.pausing = pausing
         self._lane = lane
         self._run_id = run_id
         self._expires_at_ms = expires_at_ms

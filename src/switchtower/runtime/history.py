@@ -35,12 +35,22 @@ class _Told:
         self.messages: list[engine.Message] = []
         self.open_calls: dict[str, events.ToolRequest] = {}
         self.called: set[str] = set()
+        self.flow: events.Flow | None = None
+        self.steps: list[engine.FlowEvent] = []
+        """Of a flow alone: an agent's are in its messages."""
         self._commands: dict[str, events.ShellStarted] = {}
         self._shells: list[engine.Message] = []
         """What people ran themselves since the last message; told with the next."""
 
     def add(self, event: events.AnyEvent) -> None:
         match event:
+            case events.SessionStarted():
+                self.flow = event.flow
+            case events.ToolCalled() | events.ToolFinished() | events.ApprovalDecided() | events.ApprovalExpired():
+                if self.flow is not None:
+                    self.steps.append(event)
+                else:
+                    self._note_call(event)
             case events.RunStarted(purpose=events.Purpose.WORK):
                 self.open_calls.clear()  # what an earlier run left open is not this run's to finish
                 self.messages += self._shells  # between a call and its result they would be in the way
@@ -70,17 +80,19 @@ class _Told:
                     )
                 )
                 self.open_calls.update({call.call_id: call for call in event.calls})
-            case events.ToolCalled():
-                self.called.add(event.call_id)
-            case events.ToolFinished():
-                self.open_calls.pop(event.call_id, None)
-                self.messages.append(
-                    engine.Message(role="tool", text=event.text, call_id=event.call_id, tool=event.tool, is_error=event.is_error)
-                )
             case events.ContextCompacted():
                 self.messages = engine.compacted(self.messages, event.summary, event.kept)
             case _:
                 pass
+
+    def _note_call(self, event: engine.FlowEvent) -> None:
+        if isinstance(event, events.ToolCalled):
+            self.called.add(event.call_id)
+        elif isinstance(event, events.ToolFinished):
+            self.open_calls.pop(event.call_id, None)
+            self.messages.append(
+                engine.Message(role="tool", text=event.text, call_id=event.call_id, tool=event.tool, is_error=event.is_error)
+            )
 
     def _replace_last_user_message(self, text: str) -> None:
         for index in range(len(self.messages) - 1, -1, -1):
@@ -92,6 +104,7 @@ class _Told:
 _TOLD_TO_ENGINES = frozenset(
     event.kind
     for event in (
+        events.SessionStarted,
         events.RunStarted,
         events.MessageDelivered,
         events.PromptExpanded,
@@ -102,6 +115,8 @@ _TOLD_TO_ENGINES = frozenset(
         events.MessageCompleted,
         events.ToolCalled,
         events.ToolFinished,
+        events.ApprovalDecided,
+        events.ApprovalExpired,
         events.ContextCompacted,
     )
 )
@@ -144,4 +159,6 @@ def _with_conversation(task: engine.Task, told: _Told) -> engine.Task:
         messages=tuple(told.messages),
         open_calls=tuple(told.open_calls.values()),
         called=frozenset(told.called & told.open_calls.keys()),
+        flow=told.flow,
+        steps=tuple(told.steps),
     )

@@ -1,7 +1,8 @@
 """After a start: every run that was active when the daemon ended is taken up or closed, through the same door as any other.
 
-A run that waited for a decision goes on waiting, and goes on when it comes. Any other lost its engine in the middle of
-something whose effect nobody knows, so it is closed as interrupted and what it started is killed.
+A run that waited for a decision goes on waiting, and goes on when it comes; so does a flow that waits for people or agents.
+Any other lost its engine in the middle of something whose effect nobody knows, so it is closed as interrupted and what it
+started is killed.
 """
 
 import logging
@@ -43,9 +44,8 @@ async def recover(lane: Lane, runs: Runs, kill_processes: Callable[[str], int]) 
     killed = kill_processes(run.id)
     if killed:
         log.warning("killed %d processes that run %s had left behind", killed, run.id)
-    # A program's terminal ended with the daemon that held it; an agent goes on from what the journal has of it.
-    if run.waits_for_a_decision and not run.cancel_requested and session.terminal is None:
-        assert session.state in states.ACTIVE, "a run that waits is active"
+    if session.outlives_its_daemon:
+        assert session.state in states.ACTIVE, "a run that goes on is active"
         runs.start(lane, run.id)
         for approval in run.pending.values():
             runs.arm(lane, approval)

@@ -63,7 +63,7 @@ class Runs:
         match event:
             case events.RunStarted():
                 assert run_id is not None, "a run has an id"
-                self.start(lane, run_id, said if isinstance(said, events.Program) else None)
+                self.start(lane, run_id, None if isinstance(said, str) else said)
             case events.TerminalTyped() | events.TerminalKeys():
                 # What the engine wrote itself is not handed to it again: then there is nothing said.
                 if isinstance(said, str) and run_id is not None and (work := self._works.get(run_id)) is not None:
@@ -104,7 +104,7 @@ class Runs:
         work = self._works.get(run.id) if run else None
         return work is None or not work.desk.terminal.is_full
 
-    def start(self, lane: Lane, run_id: str, program: events.Program | None = None) -> None:
+    def start(self, lane: Lane, run_id: str, asked_for: events.Program | events.Flow | None = None) -> None:
         if self._stopping.is_set():
             return  # stays open in the journal; the next start closes it
         session = lane.session
@@ -112,9 +112,18 @@ class Runs:
         redactor: redact.Redactor = self._services.redactor
         asked_before = tuple(approval for approval in session.run.pending.values() if approval.kind != ERRAND)
         steered = [queued for queued in session.queue.values() if queued.delivery is events.Delivery.STEER]
-        desk = RunDesk(lane, run_id, redactor, self._services.mint, self._approval_expiry, asked_before, steered)
+        desk = RunDesk(
+            lane,
+            run_id,
+            redactor,
+            self._services.mint,
+            self._approval_expiry,
+            asked_before,
+            steered,
+            pausing=self._stopping.is_set,
+        )
         loop = asyncio.get_running_loop()
-        doing = self._to_the_end(lane, session, session.run, next(iter(asked_before), None), desk, program)
+        doing = self._to_the_end(lane, session, session.run, next(iter(asked_before), None), desk, asked_for)
         work = self._works[run_id] = Work(desk, loop.create_task(doing, name=f"run {run_id}"))
         work.keeper = loop.create_task(self._keep(lane, run_id, work), name=f"keeper of {run_id}")
 
@@ -219,11 +228,13 @@ class Runs:
         run: Run,
         pending_approval: events.Approval | None,
         desk: RunDesk,
-        program: events.Program | None,
+        asked_for: events.Program | events.Flow | None,
     ) -> commands.FinishRun:
         task = await task_of(self._services.journal, session, run, pending_approval)
-        if program is not None:
-            task = msgspec.structs.replace(task, program=program)
+        if isinstance(asked_for, events.Program):
+            task = msgspec.structs.replace(task, program=asked_for)
+        elif asked_for is not None:
+            task = msgspec.structs.replace(task, flow=asked_for)
         result = await self._engine_result(session, task, desk)
         acceptance: list[events.CriterionResult] = []
         if result.outcome is events.Outcome.SUCCESS:
@@ -256,10 +267,8 @@ class Runs:
                 lane, run_id, events.Outcome.CANCELLED, "The run was cancelled", exit_code=work.desk.terminal.exit_code
             )
         await lane.flush()
-        run = lane.session.run if lane.session else None
-        is_terminal = lane.session is not None and lane.session.terminal is not None
-        if run is not None and run.waits_for_a_decision and not run.cancel_requested and not is_terminal:
-            return None  # the question survives the stop, and so does the run
+        if lane.session is not None and lane.session.outlives_its_daemon:
+            return None  # it goes on where it is now when there is a daemon again
         return commands.InterruptRun(session_id=lane.session_id, run_id=run_id, reason="the daemon was stopped")
 
     def _finish(

@@ -16,9 +16,9 @@ GOLDEN = Path(__file__).parent / "golden"
 HOST = "host_1"
 RELAYED = events.Relayed(seq=7, at_ms=1_759_000_000_123, extra={"theirs": [1, None]})
 
-AGENT = outbound.About(SESSION, SESSION, HOST, mirrored=False, is_terminal=False, headless=False)
-TERMINAL = outbound.About(SESSION, SESSION, HOST, mirrored=False, is_terminal=True, headless=False)
-MIRRORED = outbound.About(SESSION, SESSION, HOST, mirrored=True, is_terminal=True, headless=False)
+AGENT = outbound.About(SESSION, SESSION, HOST, mirrored=False, is_terminal=False, ends=False)
+TERMINAL = outbound.About(SESSION, SESSION, HOST, mirrored=False, is_terminal=True, ends=False)
+MIRRORED = outbound.About(SESSION, SESSION, HOST, mirrored=True, is_terminal=True, ends=False)
 
 MORE: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
     "approval.requested": [

@@ -107,13 +107,13 @@ def test_what_only_claims_to_be_cut_is_cut() -> None:
     assert len(samples.frame(samples.MIRRORED, samples.RUN, called, 1)["data"]["args"]["truncated"]) <= outbound.RESULT_LIMIT
 
 
-@pytest.mark.parametrize(("headless", "type_"), [(True, "run.exited"), (False, "run.awaiting_input")])
-def test_an_agent_s_run_ends_only_when_nobody_can_send_it_another_message(headless: bool, type_: str) -> None:
-    about = msgspec.structs.replace(samples.AGENT, headless=headless)
+@pytest.mark.parametrize(("ends", "type_"), [(True, "run.exited"), (False, "run.awaiting_input")])
+def test_an_agent_s_run_ends_only_when_nobody_can_send_it_another_message(ends: bool, type_: str) -> None:
+    about = msgspec.structs.replace(samples.AGENT, ends=ends)
     completed = events.RunCompleted(outcome=events.Outcome.FAILED, summary="Done", exit_code_hint=4)
     told = samples.frame(about, samples.RUN, completed, 1)
     assert told["type"] == type_
-    assert told["data"] == ({"exit_code": 4} if headless else {"reason": "prompt", "prompt": "Done"})
+    assert told["data"] == ({"exit_code": 4} if ends else {"reason": "prompt", "prompt": "Done"})
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_card_says_the_same_of_a_session_as_the_session_itself() -> None:
     table = Table(mode="headless")
     about = outbound.About.session(table.session, "host_me")
     assert about == outbound.About.card(card(table.session), "host_me")
-    assert about == outbound.About("sess_01", "sess_01", "host_me", mirrored=False, is_terminal=False, headless=True)
+    assert about == outbound.About("sess_01", "sess_01", "host_me", mirrored=False, is_terminal=False, ends=True)
 
 
 def test_frames_are_in_the_order_of_entries_without_what_has_no_word() -> None:

@@ -71,6 +71,7 @@ def code(answer: Any) -> int:
     return int(answer["error"]["code"])
 
 
+@pytest.mark.requirement("rep:envelope:echo")
 def test_every_method_of_the_document_is_answered_under_its_id(conversation: server.Server) -> None:
     asked = [
         (messages.CAPABILITIES, {}, {"version": "1.2.3", "step_kinds": [], "limits": {"concurrency": 1}}),
@@ -84,6 +85,7 @@ def test_every_method_of_the_document_is_answered_under_its_id(conversation: ser
         assert answer == {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
+@pytest.mark.requirement("rep:start:without-id")
 @pytest.mark.parametrize(
     "params",
     [
@@ -99,6 +101,7 @@ def test_a_run_starts_without_options_and_with_a_null_for_its_id(conversation: s
     assert ask(conversation, messages.POLL)["result"]
 
 
+@pytest.mark.requirement("rep:errors:json-rpc", "rep:start:refused")
 @pytest.mark.parametrize(
     "params", [[], "x", 7, {}, {"ir": []}, {"ir": {}, "inputs": 1}, {"ir": {}, "options": {"allow_shell": "yes"}}]
 )
@@ -107,6 +110,7 @@ def test_wrong_params_of_a_start_are_refused_and_a_later_start_works(conversatio
     assert "result" in ask(conversation, messages.START_RUN, {"ir": {}})
 
 
+@pytest.mark.requirement("rep:errors:form", "rep:start:refused")
 def test_what_the_runtime_refuses_goes_out_in_the_taxonomy_and_another_start_may_follow(conversation: server.Server) -> None:
     answer = ask(conversation, messages.START_RUN, {"ir": {"refuse": 1}})
     assert answer["error"] == {
@@ -117,6 +121,7 @@ def test_what_the_runtime_refuses_goes_out_in_the_taxonomy_and_another_start_may
     assert "result" in ask(conversation, messages.START_RUN, {"ir": {}})
 
 
+@pytest.mark.requirement("rep:errors:panic")
 def test_a_runtime_that_breaks_is_3002_without_its_words(conversation: server.Server, capsys: pytest.CaptureFixture[str]) -> None:
     answer = ask(conversation, messages.START_RUN, {"ir": {"break": 1}})
     assert code(answer) == 3002
@@ -124,6 +129,7 @@ def test_a_runtime_that_breaks_is_3002_without_its_words(conversation: server.Se
     assert "hunter2" in capsys.readouterr().err
 
 
+@pytest.mark.requirement("rep:transport:one-run", "rep:poll:unknown-run")
 def test_there_is_one_run_in_a_process(conversation: server.Server, runtime: Recording) -> None:
     assert code(ask(conversation, messages.POLL)) == -32602
     assert code(ask(conversation, messages.CANCEL)) == -32602
@@ -134,11 +140,13 @@ def test_there_is_one_run_in_a_process(conversation: server.Server, runtime: Rec
     assert (len(runtime.started), runtime.cancelled) == (1, 0)
 
 
+@pytest.mark.requirement("rep:errors:json-rpc")
 @pytest.mark.parametrize("method", ["Runtime.Nope", "", None, 7, ["Runtime.Poll"]])
 def test_a_method_that_is_not_there_is_not_found(conversation: server.Server, method: Any) -> None:
     assert code(ask(conversation, method)) == -32601
 
 
+@pytest.mark.requirement("rep:envelope:not-json")
 @pytest.mark.parametrize(
     "line",
     [b"{", b"null", b"[]", b"7", b'"x"', b"\xff\xfe", b"\0", b'{"id": NaN}', b"[" * 100_000, b"1" * 10_000, None],
@@ -152,6 +160,7 @@ def test_a_line_that_is_no_request_is_a_parse_error_with_a_null_for_its_id(
     assert "result" in ask(conversation, messages.HEALTH)
 
 
+@pytest.mark.requirement("rep:envelope:echo")
 @pytest.mark.parametrize("request_id", ["text", 0, -1, 1.5, 10**30, None, "\ud800"])
 def test_an_id_comes_back_as_it_was(conversation: server.Server, request_id: Any) -> None:
     assert ask(conversation, messages.HEALTH, request_id=request_id)["id"] == request_id
@@ -163,6 +172,7 @@ def test_an_id_that_is_none_is_refused(conversation: server.Server, request_id: 
     assert (code(answer), answer["id"]) == (-32602, None)
 
 
+@pytest.mark.requirement("rep:envelope:notifications")
 def test_a_notification_is_obeyed_and_not_answered(conversation: server.Server, runtime: Recording) -> None:
     ask(conversation, messages.START_RUN, {"ir": {}})
     assert conversation.answer(b'{"jsonrpc":"2.0","method":"Runtime.Cancel"}') is None
@@ -177,6 +187,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.requirement("rep:envelope:not-json")
 @given(line=st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_no_line_breaks_the_conversation(line: bytes) -> None:
     conversation = server.Server(Recording())
@@ -185,6 +196,7 @@ def test_no_line_breaks_the_conversation(line: bytes) -> None:
     assert "result" in ask(conversation, messages.HEALTH)
 
 
+@pytest.mark.requirement("rep:transport:pieces")
 @given(lines=st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b""))), cuts=st.lists(st.integers(1, 20)))
 def test_lines_are_the_same_however_they_are_cut(lines: list[bytes], cuts: list[int]) -> None:
     whole = b"\n".join(lines)
@@ -267,6 +279,7 @@ def flow(kind: str, **given: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.requirement("rep:lifecycle:eof")
 def test_the_executable_runs_a_flow_and_leaves_when_its_input_ends(child: Child) -> None:
     capabilities = child.ask(messages.CAPABILITIES)
     assert {*messages.CONTROL_KINDS, "http.get", "shell", "file.read"} <= set(capabilities["step_kinds"])
@@ -278,6 +291,7 @@ def test_the_executable_runs_a_flow_and_leaves_when_its_input_ends(child: Child)
     assert child.hang_up() == 0
 
 
+@pytest.mark.requirement("rep:environment:runtime-reads", "rep:start:allow-shell")
 def test_the_executable_takes_its_run_id_and_its_policy_from_the_environment(tmp_path: Path) -> None:
     for policy, options, is_allowed in (
         ("1", None, True),
@@ -292,12 +306,11 @@ def test_the_executable_takes_its_run_id_and_its_policy_from_the_environment(tmp
             assert child.hang_up() == 0
 
 
+@pytest.mark.requirement("rep:errors:codes")
 def test_refusals_of_the_executable_carry_their_codes(child: Child) -> None:
     for document, wanted in (
         ({"version": "9"}, 1001),
         (flow("nope"), 1002),
-        (flow("agent.run"), 1002),
-        (flow("approval"), 1002),
         ({"version": "1.0.0"}, 1003),
     ):
         refused = child.ask(messages.START_RUN, {"ir": document})
@@ -305,6 +318,7 @@ def test_refusals_of_the_executable_carry_their_codes(child: Child) -> None:
         assert refused["data"]["details"]
 
 
+@pytest.mark.requirement("rep:envelope:too-long")
 def test_an_oversized_line_and_rubbish_are_answered_and_survived(child: Child) -> None:
     sending = threading.Thread(target=lambda: child.send(b'{"x":"' + b"y" * framing.LONGEST_LINE + b'"}\n\xff\xfe\n\n'))
     sending.start()
@@ -315,6 +329,7 @@ def test_an_oversized_line_and_rubbish_are_answered_and_survived(child: Child) -
     assert child.to_the_end()[0]["status"] == "completed"
 
 
+@pytest.mark.requirement("rep:lifecycle:steps-end-too")
 @pytest.mark.parametrize("how", ["hang up", "terminate"])
 def test_what_runs_is_gone_when_the_executable_leaves(child: Child, tmp_path: Path, how: str) -> None:
     command = "sleep 1000 & echo $! > pid.new; mv pid.new pid; wait"
@@ -333,6 +348,7 @@ def test_what_runs_is_gone_when_the_executable_leaves(child: Child, tmp_path: Pa
     assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
+@pytest.mark.requirement("rep:settled:cancelled")
 def test_a_cancelled_run_fails_with_its_cause(child: Child) -> None:
     child.ask(messages.START_RUN, {"ir": flow("sleep", seconds="1000")})
     assert child.ask(messages.CANCEL) == {"ok": True}

@@ -66,6 +66,8 @@ def init(runtime: str, language: str | None, plugins_language: str | None, force
 @_with_timeout
 @_with_shell
 @click.option("--json", "as_json", is_flag=True, help="Print one object: flow, status, summary, events.")
+@click.option("--local", is_flag=True, help="Run it here, and not as a session of the daemon.")
+@click.option("--detach", is_flag=True, help="Print the session's id and do not wait for its end.")
 def run(
     flow: str,
     inputs: str | None,
@@ -74,8 +76,14 @@ def run(
     timeout: float | None,
     allow_shell: bool,
     as_json: bool,
+    local: bool,
+    detach: bool,
 ) -> int:
-    """Run FLOW: a YAML flow, an IR document, or a name in the manifest. Progress is on stderr; Ctrl-C cancels the run.
+    """Run FLOW: a YAML flow, an IR document, or a name in the manifest; `-` reads one from stdin. Progress is on stderr; Ctrl-C
+    cancels the run.
+
+    Where a daemon runs, the flow is a session of it, which any client can watch, decide in and cancel. A flow with `approval`
+    or `agent.run` steps starts a daemon when none runs.
 
     \b
     Example:
@@ -94,6 +102,8 @@ def run(
             timeout_s=timeout,
             allow_shell=allow_shell,
             as_json=as_json,
+            local=local,
+            detach=detach,
         )
     )
 

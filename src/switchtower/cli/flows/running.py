@@ -2,14 +2,18 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from switchtower.cli import console, output
 from switchtower.cli.flows import progress
 from switchtower.daemon import flow_runs, flows
+from switchtower.engines.flow.runtime.kinds import catalogue
 from switchtower.protocols.rep import errors, interrupts, outcome
+
+if TYPE_CHECKING:
+    from switchtower import config
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,10 +24,17 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
     allow_shell: bool = False
     as_json: bool = False
+    local: bool = True
+    """On a runtime of our own, whether or not there is a daemon."""
+    detach: bool = False
 
 
 def run(wishes: Wishes) -> int:
-    ended = _made(wishes)
+    try:
+        ended = _made(wishes)
+    except _Detached as detached:
+        output.line(detached.told)
+        return errors.Exit.OK
     if ended is None:
         console.fail("the run was interrupted, and nobody saw how it ended")
         return errors.Exit.RUNTIME_INTERNAL
@@ -54,9 +65,65 @@ def _made(wishes: Wishes) -> outcome.Outcome | None:
         refused.flow = refused.flow or name
         return flow_runs.not_run(refused)
     try:
+        if not wishes.local and (settings := _daemon_for(wanted)) is not None:
+            return asyncio.run(_attended(settings, wanted, inputs, chosen, folder, wishes))
+        if wishes.detach:
+            return flow_runs.not_run(flows.Refused(["no daemon runs that could go on with it; hint: `tower serve`"], flow=name))
         return asyncio.run(_run(wanted, inputs, chosen, folder, wishes))
-    except KeyboardInterrupt:
+    except (asyncio.CancelledError, KeyboardInterrupt):
         return None
+
+
+class _Detached(Exception):
+    """Nobody waits for the end."""
+
+    def __init__(self, told: bytes | str) -> None:
+        super().__init__()
+        self.told = told
+
+
+def _daemon_for(wanted: flows.Wanted) -> "config.Settings | None":
+    """Where the flow becomes a session: at the daemon that runs, or, for one that has to wait for people or agents, at one
+    that is started for it."""
+    from switchtower import config
+
+    settings = config.load()
+    needs_one = any(kind in catalogue.TOWERS for kind in wanted.flow.step_kinds())
+    return settings if needs_one or settings.socket.exists() else None
+
+
+async def _attended(
+    settings: "config.Settings",
+    wanted: flows.Wanted,
+    inputs: dict[str, Any],
+    chosen: flow_runs.Chosen,
+    folder: Path,
+    wishes: Wishes,
+) -> outcome.Outcome:
+    from switchtower.cli.flows import attending
+    from switchtower.client import errors as client_errors
+
+    order = attending.Order(
+        document=wanted.document,
+        inputs=inputs,
+        runtime=chosen.engine,
+        argv=[] if chosen.argv == flow_runs.our_argv() else chosen.argv,
+        folder=folder,
+        allow_shell=wishes.allow_shell,
+        timeout_s=wishes.timeout_s,
+        needs_daemon=any(kind in catalogue.TOWERS for kind in wanted.flow.step_kinds()),
+    )
+    try:
+        attended = await attending.Attended.start(settings, order)
+    except client_errors.DaemonUnreachable as nobody:
+        if order.needs_daemon:
+            return attending.broken(wanted.flow.name, str(nobody))
+        return await _run(wanted, inputs, chosen, folder, wishes)  # a socket that somebody left behind
+    if wishes.detach:
+        attended.close()
+        told = msgspec.json.encode({"sessionId": attended.session_id}) if wishes.as_json else attended.session_id
+        raise _Detached(told)
+    return await attended.to_the_end()
 
 
 async def _run(

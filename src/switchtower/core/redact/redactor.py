@@ -17,7 +17,7 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 _DEEPEST = 100
 
 FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
-    events.SessionStarted: ("workspace", "metadata", "preset", "program"),
+    events.SessionStarted: ("workspace", "metadata", "preset", "program", "flow"),
     events.SessionResumed: ("last_assistant_text", "pending_approval"),
     events.SessionConfigured: ("title",),
     events.RunStarted: ("text", "acceptance"),
@@ -55,7 +55,7 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.MessageCompleted: ("text", "thinking", "calls"),
     events.ToolCalled: ("args",),
     events.ToolProgressed: (),
-    events.ToolFinished: ("text", "error", "result"),
+    events.ToolFinished: ("text", "error", "result", "outputs"),
     events.UsageReported: (),
     events.RetryScheduled: ("reason",),
     events.RetryEnded: ("reason",),
@@ -76,6 +76,7 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.Workspace: ("remote_url",),
     events.Preset: ("system",),
     events.Program: ("argv", "command"),
+    events.Flow: ("document", "inputs", "argv"),
     events.Criterion: ("check", "description"),
     events.CriterionResult: ("output",),
     events.ToolError: ("message", "detail"),

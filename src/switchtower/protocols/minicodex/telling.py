@@ -188,7 +188,7 @@ class Teller:
         self._is_touched = True
         self._take(Story(run_id=run_id, started_ms=ts_ms, seq=seq, starting=True))
         self._tell_status()
-        if event.purpose in (events.Purpose.WORK, events.Purpose.PROGRAM):
+        if event.purpose in (events.Purpose.WORK, events.Purpose.PROGRAM, events.Purpose.FLOW):
             self._scribe.item(messages.UserText(event.text))
 
     def _complete_run(self, event: events.RunCompleted) -> None:

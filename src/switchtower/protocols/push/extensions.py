@@ -32,6 +32,7 @@ CAPABILITIES = [
     "always_allow",
     "dialogs",
     "terminals",
+    "flows",
 ]
 
 InputId = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -119,6 +120,12 @@ class TerminalResize(Struct, frozen=True):
     sessionId: SessionId | None = None
 
 
+class GetFlow(Struct, frozen=True):
+    """What became of a flow so far, in REP's words."""
+
+    sessionId: SessionId | None = None
+
+
 class ListTerminals(Struct, frozen=True):
     """Of the sessions that were used last, those that are programs."""
 
@@ -139,6 +146,7 @@ Request = (
     | TerminalInput
     | TerminalResize
     | ListTerminals
+    | GetFlow
 )
 
 REQUESTS: dict[str, type[Request]] = {
@@ -155,6 +163,7 @@ REQUESTS: dict[str, type[Request]] = {
     "terminal_input": TerminalInput,
     "terminal_resize": TerminalResize,
     "list_terminals": ListTerminals,
+    "get_flow": GetFlow,
 }
 
 NEEDS_SESSION = frozenset(
@@ -303,6 +312,17 @@ class TerminalListing(Struct, frozen=True, forbid_unknown_fields=True):
     host: str | None
 
 
+class FlowReport(Struct, frozen=True, forbid_unknown_fields=True):
+    """`status` is `running`, `completed` or `failed`; the rest is as `tm runtime run` prints it."""
+
+    flow: str
+    status: str
+    summary: dict[str, Any]
+    events: list[dict[str, Any]]
+    eventsLeftOut: int
+    exitCode: int | None
+
+
 class Terminals(Struct, frozen=True, forbid_unknown_fields=True):
     terminals: list[TerminalListing]
 
@@ -358,4 +378,5 @@ ANSWERS: dict[str, type[Struct]] = {
     "terminal_input": Typed,
     "terminal_resize": Typed,
     "list_terminals": Terminals,
+    "get_flow": FlowReport,
 }

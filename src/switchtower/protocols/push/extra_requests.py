@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from switchtower.core import commands, errors, tower
+from switchtower.core import commands, errors, flow_report, tower
 from switchtower.protocols.push import extensions, inbound, outbound
 
 if TYPE_CHECKING:
     from switchtower.protocols.push.peer import PushPeer
 
 
+_PAGE = 1_000
 _KINDS: dict[str, Literal["skill", "prompt", "extension"]] = {"skill": "skill", "prompt": "prompt", "extension": "extension"}
 _ORIGINS: dict[str, Literal["workspace", "user", "plugin"]] = {"workspace": "workspace", "user": "user", "plugin": "plugin"}
 
@@ -32,6 +33,7 @@ def handlers(peer: "PushPeer") -> dict[str, Callable[[inbound.Request], None]]:
         "terminal_input": extras.terminal_input,
         "terminal_resize": extras.terminal_resize,
         "list_terminals": extras.list_terminals,
+        "get_flow": extras.get_flow,
     }
 
 
@@ -188,6 +190,27 @@ class _Extras:
             return extensions.Terminals([outbound.terminal_listing(card) for card in cards if card.tool])
 
         self._peer.answer_later(request, terminals)
+
+    def get_flow(self, request: inbound.Request) -> None:
+        session_id = self._commanded(request)
+
+        async def report() -> Struct:
+            session = await self._peer.tower.session(session_id)
+            if session.flow is None:
+                raise errors.InvalidCommand(f"{session_id} is not a flow")
+            told = flow_report.Report(session.flow.name)
+            while entries := await self._peer.tower.entries(session_id, told.last_seq, _PAGE):
+                told.read(entries)
+            return extensions.FlowReport(
+                flow=told.flow,
+                status=told.status,
+                summary=told.summary,
+                events=told.events,
+                eventsLeftOut=told.left_out,
+                exitCode=session.flow.exit_code,
+            )
+
+        self._peer.answer_later(request, report)
 
     def _type(self, command: commands.TypeInput | commands.TypeKeys | commands.ResizeTerminal, request: inbound.Request) -> None:
         typed = extensions.Typed(accepted=True)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from switchtower.core import commands, events, terminals
+from switchtower.core import commands, events, flows, terminals
 from switchtower.core import errors as core_errors
 from switchtower.protocols.push import errors, extensions, messages
 
@@ -152,6 +152,19 @@ def start_session(
         preset=request.preset,
         id_is_fresh=True,
         program=terminals.wanted(request.engine, request.command, tool=request.tool, cols=request.cols, rows=request.rows),
+        flow=flows.wanted(request.engine, _flow(request.flow) if request.flow else None),
+    )
+
+
+def _flow(wish: messages.FlowWish) -> events.Flow:
+    return events.Flow(
+        name="",  # the document says it, and is read where it is checked
+        document=wish.document,
+        inputs=wish.inputs,
+        runtime=wish.runtime,
+        argv=tuple(wish.argv),
+        allow_shell=wish.allowShell,
+        timeout_s=wish.timeoutSeconds,
     )
 
 

@@ -19,12 +19,14 @@ DialogId = Annotated[str, Meta(pattern=r"^dlg_[A-Za-z0-9._:-]+(?!\n)$", max_leng
 """Ours."""
 AttachToken = Annotated[str, Meta(pattern=r"^att_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 TerminalSize = Annotated[int, Meta(ge=1, le=1000)]
-Engine = Literal["agent", "pty"]
+Engine = Literal["agent", "pty", "flow"]
 Seq = Annotated[int, Meta(ge=1)]
 Cursor = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 """No more than a JSON number can hold exactly, which is also less than stores can count to."""
 ExitCode = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 NonEmpty = Annotated[str, Meta(min_length=1)]
+FlowRuntimeName = Annotated[str, Meta(min_length=1, max_length=256)]
+FlowArgv = Annotated[list[str], Meta(max_length=1_000)]
 ProgramCommand = (
     Annotated[str, Meta(min_length=1, max_length=65_536)] | Annotated[list[str], Meta(min_length=1, max_length=1_000)]
 )
@@ -132,6 +134,17 @@ class Limits(Struct, frozen=True):
     maxMinutes: Annotated[float, Meta(gt=0, le=1e9)] | None = None
 
 
+class FlowWish(Struct, frozen=True):
+    """A flow, and the runtime for it. Without `argv` that is the daemon's own."""
+
+    document: dict[str, Any]
+    inputs: dict[str, Any] = {}
+    runtime: FlowRuntimeName = "python"
+    argv: FlowArgv = []
+    allowShell: bool = False
+    timeoutSeconds: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+
+
 class StartSession(Struct, frozen=True):
     """All behind `metadata` is ours. `worktree` asks for a worktree of the repository, for this session alone."""
 
@@ -153,6 +166,8 @@ class StartSession(Struct, frozen=True):
     """With `engine: pty`: whose prompts to look for; otherwise the program's name says it."""
     cols: TerminalSize | None = None
     rows: TerminalSize | None = None
+    flow: FlowWish | None = None
+    """With `engine: flow`: what is run."""
 
 
 class ListSessions(Struct, frozen=True):

@@ -367,6 +367,7 @@ _RUN_PHASES = {
     events.Purpose.UNDO: "Undo started",
     events.Purpose.REDO: "Redo started",
     events.Purpose.PROGRAM: "Program started",
+    events.Purpose.FLOW: "Flow started",
 }
 
 

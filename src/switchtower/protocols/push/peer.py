@@ -140,13 +140,14 @@ class PushPeer:
         session_id = self.tower.mint("sess")
         token = self.tower.mint_secret("att")
         command = inbound.start_session(request.payload, session_id, self.actor, _sha256(token))
-        if command.program is not None and self._access.of_a_run:
-            raise core_errors.AttachForbidden(hint="what a run has started cannot start a terminal beside it")
+        begins_at_once = command.program is not None or command.flow is not None
+        if begins_at_once and self._access.of_a_run:
+            raise core_errors.AttachForbidden(hint="what a run has started cannot start a terminal or a flow beside it")
         command = self.tower.workshop.prepared(command)
 
         def started(outcome: tower.Outcome) -> bytes:
             self._subscribe(session_id, after_seq=0)
-            state: messages.SessionState = "idle" if command.program is None else "running"
+            state: messages.SessionState = "running" if begins_at_once else "idle"
             return self.answer(request, session_id, messages.StartSessionAnswer(session_id, state, token))
 
         if not request.payload.worktree:

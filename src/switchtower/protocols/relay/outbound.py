@@ -17,6 +17,7 @@ from switchtower.core.session import Session
 from switchtower.protocols.relay import names, stamps
 
 TERMINAL = "terminal"
+FLOW = "flow"
 """The tool that a program in a terminal is, in the core's words."""
 RESULT_LIMIT = 4_000
 SUMMARY_LIMIT = 80
@@ -42,7 +43,8 @@ class About(Struct, frozen=True):
     mirrored: bool
     """It lives on another host."""
     is_terminal: bool
-    headless: bool
+    ends: bool
+    """Its run is its end: nobody has another message for it."""
     spelled: bytes = b""
     """Both ids as every envelope has them; follows from them."""
 
@@ -58,7 +60,7 @@ class About(Struct, frozen=True):
             host_id=session.host or own_host_id,
             mirrored=session.host is not None,
             is_terminal=session.terminal is not None,
-            headless=session.mode == "headless",
+            ends=session.mode == "headless" or session.flow is not None,
         )
 
     @classmethod
@@ -69,7 +71,7 @@ class About(Struct, frozen=True):
             host_id=card.host or own_host_id,
             mirrored=card.host is not None,
             is_terminal=bool(card.tool),
-            headless=card.mode == "headless",
+            ends=card.mode == "headless" or card.engine == FLOW,
         )
 
 
@@ -273,12 +275,14 @@ def _started(event: events.SessionStarted, *, mirrored: bool) -> dict[str, Any]:
         told: dict[str, Any] = {"tool": program.tool, "cwd": event.workspace.root, "command": program.command}
         # The size is ours. Another host has said it in so many words, or not at all.
         return told if mirrored else {**told, "cols": program.cols, "rows": program.rows}
+    if event.flow is not None:
+        return {"tool": FLOW, "cwd": event.workspace.root, "command": event.flow.name}
     return {"tool": event.engine, "cwd": event.workspace.root, "command": event.model or event.provider}
 
 
 def _run_started(event: events.RunStarted) -> tuple[str, dict[str, Any]] | None:
     match event.purpose:
-        case events.Purpose.PROGRAM:
+        case events.Purpose.PROGRAM | events.Purpose.FLOW:
             return None
         case events.Purpose.WORK:
             return "run.input", _input(event.by, event.message_id or "", event.text, None)
@@ -314,7 +318,7 @@ def _shell_result(event: events.ShellFinished) -> dict[str, Any]:
 
 
 def _completed(about: About, event: events.RunCompleted) -> tuple[str, dict[str, Any]]:
-    if about.is_terminal or about.headless:
+    if about.is_terminal or about.ends:
         return "run.exited", {"exit_code": event.exit_code_hint if event.exit_code is None else event.exit_code}
     # An agent that has done its work waits for the next message.
     return "run.awaiting_input", {"reason": "prompt", "prompt": event.summary[:200]}

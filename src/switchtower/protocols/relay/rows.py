@@ -24,7 +24,7 @@ def status(card: journal.Card) -> Status:
         return "awaiting_approval"
     if active:
         return "awaiting_input" if card.waits else "running"
-    if not card.tool and card.mode != "headless":
+    if not card.tool and card.mode != "headless" and card.engine != outbound.FLOW:
         return "awaiting_input"  # an agent waits for the next message
     return "exited"
 

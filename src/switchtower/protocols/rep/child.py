@@ -41,9 +41,18 @@ class NotStarted(Exception):
     """The runtime could not be started"""
 
 
-def start(argv: Sequence[str], *, cwd: str, environment: Mapping[str, str], run_id: str, listener: Listener) -> "Child":
-    """Starts it in a session, and so a group, of its own. Raises `NotStarted`."""
-    mark = marks.for_command(run_id)
+def start(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    environment: Mapping[str, str],
+    run_id: str,
+    listener: Listener,
+    process_mark: str | None = None,
+) -> "Child":
+    """Starts it in a session, and so a group, of its own. With `process_mark` its processes count as somebody else's, who
+    looks after them when this one has ended. Raises `NotStarted`."""
+    mark = marks.for_command(process_mark or run_id)
     variables = {**environment, **mark.variables()}
     try:
         if not argv:
@@ -52,7 +61,8 @@ def start(argv: Sequence[str], *, cwd: str, environment: Mapping[str, str], run_
         if shutil.which(program, path=variables.get("PATH")) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         wrapped = marks.wrap([program, *argv[1:]], mark)
-        adoption.expect(run_id)
+        if process_mark is None:
+            adoption.expect(run_id)
         process = adoption.keep(
             lambda: subprocess.Popen(  # noqa: S603 - starting the configured runtime is this room's purpose
                 wrapped,
@@ -66,21 +76,25 @@ def start(argv: Sequence[str], *, cwd: str, environment: Mapping[str, str], run_
             )
         )
     except (OSError, ValueError) as error:
-        adoption.run_has_ended(run_id)
+        if process_mark is None:
+            adoption.run_has_ended(run_id)
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise NotStarted(
             f"the runtime `{argv[0][:200]}` cannot be started: {reason}; hint: see whether it exists and is executable"
         ) from error
-    return Child(process, mark, listener)
+    return Child(process, run_id, mark, listener)
 
 
 class Child:
     """To be ended with `end`, whatever happened."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", mark: marks.Mark, listener: Listener) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", run_id: str, mark: marks.Mark, listener: Listener) -> None:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self._process = process
+        self._run_id = run_id
         self._mark = mark
+        self._is_alone = mark.run_id == run_id
+        """Nobody else has processes under this mark."""
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._stdin: IO[bytes] = process.stdin
@@ -163,7 +177,7 @@ class Child:
             await self._has_exited(within=_TERM_GRACE)
         self._kill_group(signal.SIGKILL)
         await self._has_exited(within=_LAST_WAIT)
-        await asyncio.to_thread(orphans.kill_marked, self._mark.run_id, command=self._mark.command)
+        await asyncio.to_thread(self._kill_rest)
         self._read_rest()
 
     async def _has_exited(self, *, within: float) -> bool:
@@ -180,7 +194,7 @@ class Child:
         if not self._exited.is_set():
             # The event loop is going down and has cancelled the cleaning too.
             self._kill_group(signal.SIGKILL)
-            orphans.kill_marked(self._mark.run_id, command=self._mark.command)
+            self._kill_rest()
         if self._exit_timer is not None:
             self._exit_timer.cancel()
         for pipe in (self._stdout, self._stderr):
@@ -193,7 +207,15 @@ class Child:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_POLL)
         adoption.let_go(self._process.pid)
-        adoption.run_has_ended(self._mark.run_id)
+        if self._is_alone:
+            adoption.run_has_ended(self._mark.run_id)
+
+    def _kill_rest(self) -> None:
+        """What it started and did not end. A runtime of ours marks the commands of its steps itself, for the run and with
+        numbers of their own; where limits cannot carry marks, that is all there is to find them by."""
+        orphans.kill_marked(self._run_id)
+        if not self._is_alone:
+            orphans.kill_marked(self._mark.run_id, command=self._mark.command)
 
     def _kill_group(self, number: signal.Signals) -> None:
         if self._process.returncode is None:

@@ -4,6 +4,7 @@ Whatever a runtime does wrong ends the conversation for good with `Broken`, whic
 """
 
 import asyncio
+import json
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -77,7 +78,8 @@ class _Problem(Struct, frozen=True):
 
 class _Answer(Struct, frozen=True):
     jsonrpc: str = "2.0"
-    id: int | str | UnsetType | None = UNSET
+    id: int | float | str | UnsetType | None = UNSET
+    """In JSON `1.0` is the same number as `1`, and some spell it so."""
     result: Raw | UnsetType = UNSET
     error: _Problem | UnsetType | None = UNSET
 
@@ -105,12 +107,15 @@ class Client:
         cwd: str,
         marching: Marching,
         environment: Mapping[str, str] | None = None,
+        process_mark: str | None = None,
     ) -> Self:
         """Starts the runtime, on the running event loop. It sees the given environment, which is ours unless given, and what
         REP has in it. Raises `NotStarted`."""
         client = cls()
         variables = {**(os.environ if environment is None else environment), **marching.variables()}
-        client._child = child.start(argv, cwd=cwd, environment=variables, run_id=marching.run_id, listener=client)
+        client._child = child.start(
+            argv, cwd=cwd, environment=variables, run_id=marching.run_id, listener=client, process_mark=process_mark
+        )
         return client
 
     @property
@@ -173,7 +178,7 @@ class Client:
             self.broke(f"wrote a line that nobody asked for: {_shown(unasked)}")
             return
         try:
-            answer = _decode_answer(received[0])
+            answer = _read(received[0])
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             self.broke(f"wrote what is no answer: {_reason(error)}: {_shown(received[0])}")
             return
@@ -204,6 +209,17 @@ class Client:
         if has_error == has_result:
             return "answered with both a result and an error" if has_error else "answered with neither a result nor an error"
         return None
+
+
+def _read(line: bytes) -> _Answer:
+    try:
+        return _decode_answer(line)
+    except msgspec.DecodeError:
+        # Half a character, as whoever cuts a text in JavaScript spells it. JSON allows the escape, and our decoder does not.
+        if b"\\ud" not in line.lower():
+            raise
+        text = json.dumps(json.loads(line), ensure_ascii=False)
+        return _decode_answer(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 def _reason(error: Exception) -> str:

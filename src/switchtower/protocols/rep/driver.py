@@ -50,6 +50,8 @@ class Order(Struct, frozen=True, kw_only=True):
     timeout_s: float = TIMEOUT
     cancel_grace_s: float = CANCEL_GRACE
     environment: Mapping[str, str] | None = None
+    process_mark: str | None = None
+    """Whose processes the runtime's are, for who looks after many of them; otherwise the run's own, and ended with it."""
 
     def marching(self) -> client.Marching:
         return client.Marching(
@@ -82,14 +84,30 @@ async def run(
     adapt: Adapt | None = None,
     check: Check | None = None,
     drive_control: DriveControl | None = None,
+    hurry: asyncio.Event | None = None,
 ) -> outcome.Outcome:
-    """Makes the run. Setting `cancel` cancels it, and so does cancelling the task, which then stays cancelled. An error that
-    `on_event` raises ends the run and comes out here."""
+    """Makes the run. Setting `cancel` cancels it, and so does cancelling the task, which then stays cancelled. Whoever cancels
+    the task of a run that was cancelled already, or sets `hurry`, does not wait for the runtime any more: it is ended at once.
+    An error that `on_event` raises ends the run and comes out here."""
     if check is not None and (problem := check(order.ir)) is not None:
         return outcome.invalid(_name_of(order.ir), problem)
-    driving = _Driving(order, cancel or asyncio.Event(), collecting.Collected(on_event), remember, adapt, drive_control)
+    driving = _Driving(
+        order,
+        cancel or asyncio.Event(),
+        hurry or asyncio.Event(),
+        collecting.Collected(on_event),
+        remember,
+        adapt,
+        drive_control,
+    )
     try:
-        driving.client = client.Client.start(order.argv, cwd=order.cwd, marching=order.marching(), environment=order.environment)
+        driving.client = client.Client.start(
+            order.argv,
+            cwd=order.cwd,
+            marching=order.marching(),
+            environment=order.environment,
+            process_mark=order.process_mark,
+        )
     except client.NotStarted as problem:
         return driving.failed(outcome.error(errors.Code.BROKEN_TRANSPORT, str(problem)))
     graceful = False
@@ -108,6 +126,7 @@ class _Driving:
         self,
         order: Order,
         cancel: asyncio.Event,
+        hurry: asyncio.Event,
         collected: collecting.Collected,
         remember: Remember | None,
         adapt: Adapt | None,
@@ -115,6 +134,7 @@ class _Driving:
     ) -> None:
         self._order = order
         self._cancel = cancel
+        self._hurry = hurry
         self._collected = collected
         self._remember = remember
         self._adapt = adapt
@@ -135,6 +155,8 @@ class _Driving:
             if not work.done() and cancelled.done():
                 await self._wait_for_cancel(work)
         except asyncio.CancelledError:
+            if self._cancel.is_set():
+                self._hurry.set()
             self._cancel.set()
             await self._wait_for_cancel(work)
             raise
@@ -145,8 +167,13 @@ class _Driving:
 
     async def _wait_for_cancel(self, work: "asyncio.Task[outcome.Outcome]") -> None:
         """rep 10: cancelled once, and then it has five seconds. Before a run was asked for there is nothing to cancel."""
-        if self._is_starting:
-            await asyncio.wait([work], timeout=self._order.cancel_grace_s)
+        if self._is_starting and not self._hurry.is_set():
+            hurried = asyncio.create_task(self._hurry.wait())
+            try:
+                grace = self._order.cancel_grace_s
+                await asyncio.wait([work, hurried], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                hurried.cancel()
 
     def _cut_short(self) -> outcome.Outcome:
         if self._cancel.is_set():
@@ -202,7 +229,7 @@ class _Driving:
     async def _lend(self, ir: dict[str, Any], kind: str) -> Mapping[str, Any]:
         self._lent += 1
         order = structs.replace(self._order, ir=ir, required=[kind], run_id=f"{self._order.run_id}-{self._lent}")
-        return (await run(order)).as_json()
+        return (await run(order, hurry=self._hurry)).as_json()
 
     async def _start(self, ir: dict[str, Any]) -> None:
         order = self._order

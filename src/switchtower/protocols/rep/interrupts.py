@@ -10,18 +10,16 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def as_cancel() -> Iterator[asyncio.Event]:
-    """The event is set at the first Ctrl-C. A second one is an ordinary interruption again, for who will not wait."""
-    loop = asyncio.get_running_loop()
+    """The event is set at the first Ctrl-C. A second one cancels the task that is in here, for who will not wait. The signals
+    are given back only behind it: one that ended the process at once would leave a runtime behind."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
     cancel = asyncio.Event()
     ordinary = {number: signal.getsignal(number) for number in _SIGNALS}
 
-    def give_back() -> None:
-        for number, handler in ordinary.items():
-            loop.remove_signal_handler(number)
-            signal.signal(number, handler)
-
     def interrupt() -> None:
-        give_back()
+        if cancel.is_set():
+            task.cancel()
         cancel.set()
 
     for number in _SIGNALS:
@@ -29,5 +27,6 @@ def as_cancel() -> Iterator[asyncio.Event]:
     try:
         yield cancel
     finally:
-        if not cancel.is_set():
-            give_back()
+        for number, handler in ordinary.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)

@@ -68,6 +68,7 @@ def edges(text: str) -> list[str]:
     )
 
 
+@pytest.mark.requirement("rep:ir:compiled")
 def test_a_flow_becomes_ir() -> None:
     flow = compiled(WEATHER)
     nodes = {node["id"]: node for node in flow["graph"]["nodes"]}

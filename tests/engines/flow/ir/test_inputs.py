@@ -30,6 +30,7 @@ def test_an_input_that_says_it_is_required_is() -> None:
         inputs.check({"x": {"type": "string", "required": True}}, {})
 
 
+@pytest.mark.requirement("rep:ir:inputs")
 def test_every_wrong_input_is_told_without_its_value() -> None:
     assert told({"days": "hunter2", "note": ["hunter2"], "ctiy": "x", "1": 2}) == [
         "the input `city` is missing; it must be a string",
@@ -48,6 +49,7 @@ def test_inputs_that_are_no_object_are_refused() -> None:
     assert told([]) == told(None) == ["inputs must be an object of names and values"]
 
 
+@pytest.mark.requirement("rep:ir:inputs")
 @pytest.mark.parametrize(
     ("kind", "fits", "does_not"),
     [
@@ -67,6 +69,7 @@ def test_each_type_takes_its_own_values_only(kind: str, fits: list[Any], does_no
             inputs.check({"x": {"type": kind}}, {"x": value})
 
 
+@pytest.mark.requirement("rep:manifest:hash")
 def test_the_canonical_spelling_sorts_names_and_keeps_characters() -> None:
     assert canonical.encode({"b": [1, 2.5, None], "a": "ä\n"}) == '{"a":"ä\\n","b":[1,2.5,null]}'.encode()
     assert canonical.digest({}) == "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"

@@ -35,6 +35,7 @@ def refusal(found: manifest.Manifest, name: str = "demo") -> str:
     return str(caught.value)
 
 
+@pytest.mark.requirement("rep:manifest:form", "rep:manifest:hash")
 def test_what_was_written_is_read_and_its_flow_loaded(path: Path) -> None:
     assert msgspec.json.decode(path.read_bytes()) == [
         {
@@ -75,12 +76,14 @@ def test_an_unknown_name_is_answered_with_the_known_ones(path: Path) -> None:
     assert refusal(manifest.read(path), "nope") == "the manifest has no flow `nope`; hint: it has `demo`"
 
 
+@pytest.mark.requirement("rep:manifest:relative")
 @pytest.mark.parametrize("ir_path", ["/etc/passwd", "../secret.json", "flows/../../secret.json", "", ".", "a\0b"])
 def test_a_path_out_of_the_folder_is_never_opened(path: Path, ir_path: str) -> None:
     (path.parent.parent / "secret.json").write_bytes(msgspec.json.encode(FLOW))
     assert "not a path inside the manifest's folder" in refusal(changed(path, ir_path=ir_path))
 
 
+@pytest.mark.requirement("rep:manifest:relative")
 def test_a_link_out_of_the_folder_is_never_followed(path: Path) -> None:
     (path.parent.parent / "secret.json").write_bytes(msgspec.json.encode(FLOW))
     (path.parent / "link.json").symlink_to(path.parent.parent / "secret.json")

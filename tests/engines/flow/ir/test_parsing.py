@@ -61,12 +61,14 @@ def test_flows_without_circles_are_parsed_and_anything_else_is_refused_with_reas
         told(documents.spoilt(flow, chance))
 
 
+@pytest.mark.requirement("rep:ir:unique-ids")
 def test_two_nodes_of_one_id_are_refused() -> None:
     assert told(document([node("a"), node("b"), node("a")])) == [
         "node `a`: another node has this id too, at $.graph.nodes[0]; hint: ids are unique"
     ]
 
 
+@pytest.mark.requirement("rep:ir:existing-nodes")
 def test_an_edge_to_nowhere_is_refused_at_its_end() -> None:
     with pytest.raises(ir.InvalidFlow) as caught:
         ir.parse(document([node("a")], [edge("a", "b"), edge("c", "a")]))
@@ -99,6 +101,7 @@ def test_a_finish_takes_nothing_and_leads_nowhere() -> None:
 # Circles
 
 
+@pytest.mark.requirement("rep:ir:cycles")
 def test_a_circle_is_refused_with_the_names_of_its_nodes() -> None:
     nodes = [node(name) for name in ("start", "a", "b", "c", "after")]
     edges = [edge("start", "a"), edge("a", "b"), edge("b", "c", "failure"), edge("c", "a"), edge("c", "after")]
@@ -117,6 +120,7 @@ def test_what_only_a_circle_leads_to_cannot_be_reached() -> None:
     assert sentences[1] == "node `c`: no way leads to it from a node that the flow could start with"
 
 
+@pytest.mark.requirement("rep:ir:cycles")
 @settings(max_examples=150)
 @given(st.integers(1, 7).flatmap(lambda count: st.tuples(st.just(count), st.sets(st.tuples(*[st.integers(0, count - 1)] * 2)))))
 def test_circles_are_found_exactly_where_there_are_some(case: tuple[int, set[tuple[int, int]]]) -> None:
@@ -164,6 +168,7 @@ def switch(**params: Any) -> documents.Document:
     return document([node("s", "switch", given), node("a"), node("b")], edges, {"x": {"type": "string"}})
 
 
+@pytest.mark.requirement("rep:control:switch-shape")
 def test_a_switch_with_cases_and_edges_is_fine() -> None:
     flow = ir.parse(switch())
     assert [each.case for each in flow.edges] == ["1", "2"]
@@ -172,6 +177,7 @@ def test_a_switch_with_cases_and_edges_is_fine() -> None:
     assert told(switch(cases={"1": "a", "2": "b", "_DEFAULT": "b"}, default="b")) == []
 
 
+@pytest.mark.requirement("rep:control:switch-shape")
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [
@@ -202,6 +208,7 @@ def test_a_switch_without_any_way_leads_nowhere() -> None:
     assert told(empty) == ["node `s`: it leads nowhere; hint: give it `cases`, a `default`, or both"]
 
 
+@pytest.mark.requirement("rep:control:switch-shape")
 def test_the_ways_of_a_switch_and_its_edges_agree() -> None:
     flow = switch()
     flow["graph"]["edges"] = [edge("s", "a", case="1")]

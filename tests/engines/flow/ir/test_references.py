@@ -23,6 +23,7 @@ def told(value: object) -> list[str]:
     return []
 
 
+@pytest.mark.requirement("rep:ir:references")
 @pytest.mark.parametrize(
     "value",
     [
@@ -83,9 +84,9 @@ def test_deep_parameters_need_no_deep_stack() -> None:
 def test_of_names_with_dots_the_longest_is_meant() -> None:
     reference = references.read("$step.a.b.c")
     assert reference is not None
-    assert reference.split({"a", "a.b"}) == ("a.b", ("c",))
-    assert reference.split({"a"}) == ("a", ("b", "c"))
-    assert reference.split({"b"}) is None
+    assert reference.split(inputs=(), steps={"a", "a.b"}) == ("a.b", ("c",))
+    assert reference.split(inputs=(), steps={"a"}) == ("a", ("b", "c"))
+    assert reference.split(inputs=(), steps={"b"}) is None
 
 
 def test_a_path_without_end_is_cut() -> None:

@@ -39,11 +39,13 @@ def sentences(document: object) -> list[str]:
     return [str(problem) for problem in told(document)]
 
 
+@pytest.mark.requirement("rep:ir:schema")
 def test_the_committed_schema_is_the_generated_one_and_a_schema() -> None:
     assert COMMITTED.read_bytes() == publish.encode(), "it is out of date; hint: `make schemas`"
     jsonschema.Draft202012Validator.check_schema(publish.document())
 
 
+@pytest.mark.requirement("rep:ir:schema")
 @settings(max_examples=200)
 @given(documents.valid(), st.integers(0, 2**32))
 def test_our_check_and_the_published_schema_agree_on_thousands_of_documents(document: documents.Document, seed: int) -> None:
@@ -55,6 +57,7 @@ def test_our_check_and_the_published_schema_agree_on_thousands_of_documents(docu
         assert (told(spoilt) == []) == VALIDATOR.is_valid(spoilt), spoilt
 
 
+@pytest.mark.requirement("rep:ir:messages")
 @pytest.mark.parametrize(
     ("place", "value", "sentence"),
     [
@@ -82,6 +85,7 @@ def test_a_node_without_a_usable_id_is_named_by_its_place() -> None:
     ]
 
 
+@pytest.mark.requirement("rep:ir:messages")
 def test_every_problem_is_told_and_not_only_the_first() -> None:
     document = documents.document([documents.node("a", retry={"max": -1})], [{"from": "a", "on": "maybe"}])
     document |= {"version": "2.0.0", "flow": {"name": "a b", "extra": 1}, "metadata": {"generated_at": "yesterday"}}

@@ -11,6 +11,7 @@ from switchtower.engines.flow.runtime import faults
 from switchtower.engines.flow.runtime.kinds import port
 
 
+@pytest.mark.requirement("rep:settled:outputs")
 async def test_steps_run_one_after_the_other_along_success_edges_and_emit_outputs() -> None:
     told = await play(
         document(
@@ -27,6 +28,7 @@ async def test_steps_run_one_after_the_other_along_success_edges_and_emit_output
     assert [event.get("outputs") for event in told["events"][1::2]] == [{"x": 42}, {"answer": 42, "fixed": "72"}, {}]
 
 
+@pytest.mark.requirement("rep:settled:error")
 async def test_a_failed_step_without_a_failure_edge_fails_the_run_and_tells_all_of_the_error() -> None:
     told = await play(document([node("a", "work", fails=9, retries=1), node("b", "work")], [edge("a", "b")]))
 
@@ -44,6 +46,7 @@ async def test_a_failed_step_without_a_failure_edge_fails_the_run_and_tells_all_
     }
 
 
+@pytest.mark.requirement("rep:ir:edges")
 async def test_a_failure_edge_is_taken_after_the_last_failed_try_and_the_success_edge_is_not() -> None:
     stage = Stage(
         document(
@@ -59,6 +62,7 @@ async def test_a_failure_edge_is_taken_after_the_last_failed_try_and_the_success
     assert told["events"][-1]["outputs"] == {"saw": 2001}
 
 
+@pytest.mark.requirement("rep:ir:retry")
 async def test_a_retried_step_that_succeeds_at_last_counts_as_completed() -> None:
     told = await play(document([node("a", "work", fails=2, retries=5, backoff_ms=1)]))
 
@@ -66,6 +70,7 @@ async def test_a_retried_step_that_succeeds_at_last_counts_as_completed() -> Non
     assert states(told)[-1] == ("a", "succeeded", 2)
 
 
+@pytest.mark.requirement("rep:errors:retriable")
 async def test_a_failure_that_is_not_retriable_is_not_tried_again() -> None:
     stage = Stage(document([node("a", "work", fails=1, retriable=False, retries=5)]))
     told = await stage.play()
@@ -74,6 +79,7 @@ async def test_a_failure_that_is_not_retriable_is_not_tried_again() -> None:
     assert told["summary"]["error"]["data"]["retriable"] is False
 
 
+@pytest.mark.requirement("rep:control:switch")
 @pytest.mark.parametrize(
     ("value", "ran"),
     [("red", "r"), ("blue", "b"), ("green", "other"), (7, "seven"), (True, "yes"), (None, "other")],
@@ -113,6 +119,22 @@ async def test_a_switch_without_a_case_for_its_key_is_a_failed_step() -> None:
     assert "`b`" in told["summary"]["error"]["message"]
 
 
+async def test_outputs_of_a_way_that_was_not_taken_are_null_and_a_step_that_needs_them_fails() -> None:
+    nodes = [
+        node("first", "work", x="1"),
+        node("rescue", "work"),
+        node("tell", "dsl.emit", x="$step.first.x", r="$step.rescue.r"),
+    ]
+    edges = [edge("first", "rescue", on="failure"), edge("first", "tell"), edge("rescue", "tell")]
+
+    told = await play(document(nodes, edges))
+    assert (told["status"], told["summary"]["outputs"]) == ("completed", {"x": "1", "r": None})
+
+    nodes[-1]["type"] = "work"
+    told = await play(document(nodes, edges))
+    assert told["summary"]["error"]["message"] == "`$step.rescue.r` refers to nothing"
+
+
 async def test_a_join_waits_for_all_that_leads_to_it_and_runs_once() -> None:
     stage = Stage(
         document(
@@ -125,6 +147,7 @@ async def test_a_join_waits_for_all_that_leads_to_it_and_runs_once() -> None:
     assert stage.work.ran == ["a", "b", "join"]
 
 
+@pytest.mark.requirement("rep:control:finish")
 async def test_finish_ends_the_run_and_cancels_what_still_runs() -> None:
     gate = Gate()
     stage = Stage(
@@ -145,6 +168,7 @@ async def test_a_failure_cancels_the_steps_that_run_beside_it() -> None:
     assert (gate.cancelled, gate.active) == (["slow"], 0)
 
 
+@pytest.mark.requirement("rep:capabilities:concurrency")
 async def test_no_more_than_the_concurrency_runs_at_once() -> None:
     stage = Stage(document([node(f"n{number}", "work", turns=3) for number in range(20)]), concurrency=3)
     await stage.play()
@@ -153,6 +177,7 @@ async def test_no_more_than_the_concurrency_runs_at_once() -> None:
     assert len(stage.work.ran) == 20
 
 
+@pytest.mark.requirement("rep:timeouts:step")
 async def test_a_try_that_takes_too_long_is_a_failed_try_with_its_cause() -> None:
     gate = Gate()
     told = await play(document([node("slow", "gate", timeout_ms=5, retries=1)]), gate=gate)
@@ -163,6 +188,7 @@ async def test_a_try_that_takes_too_long_is_a_failed_try_with_its_cause() -> Non
     assert told["summary"]["error"]["data"]["attempt"] == 1
 
 
+@pytest.mark.requirement("rep:timeouts:flow", "rep:settled:timeout")
 async def test_a_flow_that_takes_too_long_is_3001_with_its_cause_and_leaves_nothing_running() -> None:
     gate = Gate()
     told = await play(document([node("slow", "gate")], timeout_ms=5), gate=gate)
@@ -231,6 +257,7 @@ async def test_what_kinds_hold_is_closed_at_the_end_even_when_closing_breaks() -
     assert [event["level"] for event in told["events"] if event["type"] == "log"] == ["warning"]
 
 
+@pytest.mark.requirement("rep:errors:panic")
 async def test_a_kind_that_breaks_is_3002_and_its_words_stay_off_the_wire(capsys: pytest.CaptureFixture[str]) -> None:
     class Broken:
         async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:

@@ -25,6 +25,7 @@ def polled_to_the_end(of: hosting.Host) -> list[dict[str, Any]]:
     return told
 
 
+@pytest.mark.requirement("rep:poll:drained")
 def test_polls_together_have_every_event_once(tmp_path: Path) -> None:
     names = [f"n{number}" for number in range(50)]
     told = polled_to_the_end(hosted := host(document([node(name, "log", message=name) for name in names]), tmp_path))

@@ -120,11 +120,10 @@ def test_a_kind_that_cannot_be_had_here_is_refused_before_the_run(kind: str) -> 
 
 async def test_a_tower_does_what_only_a_tower_can() -> None:
     class Yes:
-        async def run_agent(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+        async def do(self, kind: str, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+            if kind == "approval":
+                raise faults.StepFailed("somebody said no")
             return {"did": given["task"]}
-
-        async def approve(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-            raise faults.StepFailed("somebody said no")
 
     described = document([node("a", "agent.run", task="dig"), node("b", "approval")], [edge("a", "b")])
     told = await play(described, tower=Yes())
@@ -220,6 +219,7 @@ async def test_http_request_sends_what_it_is_given(site: Site) -> None:
     assert seen == [("POST", "/200", b'{"a":2}')]
 
 
+@pytest.mark.requirement("rep:errors:retriable")
 async def test_an_answer_that_may_change_is_retriable_and_another_is_not(site: Site) -> None:
     url, seen = site
     for status, tries in ((503, 2), (429, 2), (404, 1)):

@@ -3,17 +3,21 @@
 from typing import Any
 
 import pytest
+from tests.engines.flow.runtime.stage import document, node
 
-from switchtower.engines.flow.runtime import faults, values
+from switchtower.engines.flow.runtime import faults, reading, values
 
 
 def scope() -> values.Scope:
-    made = values.Scope({"a": {"b": [10, {"c": "deep"}]}, "dotted.name": 1})
+    nodes = [node(name, "work") for name in ("fetch", "fetch.again", "fetch.never", "later")]
+    flow = reading.flow_of(document(nodes, **{"a": "object", "dotted.name": "integer", "a.left.out": "string"}))
+    made = values.Scope(flow, {"a": {"b": [10, {"c": "deep"}], "left": {"out": 1}}, "dotted.name": 1, "undeclared": 1})
     made.steps["fetch"] = {"status": 200, "items": ["x"]}
     made.steps["fetch.again"] = {"status": 201}
     return made
 
 
+@pytest.mark.requirement("rep:ir:references")
 @pytest.mark.parametrize(
     ("reference", "value"),
     [
@@ -35,11 +39,25 @@ def test_a_reference_is_replaced_and_a_literal_stays(reference: Any, value: Any)
     assert scope().resolved(reference) == value
 
 
-@pytest.mark.parametrize("reference", ["$input.zzz", "$input.a.b.2", "$input.a.b.-1", "$step.later", "$step.fetch.status.x"])
+@pytest.mark.parametrize(
+    "reference",
+    [
+        *("$input.zzz", "$input.a.b.2", "$input.a.b.-1", "$step.later", "$step.fetch.status.x", "$step.zzz"),
+        *("$input.undeclared", "$input.a.left.out", "$step.fetch.never"),
+    ],
+)
 def test_a_reference_to_nothing_fails_the_step_for_good(reference: str) -> None:
     with pytest.raises(faults.StepFailed, match="refers to nothing") as failed:
         scope().resolved({"x": [reference]})
     assert not failed.value.retriable
+
+
+def test_a_step_that_did_not_run_is_null_for_who_asks_for_that_and_what_is_missing_in_one_that_ran_is_not() -> None:
+    asked = {"x": ["$step.later.field", "$step.fetch.never"], "y": "$step.fetch.status"}
+    assert scope().resolved(asked, skipped_is_null=True) == {"x": [None, None], "y": 200}
+    for nothing in ("$step.fetch.zzz", "$input.a.left.out", "$step.zzz"):
+        with pytest.raises(faults.StepFailed, match="refers to nothing"):
+            scope().resolved(nothing, skipped_is_null=True)
 
 
 def test_what_is_nested_too_deeply_fails_the_step() -> None:
@@ -58,6 +76,7 @@ def test_a_switch_has_its_own_spelling_of_references() -> None:
             scope().key(nothing)
 
 
+@pytest.mark.requirement("rep:ir:scalars")
 @pytest.mark.parametrize(("value", "number"), [("72", 72), (1.5, 1.5), ("0", 0), ("1e2", 100)])
 def test_a_number_may_be_spelled_as_a_text(value: Any, number: float) -> None:
     assert values.number({"n": value}, "n") == number
@@ -75,6 +94,7 @@ def test_a_number_above_the_most_is_refused_and_a_missing_one_has_its_default() 
         values.number({"n": 6}, "n", most=5)
 
 
+@pytest.mark.requirement("rep:ir:scalars")
 @pytest.mark.parametrize(("value", "flag"), [("true", True), ("No", False), (False, False), ("1", True), ("", False)])
 def test_a_flag_may_be_spelled_as_a_text(value: Any, flag: bool) -> None:
     assert values.flag({"f": value}, "f", default=not flag) is flag

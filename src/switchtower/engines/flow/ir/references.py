@@ -27,8 +27,13 @@ class Reference(Struct, frozen=True):
     parts: tuple[str, ...]
     """What the dots separate, behind the prefix."""
 
-    def split(self, names: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
-        """The name that is meant, and the way inside it. None when there is no such name."""
+    def split(self, *, inputs: Collection[str], steps: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
+        """The name that is meant, and the way inside it. None when there is no such name.
+
+        The names are those that the flow declares, in the check and in a run alike: whether a step ran or an input was given must
+        not change what is meant.
+        """
+        names = inputs if self.source == "input" else steps
         for length in range(min(len(self.parts), _MOST_DOTS), 0, -1):
             if (name := ".".join(self.parts[:length])) in names:
                 return name, self.parts[length:]
@@ -112,7 +117,7 @@ def _input_trouble(reference: Reference, names: Names) -> str:
         return "a reference has an empty part; hint: write it as `$input.name`"
     if not reference.parts:
         return ""
-    meant = reference.split(names.inputs)
+    meant = reference.split(inputs=names.inputs, steps=names.steps)
     said = problems.clipped(".".join(reference.parts))
     if meant is None:
         return f"it refers to the input `{said}`, which `inputs_schema` does not have"
@@ -127,7 +132,7 @@ def _input_trouble(reference: Reference, names: Names) -> str:
 def _step_trouble(node: flows.Node, reference: Reference, names: Names) -> str:
     if not reference.parts or not all(reference.parts):
         return "a reference has an empty part; hint: write it as `$step.id.field`"
-    meant = reference.split(names.steps)
+    meant = reference.split(inputs=names.inputs, steps=names.steps)
     if meant is None:
         return f"it refers to the step `{problems.clipped('.'.join(reference.parts))}`, which does not exist"
     step, shown = meant[0], problems.clipped(meant[0])

@@ -19,7 +19,6 @@ from switchtower.tools.running import patience
 
 CONTROL = frozenset({flows.SWITCH, flows.EMIT, flows.FINISH})
 _ENDS = ("completed", "failed")
-_LOOK_EVERY = 0.02
 
 Lend = Callable[[dict[str, Any], str], Awaitable[Mapping[str, Any]]]
 """Runs a flow of one node of this kind to its end: `{status, summary, events}`."""
@@ -31,11 +30,24 @@ class Director:
     """One run."""
 
     def __init__(
-        self, document: dict[str, Any], inputs: Mapping[str, Any], *, run_id: str, workspace: str, allow_shell: bool = False
+        self,
+        document: dict[str, Any],
+        inputs: Mapping[str, Any],
+        *,
+        run_id: str,
+        workspace: str,
+        allow_shell: bool = False,
+        own: Mapping[str, port.Kind] | None = None,
+        before: runs.Before | None = None,
     ) -> None:
+        """`own` are kinds that are not borrowed but done here. `before` is what an earlier part of the same run has done."""
         self._document = document
         self._inputs = inputs
-        self._setting = port.Setting(run_id=run_id, workspace=workspace, events=events.Events(), allow_shell=allow_shell)
+        self._own = own or {}
+        self._before = before
+        self._news = asyncio.Event()
+        told = events.Events(on_news=self._news.set)
+        self._setting = port.Setting(run_id=run_id, workspace=workspace, events=told, allow_shell=allow_shell)
         self._broken: dict[str, Any] | None = None
 
     async def __call__(self, lend: Lend, cancel: asyncio.Event, hand_on: HandOn) -> dict[str, Any]:
@@ -43,23 +55,25 @@ class Director:
         halt = asyncio.Event()
         try:
             flow = reading.flow_of(self._document)
-            kinds = {node.kind for node in flow.nodes} - CONTROL
+            kinds = {node.kind for node in flow.nodes} - CONTROL - self._own.keys()
             borrowed: dict[str, port.Kind] = {kind: _Borrowed(self, kind, lend, halt) for kind in kinds}
-            run = runs.Run(flow, reading.inputs_for(flow, self._inputs), registry.Registry(borrowed), self._setting)
+            at_hand = registry.Registry({**borrowed, **self._own})
+            run = runs.Run(flow, reading.inputs_for(flow, self._inputs), at_hand, self._setting, before=self._before)
         except faults.Invalid as invalid:
             failure = faults.Failure(code=invalid.code, message=str(invalid), step_id=invalid.step_id, details=invalid.details)
             return {"status": "failed", "summary": {"completed_steps": 0, "failed_steps": 0, "error": failure.spelled()}}
         execution = executor.Execution(run)
         running = asyncio.create_task(execution.execute())
-        stops = [asyncio.create_task(event.wait()) for event in (cancel, halt)]
+        running.add_done_callback(lambda _: self._news.set())
+        stops = [asyncio.create_task(_after(event, execution.cancel)) for event in (cancel, halt)]
         try:
             told = await self._hand_on(run, hand_on)
             while told["status"] not in _ENDS:
-                await asyncio.wait([running], timeout=_LOOK_EVERY)
-                if any(stop.done() for stop in stops):
-                    execution.cancel()
                 if running.done():
                     running.result()
+                else:
+                    # Nothing is looked for meanwhile: a flow may wait for days until somebody decides.
+                    await self._news.wait()
                 told = await self._hand_on(run, hand_on)
             await asyncio.wait([running])
         finally:
@@ -81,6 +95,7 @@ class Director:
 
     async def _hand_on(self, run: runs.Run, hand_on: HandOn) -> dict[str, Any]:
         """What a poll would be told."""
+        self._news.clear()
         spelled = run.told()
         told = msgspec.json.decode(spelled, type=dict[str, Any])
         await hand_on(told["events"], len(spelled))
@@ -116,6 +131,11 @@ class _Borrowed:
             retriable=data.get("retriable") is True,
             details=details if isinstance(details, dict) else None,
         )
+
+
+async def _after(event: asyncio.Event, then: Callable[[], None]) -> None:
+    await event.wait()
+    then()
 
 
 def _outputs_of(ended: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,7 +5,6 @@ Only this room writes there. An engine's name becomes a file's name, so it must 
 
 import os
 import re
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,14 +41,15 @@ def write(engine: str, capabilities: dict[str, Any]) -> Path | None:
         return None
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, unfinished = tempfile.mkstemp(prefix=".", suffix=".unfinished", dir=place.parent)
+        unfinished = place.parent / f".{os.urandom(8).hex()}.unfinished"
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
-            Path(unfinished).replace(place)
+            unfinished.replace(place)
         except BaseException:
             with suppress(OSError):
-                Path(unfinished).unlink()
+                unfinished.unlink()
             raise
     except OSError:
         return None

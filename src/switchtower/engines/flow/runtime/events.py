@@ -7,7 +7,7 @@ again and again without anybody asking. What one poll takes away is bounded too;
 import json
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any
 
@@ -43,7 +43,16 @@ def timestamp() -> str:
 
 
 class Events:
-    def __init__(self, *, most_logs: int = MOST_LOGS, most_steps: int = MOST_STEPS, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        most_logs: int = MOST_LOGS,
+        most_steps: int = MOST_STEPS,
+        most_bytes: int = MOST_BYTES,
+        on_news: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_news` is called, by whoever tells something, once that is there to be drained."""
+        self._on_news = on_news
         self._lock = Lock()
         self._count = 0
         self._logs = _Shelf(most_logs, most_bytes)
@@ -76,6 +85,8 @@ class Events:
         with self._lock:
             self._count += 1
             shelf.put(self._count, spelled)
+        if self._on_news is not None:
+            self._on_news()
 
     def _oldest(self) -> "_Shelf | None":
         filled = [shelf for shelf in (self._logs, self._steps) if shelf.events]

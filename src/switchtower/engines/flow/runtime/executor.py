@@ -76,7 +76,7 @@ class Execution:
         running: dict[asyncio.Task[Mapping[str, Any] | faults.Failure], steps.Step] = {}
         try:
             while waiting or running:
-                while waiting and len(running) < self._concurrency:
+                while waiting and (waiting[0].is_patient or self._busy(running) < self._concurrency):
                     step = waiting.popleft()
                     running[asyncio.create_task(step.run(), name=f"step {step.node.id}")] = step
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -89,6 +89,9 @@ class Execution:
                 task.cancel()
             if running:
                 await patience.to_the_end(asyncio.wait(running, timeout=_LAST_WAIT))
+
+    def _busy(self, running: Mapping[Any, steps.Step]) -> int:
+        return sum(not step.is_patient for step in running.values())
 
     async def _clean_up(self) -> None:
         """What the kinds still hold, such as a server that several steps share."""

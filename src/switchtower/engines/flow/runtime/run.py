@@ -18,6 +18,15 @@ MOST_OUTPUTS = 8 * 1024 * 1024
 """Bytes that all `dsl.emit` of a run may come to, as JSON."""
 
 
+class Before(msgspec.Struct):
+    """How far a run had come when it was interrupted."""
+
+    ended: dict[str, Mapping[str, Any] | faults.Failure] = msgspec.field(default_factory=dict)
+    """The steps that were over, by id, with what they gave or how they failed. They are not done again, nor told."""
+    attempts: dict[str, int] = msgspec.field(default_factory=dict)
+    """The try that a step goes on with."""
+
+
 class Failed(Exception):
     """The run is over."""
 
@@ -27,8 +36,18 @@ class Failed(Exception):
 
 
 class Run:
-    def __init__(self, flow: ir.Flow, inputs: Mapping[str, Any], kinds: registry.Registry, setting: port.Setting) -> None:
-        """Raises `faults.Invalid` for a flow that cannot be run here, before any of it runs."""
+    def __init__(
+        self,
+        flow: ir.Flow,
+        inputs: Mapping[str, Any],
+        kinds: registry.Registry,
+        setting: port.Setting,
+        *,
+        before: Before | None = None,
+    ) -> None:
+        """`before` is what an earlier part of the same run has done. Raises `faults.Invalid` for a flow that cannot be run
+        here, before any of it runs."""
+        self._before = before or Before()
         self.flow = flow
         self.setting = setting
         self.status = "pending"
@@ -38,10 +57,16 @@ class Run:
         self._outputs: dict[str, Any] = {}
         self._completed_steps = self._failed_steps = 0
         self._graph = graph.Graph(flow)
-        self._scope = values.Scope(inputs)
+        self._scope = values.Scope(flow, inputs)
         own = control.kinds_for(self._graph, self._scope)
         self._steps = {
-            node.id: steps.Step(node, own.get(node.kind) or kinds.kind(node, setting), self._scope, setting)
+            node.id: steps.Step(
+                node,
+                own.get(node.kind) or kinds.kind(node, setting),
+                self._scope,
+                setting,
+                first_attempt=self._before.attempts.get(node.id, 0),
+            )
             for node in flow.nodes
         }
 
@@ -67,7 +92,11 @@ class Run:
         ready = deque(self._graph.ready())
         while ready:
             step = self._steps[ready.popleft()]
-            if not step.is_instant:
+            if (ended := self._before.ended.pop(step.node.id, None)) is not None:
+                if self.settle(step, ended):
+                    return True
+                ready.extend(self._graph.ready())
+            elif not step.is_instant:
                 self.waiting.append(step)
             elif self.settle(step, step.at_once()):
                 return True

@@ -16,8 +16,11 @@ MOST_OUTPUTS = 4 * 1024 * 1024
 
 
 class Step:
-    def __init__(self, node: ir.Node, kind: port.Kind, scope: values.Scope, setting: port.Setting) -> None:
+    def __init__(
+        self, node: ir.Node, kind: port.Kind, scope: values.Scope, setting: port.Setting, *, first_attempt: int = 0
+    ) -> None:
         self.node = node
+        self._first_attempt = first_attempt
         self._kind = kind
         self._scope = scope
         self._setting = setting
@@ -26,6 +29,11 @@ class Step:
     def is_instant(self) -> bool:
         """Whether its kind never waits, so that it needs no event loop."""
         return getattr(self._kind, "instant", False)
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether its kind only waits for others, and so takes nobody's turn."""
+        return getattr(self._kind, "patient", False)
 
     def at_once(self) -> Mapping[str, Any] | faults.Failure:
         """`run` for a step that is instant. Its tries are one: what waits for nothing fails in the same way again."""
@@ -44,7 +52,7 @@ class Step:
         """The outputs, or how the last try failed. Being cancelled is the only thing that is raised."""
         import asyncio
 
-        attempt = 0
+        attempt = self._first_attempt
         while True:
             self._setting.events.step(self.node.id, "started", attempt)
             began = time.monotonic()
@@ -79,8 +87,10 @@ class Step:
             return self._panic(attempt, error)
 
     async def _work(self, attempt: int) -> Any:
-        is_switch = self.node.kind == flows.SWITCH
-        given = self.node.params if is_switch else self._scope.resolved(self.node.params)
+        given: Mapping[str, Any] = self.node.params
+        if self.node.kind != flows.SWITCH:
+            # What the flow puts out of a way that was not taken is null; a step that needs it cannot be done.
+            given = self._scope.resolved(given, skipped_is_null=self.node.kind == flows.EMIT)
         return await self._kind.run(given, port.Context(self._setting, self.node.id, attempt))
 
     def _tell(self, ended: Mapping[str, Any] | faults.Failure, attempt: int, began: float) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from switchtower.engines.flow import ir
 from switchtower.engines.flow.ir import references
 from switchtower.engines.flow.runtime import faults
 
@@ -18,28 +19,36 @@ class Missing(Exception):
     """A reference to what is not there."""
 
 
-class Scope:
-    """What a run's references can refer to."""
+class DidNotRun(Missing):
+    """A reference to a step that was skipped."""
 
-    def __init__(self, inputs: Mapping[str, Any]) -> None:
+
+class Scope:
+    """What a run's references can refer to. The flow says which names there are, the run what they stand for by now."""
+
+    def __init__(self, flow: ir.Flow, inputs: Mapping[str, Any]) -> None:
+        self._declared_inputs = flow.inputs_schema.keys()
+        self._declared_steps = {node.id for node in flow.nodes}
         self._inputs = inputs
         self.steps: dict[str, Any] = {}
         """The outputs of the steps that have ended, by id."""
 
-    def resolved(self, value: Any, *, depth: int = 0) -> Any:
-        """Raises `StepFailed` for a reference to nothing."""
+    def resolved(self, value: Any, *, skipped_is_null: bool = False, depth: int = 0) -> Any:
+        """Raises `StepFailed` for a reference to nothing. With `skipped_is_null`, a step that did not run is worth null."""
         if depth > _DEEPEST:
             raise faults.StepFailed(f"what it is given is nested more than {_DEEPEST} deep")
         if isinstance(value, dict):
-            return {key: self.resolved(one, depth=depth + 1) for key, one in value.items()}
+            return {key: self.resolved(one, skipped_is_null=skipped_is_null, depth=depth + 1) for key, one in value.items()}
         if isinstance(value, list):
-            return [self.resolved(one, depth=depth + 1) for one in value]
+            return [self.resolved(one, skipped_is_null=skipped_is_null, depth=depth + 1) for one in value]
         reference = references.read(value)
         if reference is None:
             return value
         try:
             return self._found(reference)
-        except Missing:
+        except Missing as missing:
+            if skipped_is_null and isinstance(missing, DidNotRun):
+                return None
             shown = str(value)[:_LONGEST_SHOWN]
             raise faults.StepFailed(f"`{shown}` refers to nothing", details={"reference": shown}) from None
 
@@ -53,12 +62,14 @@ class Scope:
     def _found(self, reference: references.Reference) -> Any:
         if reference.source == "input" and not reference.parts:
             return dict(self._inputs)
-        names = self._inputs if reference.source == "input" else self.steps
-        meant = reference.split(names)
+        meant = reference.split(inputs=self._declared_inputs, steps=self._declared_steps)
         if meant is None:
             raise Missing
         name, way = meant
-        return _walk(names[name], way)
+        known = self._inputs if reference.source == "input" else self.steps
+        if name not in known:
+            raise DidNotRun if reference.source == "step" else Missing
+        return _walk(known[name], way)
 
 
 def _walk(value: Any, way: Iterable[str]) -> Any:

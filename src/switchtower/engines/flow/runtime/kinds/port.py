@@ -37,7 +37,8 @@ class Context(Struct, frozen=True):
 
 
 class Kind(Protocol):
-    """One that never waits may say so with `instant = True`: its steps then need no event loop and take nobody's turn."""
+    """One that never waits may say so with `instant = True`: its steps then need no event loop and take nobody's turn. One that
+    does nothing but wait for somebody else takes nobody's turn either, with `patient = True`."""
 
     async def run(self, given: Mapping[str, Any], context: Context, /) -> Mapping[str, Any]:
         """Does the step and returns its outputs, which JSON can say. Raises `faults.StepFailed`. When it is cancelled it
@@ -47,8 +48,6 @@ class Kind(Protocol):
 class Tower(Protocol):
     """What only a tower can do for a step."""
 
-    async def run_agent(self, given: Mapping[str, Any], context: Context, /) -> Mapping[str, Any]:
-        """A session does the step. Raises `faults.StepFailed`."""
-
-    async def approve(self, given: Mapping[str, Any], context: Context, /) -> Mapping[str, Any]:
-        """Waits until somebody decides. Raises `faults.StepFailed` for a no."""
+    async def do(self, kind: str, given: Mapping[str, Any], context: Context, /) -> Mapping[str, Any]:
+        """`agent.run`: a session does the step. `approval`: waits until somebody decides. Raises `faults.StepFailed`, also for
+        a no."""

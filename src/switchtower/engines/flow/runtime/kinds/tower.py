@@ -7,13 +7,17 @@ from switchtower.engines.flow.runtime.kinds import port
 
 
 class RunAgent:
+    patient = True
+
     async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-        return await _tower(context).run_agent(given, context)
+        return await _tower(context).do("agent.run", given, context)
 
 
 class Approval:
+    patient = True
+
     async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-        return await _tower(context).approve(given, context)
+        return await _tower(context).do("approval", given, context)
 
 
 def _tower(context: port.Context) -> port.Tower:

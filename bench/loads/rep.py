@@ -1,0 +1,105 @@
+"""REP's orchestrator: starts runtimes, has them run a flow, and polls them, through the same rooms as `tm` does."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from statistics import median
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from switchtower.daemon import flow_runs
+from switchtower.protocols.rep import client, driver, messages
+
+POLL = b'{"jsonrpc":"2.0","id":%d,"method":"Runtime.Poll","params":{"run_id":"bench"}}\n'
+
+
+def flow_of(kind: str, **given: str) -> dict[str, Any]:
+    """A flow of one step."""
+    return {
+        "version": messages.IR_VERSION,
+        "flow": {"name": "bench", "timeout_ms": 0},
+        "constants": {},
+        "inputs_schema": {},
+        "metadata": {},
+        "graph": {"nodes": [{"id": "only", "type": kind, "with": given}], "edges": []},
+    }
+
+
+async def handshake(times: int, cwd: str) -> float:
+    """Milliseconds from the start of our runtime until it has said what it can, in the middle."""
+
+    async def once() -> float:
+        began = time.perf_counter()
+        marching = client.Marching(run_id=str(uuid4()), trace_id=str(uuid4()), timeout_s=60)
+        async with client.Client.start(flow_runs.our_argv(), cwd=cwd, marching=marching) as runtime:
+            await runtime.call(messages.CAPABILITIES, {}, messages.Capabilities)
+            return time.perf_counter() - began
+
+    return await _in_the_middle(times, once)
+
+
+async def trivial(times: int, cwd: str) -> float:
+    """Milliseconds of a flow that logs one line, from nothing to nothing: the runtime is gone when it is told."""
+
+    async def once() -> float:
+        began = time.perf_counter()
+        order = driver.Order(
+            argv=flow_runs.our_argv(),
+            cwd=cwd,
+            ir=flow_of("log", message="hello"),
+            required=["log"],
+            run_id=str(uuid4()),
+            trace_id=str(uuid4()),
+        )
+        ended = await driver.run(order)
+        assert ended.status == "completed", ended
+        return time.perf_counter() - began
+
+    return await _in_the_middle(times, once)
+
+
+async def polls(seconds: float, cwd: str) -> float:
+    """Answers a second of our runtime while a step is under way."""
+    start = {"ir": flow_of("sleep", seconds="600"), "options": {"run_id": "bench"}}
+    request = {"jsonrpc": "2.0", "id": 0, "method": messages.START_RUN, "params": start}
+    return polls_a_second(flow_runs.our_argv(), cwd, seconds, msgspec.json.encode(request) + b"\n")
+
+
+def polls_a_second(argv: list[str], cwd: str, seconds: float, first: bytes) -> float:
+    """One poll after the other over bare pipes, so that nothing of ours is measured but the other end."""
+    with subprocess.Popen(argv, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        to_child, from_child = process.stdin.fileno(), process.stdout.fileno()
+        os.write(to_child, first)
+        assert b'"result"' in os.read(from_child, 65_536)
+        count, began, elapsed = 0, time.perf_counter(), 0.0
+        while elapsed < seconds:
+            count += 1
+            os.write(to_child, POLL % count)
+            answer = os.read(from_child, 65_536)
+            elapsed = time.perf_counter() - began
+        assert b'"status":"running"' in answer, answer
+        process.stdin.close()
+        process.wait(30)
+    return count / elapsed
+
+
+async def _in_the_middle(times: int, once: Callable[[], Awaitable[float]]) -> float:
+    await once()  # what is loaded and compiled at the first time is not what everybody waits for
+    return median([await once() for _ in range(times)]) * 1_000
+
+
+def main() -> None:
+    arguments = msgspec.json.decode(sys.argv[1])
+    work: Any = {"handshake": handshake, "trivial": trivial, "polls": polls}[arguments.pop("what")]
+    print(msgspec.json.encode(asyncio.run(work(**arguments))).decode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""A flow as a session of the daemon, seen from the command line: started, watched, its approvals asked at the terminal, and its
+end told in REP's words. Whoever interrupts this cancels the flow; with another terminal it can be watched and decided too.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from switchtower import config
+from switchtower.cli import asker, console, keyboard, prompt, questions, signals, through, workspace
+from switchtower.cli.flows import progress
+from switchtower.client import errors as client_errors
+from switchtower.client.client import Client
+from switchtower.client.frames import Event
+from switchtower.protocols.push import messages
+from switchtower.protocols.rep import errors, outcome
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    document: dict[str, Any]
+    inputs: dict[str, Any]
+    runtime: str
+    argv: list[str]
+    folder: Path
+    allow_shell: bool
+    timeout_s: float | None
+    needs_daemon: bool
+
+
+class Attended:
+    def __init__(self, client: Client, session_id: str, flow: str) -> None:
+        self._client = client
+        self.session_id = session_id
+        self._flow = flow
+
+    @classmethod
+    async def start(cls, settings: config.Settings, order: Order) -> "Attended":
+        """Raises `DaemonUnreachable`."""
+        client = await Client.connect(settings, start=order.needs_daemon)
+        wish = messages.FlowWish(
+            document=order.document,
+            inputs=order.inputs,
+            runtime=order.runtime,
+            argv=order.argv,
+            allowShell=order.allow_shell,
+            timeoutSeconds=order.timeout_s,
+        )
+        request = messages.StartSession(
+            mode="interactive",
+            provider="flow",
+            sandboxProvider=cast(Any, settings.sandbox),
+            repo=workspace.describe(order.folder),
+            metadata={"source": "cli"},
+            engine="flow",
+            flow=wish,
+        )
+        try:
+            started = await client.start_session(request)
+        except BaseException:
+            client.close()
+            raise
+        return cls(client, started.sessionId, order.document["flow"]["name"])
+
+    def close(self) -> None:
+        self._client.close()
+
+    async def to_the_end(self) -> outcome.Outcome:
+        console.say(f"session {self.session_id}; hint: `tower attach {self.session_id}` watches it from elsewhere", "dim")
+        async with self._client as client:
+            try:
+                with signals.interruption() as interrupted:
+                    run_id = (await client.get_session(self.session_id)).activeRunId
+                    if run_id is not None:
+                        await self._watch(client, run_id, interrupted)
+                report = await client.flow(self.session_id)
+            except client_errors.ClientError as problem:
+                return broken(self._flow, str(problem))
+        return outcome.Outcome(
+            flow=report.flow,
+            status="completed" if report.status == "completed" else "failed",
+            summary=report.summary,
+            events=report.events,
+            events_left_out=report.eventsLeftOut,
+        )
+
+    async def _watch(self, client: Client, run_id: str, interrupted: asyncio.Event) -> None:
+        asking = asker.Asker()
+        prompts = prompt.Prompt(asking, client, self.session_id, run_id)
+        at_terminal = keyboard.is_possible()
+
+        def show(event: Event) -> None:
+            _show(event)
+            prompts.saw(event)
+
+        def decide(approval: messages.ApprovalRequired) -> None:
+            for text, colour in questions.lines(approval):
+                console.say(text, colour)
+            if at_terminal:
+                prompts.ask(approval)
+            else:
+                console.say(f"  waits for a decision; hint: `tower approve {self.session_id}`", "yellow")
+
+        session = client.session(self.session_id, on_lost=through.say_lost)
+        try:
+            await through.see_through(client, session, run_id, show=show, decide=decide, interrupted=interrupted)
+        finally:
+            await asking.close()
+
+
+def broken(flow: str, message: str) -> outcome.Outcome:
+    """The daemon could not be asked."""
+    error = outcome.error(errors.Code.BROKEN_TRANSPORT, message)
+    summary = {"completed_steps": 0, "failed_steps": 0, "error": error}
+    return outcome.Outcome(flow=flow, status="failed", summary=summary, events=[])
+
+
+def _show(event: Event) -> None:
+    """A step is a call, and its end begins with a line that says all."""
+    match event.payload:
+        case messages.ToolCall(args={"step": str(step), **args}):
+            told = {"type": "step", "step_id": step, "state": "started", "attempt": args.get("attempt")}
+            progress.show(told)
+            if isinstance(session_id := args.get("session_id"), str):
+                console.say(f"  session {session_id} does it; hint: `tower attach {session_id}`", "dim")
+        case messages.ToolResult(toolName=name, text=text, isError=is_error) if name != "flow":
+            console.say(progress.one_line(text.partition("\n")[0]), "red" if is_error else "green")
+        case messages.Status(source="tool", detail=str(text)):
+            for line in text.splitlines():
+                console.say(f"  {progress.one_line(line)}", "dim")
+        case _:
+            pass

@@ -1,0 +1,99 @@
+"""A flow's session told in REP's words: what a runtime reported, read back from the journal. Pure.
+
+What was hidden on its way into the journal is hidden here too.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from switchtower.core import codec, events, journal
+
+FLOW = "flow"
+"""The tool that the flow itself is a call of."""
+MOST_EVENTS = 100_000
+MOST_BYTES = 16 * 1024 * 1024
+BROKEN = 3001
+
+_ALSO_TOLD: tuple[str, ...] = ("session_id", "approval_id")
+_READ = frozenset(kind.kind for kind in (events.ToolCalled, events.ToolFinished, events.ToolProgressed, events.RunCompleted))
+
+
+class Report:
+    def __init__(self, flow: str) -> None:
+        self.flow = flow
+        self.status = "running"
+        self.summary: dict[str, Any] = {"completed_steps": 0, "failed_steps": 0}
+        self.events: list[dict[str, Any]] = []
+        self.left_out = 0
+        self.last_seq = 0
+        self._bytes = 0
+        self._calls: dict[str, tuple[str, int]] = {}
+        """The step and the try that a call is."""
+        self._partial: dict[str, str] = {}
+        """The beginning of a log line, by call."""
+
+    def read(self, entries: Iterable[journal.Entry]) -> None:
+        for entry in entries:
+            self.last_seq = entry.seq
+            if entry.kind in _READ:
+                self._take(codec.decode(entry.kind, entry.data), stamp(entry.ts_ms), len(entry.data))
+
+    def _take(self, event: events.AnyEvent, at: str, size: int) -> None:
+        match event:
+            case events.ToolCalled() if isinstance(step := event.args.get("step"), str):
+                attempt = event.args.get("attempt")
+                self._calls[event.call_id] = step, attempt if isinstance(attempt, int) else 0
+                more: dict[str, Any] = {name: event.args[name] for name in _ALSO_TOLD if name in event.args}
+                self._step(event.call_id, "started", at, size, more)
+            case events.ToolProgressed():
+                self._log(event, at, size)
+            case events.ToolFinished(tool="flow", outputs=dict(outputs)) if event.call_id not in self._calls:
+                self.status = str(outputs.get("status", "failed"))
+                summary = outputs.get("summary")
+                self.summary = summary if isinstance(summary, dict) else self.summary
+            case events.ToolFinished() if event.call_id in self._calls:
+                self._finish(event, at, size)
+            case events.RunCompleted() if self.status == "running":
+                # It was cut short: nobody told its end but who cut it.
+                self.status = "failed"
+                cause = {"cause": "Cancelled"} if event.outcome is events.Outcome.CANCELLED else {}
+                data: dict[str, Any] = {"step_id": None, "attempt": 0, "retriable": False, "details": {}, **cause}
+                self.summary = {**self.summary, "error": {"code": BROKEN, "message": event.summary, "data": data}}
+            case _:
+                pass
+
+    def _finish(self, event: events.ToolFinished, at: str, size: int) -> None:
+        given = event.outputs or {}
+        if event.is_error:
+            self.summary["failed_steps"] += 1
+            error = given.get("error", {"code": BROKEN, "message": event.text, "data": {}})
+            self._step(event.call_id, "failed", at, size, {"duration_ms": event.duration_ms, "error": error})
+        else:
+            self.summary["completed_steps"] += 1
+            self._step(event.call_id, "succeeded", at, size, {"duration_ms": event.duration_ms, "outputs": given})
+
+    def _step(self, call_id: str, state: str, at: str, size: int, more: dict[str, Any]) -> None:
+        step, attempt = self._calls[call_id]
+        told = {"type": "step", "timestamp": at, "step_id": step, "state": state, "attempt": attempt}
+        self._keep({**told, **more}, size)
+
+    def _log(self, event: events.ToolProgressed, at: str, size: int) -> None:
+        *lines, self._partial[event.call_id] = (self._partial.get(event.call_id, "") + event.text).split("\n")
+        step = self._calls.get(event.call_id)
+        for line in lines:
+            level, mark, message = line.removeprefix("[").partition("] ")
+            told = {"type": "log", "timestamp": at, "level": level if mark else "info", "message": message if mark else line}
+            self._keep({**told, "step_id": step[0]} if step is not None else told, size // len(lines))
+
+    def _keep(self, told: dict[str, Any], size: int) -> None:
+        self._bytes += size
+        if len(self.events) >= MOST_EVENTS or self._bytes > MOST_BYTES:
+            self.left_out += 1
+        else:
+            self.events.append(told)
+
+
+def stamp(ts_ms: int) -> str:
+    """rep 7: RFC 3339."""
+    return datetime.fromtimestamp(ts_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,22 @@
+"""Whether a flow that somebody wants to start can be run at all, asked before its session begins. Opens no files."""
+
+from msgspec.structs import replace
+
+from switchtower.core import errors, events
+from switchtower.engines.flow import ir
+from switchtower.engines.flow.ir import inputs
+from switchtower.engines.flow.runtime.kinds import catalogue
+
+_MOST_TOLD = 20
+
+
+def checked(flow: events.Flow) -> events.Flow:
+    """With its inputs' defaults. Raises `InvalidCommand` with every problem."""
+    try:
+        parsed = ir.parse(flow.document)
+        given = inputs.check(parsed.inputs_schema, flow.inputs)
+    except ir.InvalidFlow as invalid:
+        told = str(invalid).splitlines()
+        raise errors.InvalidCommand("\n".join(told[:_MOST_TOLD]), hint="check it with `tower flow validate`") from None
+    lasting = any(kind in catalogue.TOWERS for kind in parsed.step_kinds())
+    return replace(flow, name=parsed.name, inputs=given, lasting=lasting)

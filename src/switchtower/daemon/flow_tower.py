@@ -1,0 +1,78 @@
+"""The tower for a runtime that somebody else drives: a step that only a tower can do becomes a flow of that one step, a session
+of this machine's daemon, by way of `tower flow run`. Whoever drives the runtime sees an ordinary step.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from switchtower.engines.flow.runtime import events, faults
+from switchtower.engines.flow.runtime.kinds import port
+
+_LONGEST_WAIT = 366 * 24 * 3600.0
+_LONGEST_ANSWER = 16 * 1024 * 1024
+_SHOWN = 2_000
+
+
+class CommandTower:
+    """Implements `port.Tower`."""
+
+    async def do(self, kind: str, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+        import json
+        import tempfile
+
+        from switchtower.tools.running import processes
+
+        with tempfile.TemporaryDirectory(prefix="tower-step-") as folder:
+            flow = _written(folder, "flow.json", _alone(kind, given, context))
+            inputs = _written(folder, "inputs.json", {"given": given})
+            # -P: a `json.py` in the folder of the run is not ours to load.
+            tower = [sys.executable, "-P", "-m", "switchtower"]
+            command = [*tower, "flow", "run", flow, "--inputs", f"@{inputs}", "--json"]
+            ended = await processes.run_command(
+                command,
+                cwd=context.setting.workspace,
+                run_id=context.setting.run_id,
+                timeout_s=_LONGEST_WAIT,
+                keep_bytes=_LONGEST_ANSWER,
+                environment=dict(os.environ),
+                errors_apart=True,
+            )
+        try:
+            told = json.loads(ended.output)
+            status, summary = told["status"], told["summary"]
+        except (ValueError, KeyError, TypeError):
+            raise faults.StepFailed(f"the tower gave no answer: {ended.errors[-_SHOWN:].strip()}") from None
+        if status == "completed":
+            outputs: Mapping[str, Any] = summary["outputs"]["given"]
+            return outputs
+        error = summary["error"]
+        raise faults.StepFailed(error["message"], details=(error.get("data") or {}).get("details"))
+
+
+def _written(folder: str, name: str, value: Any) -> str:
+    path = f"{folder}/{name}"
+    with open(path, "wb") as file:  # noqa: PTH123 - pathlib takes longer to load than this to write
+        file.write(events.encoded(value))
+    return path
+
+
+def _alone(kind: str, given: Mapping[str, Any], context: port.Context) -> dict[str, Any]:
+    """The step, and its outputs as those of the flow. What it is given goes in as an input, so that no text of it is taken for a
+    reference."""
+    names = {name: f"$input.given.{name}" for name in given if "." not in name}
+    return {
+        "version": "1.0.0",
+        "flow": {"name": context.step_id, "timeout_ms": 0},
+        "constants": {"policyRef": "default", "policy": {}},
+        "inputs_schema": {"given": {"type": "object"}},
+        "graph": {
+            "nodes": [
+                {"id": context.step_id, "type": kind, "with": names},
+                {"id": f"{context.step_id}.out", "type": "dsl.emit", "with": {"given": f"$step.{context.step_id}"}},
+            ],
+            "edges": [{"from": context.step_id, "to": f"{context.step_id}.out", "on": "success"}],
+        },
+        "metadata": {"generated_at": events.timestamp(), "source_file": "a step of a flow"},
+    }

@@ -1,0 +1,194 @@
+"""The steps that only a tower can do: somebody decides, or a session of its own does the work. Each begins with a call in the
+journal that says under which id, so that after a restart the same decision and the same session are waited for.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from switchtower.core import engine, events
+from switchtower.engines.flow import calls, ports
+from switchtower.engines.flow.chronicle import Chronicle, bounded
+from switchtower.engines.flow.runtime import faults, values
+from switchtower.engines.flow.runtime.events import clipped
+from switchtower.engines.flow.runtime.kinds import port
+from switchtower.tools.running import patience
+
+KIND = "flow"
+"""Of the questions that flows ask."""
+_LONGEST_TITLE = 200
+
+
+class Denied(Exception):
+    """Somebody wants the whole flow to end"""
+
+
+class Desk:
+    """What both kinds work with: the run, its journal and what it had begun before a restart."""
+
+    def __init__(self, task: engine.Task, desk: engine.Desk, chronicle: Chronicle, before: calls.Calls) -> None:
+        assert task.flow is not None, "a flow's run has a flow"
+        self.flow = task.flow
+        self.task = task
+        self.desk = desk
+        self.chronicle = chronicle
+        self.before = before
+        self.denied_by: events.Actor | None = None
+        self.stop = asyncio.Event()
+        """Set when the flow is to end, whatever its edges say."""
+
+    async def begin(self, context: port.Context, name: str, prefix: str) -> str:
+        """The id under which this try is known outside of the flow: a new one, or that of before a restart."""
+        call = self.before.called.get(calls.id_of(context.step_id, context.attempt))
+        known = call.args.get(name) if call is not None else None
+        if isinstance(known, str):
+            return known
+        fresh = self.desk.mint(prefix)
+        await self.chronicle.called(context.step_id, context.attempt, {name: fresh})
+        return fresh
+
+
+class Approval:
+    """`title`, `message` and `details` say what is asked. Gives who decided, from where, and the comment."""
+
+    patient = True
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+        desk = self._desk
+        title = values.text(given, "title", f"{desk.flow.name}: {context.step_id}")[:_LONGEST_TITLE]
+        message = values.text(given, "message", values.text(given, "summary", "Go on with the flow?"))
+        approval_id = await desk.begin(context, "approval_id", "appr")
+        answer = desk.before.answers.get(approval_id)
+        if answer is None:
+            answer = await self._ask(approval_id, title, message, given, context)
+        told = {
+            "comment": answer.comment,
+            "by": answer.by.name if answer.by else None,
+            "via": answer.by.via if answer.by else None,
+        }
+        match answer.verdict:
+            case events.Verdict.APPROVE:
+                return {"approved": True, **told}
+            case None:
+                raise faults.StepFailed("nobody decided in time", details={"expired": True})
+            case events.Verdict.DENY_STOP:
+                desk.denied_by = answer.by
+                desk.stop.set()
+        reason = f": {clipped(answer.comment)}" if answer.comment else ""
+        raise faults.StepFailed(f"denied by {told['by']}{reason}", details={"approved": False, **told})
+
+    async def _ask(
+        self, approval_id: str, title: str, message: str, given: Mapping[str, Any], context: port.Context
+    ) -> engine.Answer:
+        desk = self._desk
+        details: dict[str, object] = {"tool": "approval", "flow": desk.flow.name, "step": context.step_id}
+        if "details" in given:
+            details["details"] = bounded(given["details"])
+        question = engine.Question(
+            call_id=calls.id_of(context.step_id, context.attempt),
+            kind=KIND,
+            title=title,
+            summary=clipped(message),
+            details=details,
+            subject=json.dumps([desk.flow.name, context.step_id, context.attempt, given], sort_keys=True),
+            approval_id=approval_id,
+        )
+        try:
+            return await desk.desk.ask(question)
+        except asyncio.CancelledError:
+            if not desk.desk.pausing():
+                # Out of time, or the flow has ended: nobody is to decide it any more.
+                await patience.to_the_end(desk.desk.withdraw(approval_id, "the flow does not wait for it any more"))
+            raise
+
+
+class RunAgent:
+    """`prompt` is what the agent is told. Gives its session, how that ended, and the last that it said."""
+
+    patient = True
+
+    def __init__(self, desk: Desk, agents: ports.Agents) -> None:
+        self._desk = desk
+        self._agents = agents
+
+    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+        wanted = _read(given)
+        session_id = await self._desk.begin(context, "session_id", "sess")
+        task, flow = self._desk.task, self._desk.flow
+        order = ports.AgentOrder(
+            session_id=session_id,
+            workspace=task.workspace.root,
+            sandbox=task.sandbox,
+            title=f"{flow.name}: {context.step_id}"[:_LONGEST_TITLE],
+            by=events.Actor(name=f"flow {flow.name}"[:_LONGEST_TITLE], via="flow"),
+            metadata={"flow_session": task.session_id, "step": context.step_id, "attempt": context.attempt},
+            **wanted,
+        )
+        try:
+            ended = await self._agents.work(order)
+        except ports.Refused as refused:
+            raise faults.StepFailed(str(refused)) from None
+        except asyncio.CancelledError:
+            if not self._desk.desk.pausing():
+                await patience.to_the_end(self._agents.stop(session_id))
+            raise
+        return _outputs(session_id, ended)
+
+
+def _outputs(session_id: str, ended: ports.AgentEnd) -> Mapping[str, Any]:
+    outputs = {
+        "session_id": session_id,
+        "run_id": ended.run_id,
+        "outcome": ended.outcome.value,
+        "summary": ended.summary,
+        "text": ended.text,
+        "acceptance": [{"id": result.id, "passed": result.passed, "exit_code": result.exit_code} for result in ended.acceptance],
+        "tokens": ended.tokens,
+        "cost": ended.cost,
+    }
+    if ended.outcome is events.Outcome.SUCCESS:
+        return outputs
+    raise faults.StepFailed(
+        f"the agent's run ended as {ended.outcome.value}: {clipped(ended.summary)}",
+        retriable=ended.outcome is events.Outcome.FAILED,
+        details=outputs,
+    )
+
+
+def _read(given: Mapping[str, Any]) -> dict[str, Any]:
+    prompt = values.text(given, "prompt")
+    if not prompt.strip():
+        raise faults.StepFailed("`prompt` is empty; hint: say what the agent is to do")
+    known: dict[str, Any] = {"prompt": prompt}
+    for name in ("provider", "model", "preset", "policy", "thinking"):
+        if name in given:
+            known[name] = values.text(given, name)
+    if "worktree" in given:
+        known["worktree"] = values.truth(given["worktree"])
+    known["acceptance"] = tuple(_criterion(one, number) for number, one in enumerate(_listed(given.get("acceptance", []))))
+    limits: dict[str, Any] = {
+        name: values.number(given, name, most=1e9)
+        for name in ("max_turns", "max_tokens", "max_cost", "max_minutes")
+        if name in given
+    }
+    if limits:
+        whole = {name: int(value) if name in ("max_turns", "max_tokens") else value for name, value in limits.items()}
+        known["budget"] = events.Budget(**whole)
+    return known
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _criterion(one: object, number: int) -> events.Criterion:
+    if isinstance(one, str):
+        return events.Criterion(id=f"check-{number + 1}", check=one)
+    if isinstance(one, dict) and isinstance(check := one.get("check"), str):
+        code = int(values.number(one, "exit_code", most=255)) if "exit_code" in one else 0
+        return events.Criterion(id=str(one.get("id", f"check-{number + 1}")), check=check, exit_code=code)
+    raise faults.StepFailed("`acceptance` is a command, or a list of commands or of `{id, check, exit_code}`")

@@ -1,0 +1,94 @@
+"""The folder that a session works in: its branches and the names of its files, for completion. Reads names, runs no program.
+
+What is read is bounded, in files and in time: a home folder is a workspace too.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from switchtower.client import errors
+from switchtower.protocols.push import messages
+
+MOST_FILES = 20_000
+MOST_SECONDS = 2.0
+_SKIPPED = frozenset(
+    {"node_modules", "vendor", "__pycache__", "target", "dist", "build", "venv", "site-packages", "bower_components", "coverage"}
+)
+_USUAL_DEFAULT = "main"
+_DETACHED = "HEAD"
+
+
+def root_of(folder: str | Path) -> str:
+    """The folder's whole name. Raises `ClientError` where it is none that a session can have."""
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        raise errors.ClientError(f"`{path}` is no folder", hint="give one that exists")
+    root = str(path.resolve())
+    try:
+        root.encode()
+    except UnicodeEncodeError:
+        raise errors.ClientError(f"the folder's name is not UTF-8: {root!a}", hint="give another") from None
+    return root
+
+
+def describe(root: str) -> messages.Repo:
+    """As `start_session` wants it. In no repository it has no branches, and their names are empty."""
+    for folder in (Path(root), *Path(root).parents):
+        entry = folder / ".git"
+        # In a worktree or submodule, `.git` is a file that points elsewhere.
+        pointer = _first_line(entry)
+        git = entry if entry.is_dir() else folder / pointer.removeprefix("gitdir: ") if pointer.startswith("gitdir: ") else None
+        if git is not None:
+            shared = _first_line(git / "commondir")
+            default = _branch((git / shared if shared else git) / "refs/remotes/origin/HEAD", "refs/remotes/origin/")
+            return messages.Repo(root, _branch(git / "HEAD", "refs/heads/") or _DETACHED, default or _USUAL_DEFAULT)
+    return messages.Repo(root, currentBranch="", defaultBranch="")
+
+
+def _branch(head: Path, prefix: str) -> str | None:
+    reference = _first_line(head)
+    return reference.removeprefix(f"ref: {prefix}") if reference.startswith(f"ref: {prefix}") else None
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.readline(4_096).decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def files(root: str) -> list[str]:
+    """Names of files and folders below it, as mentions spell them: near ones first, hidden folders and built things left out."""
+    found: list[str] = []
+    deadline = time.monotonic() + MOST_SECONDS
+    level = [""]
+    while level and len(found) < MOST_FILES and time.monotonic() < deadline:
+        deeper: list[str] = []
+        for folder in level:
+            if len(found) >= MOST_FILES or time.monotonic() > deadline:
+                break
+            for name, is_folder in _entries(f"{root}/{folder}"):
+                path = f"{folder}{name}"
+                if is_folder:
+                    deeper.append(f"{path}/")
+                    path += "/"
+                found.append(path)
+        level = deeper
+    return found[:MOST_FILES]
+
+
+def _entries(folder: str) -> list[tuple[str, bool]]:
+    entries: list[tuple[str, bool]] = []
+    try:
+        with os.scandir(folder) as listing:
+            for entry in listing:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if is_folder and (entry.name in _SKIPPED or entry.name.startswith(".")):
+                    continue
+                if entry.name.isprintable():
+                    entries.append((entry.name, is_folder))
+    except OSError:
+        return []
+    return sorted(entries)

@@ -1,0 +1,1 @@
+"""Whole screens and the questions that come before them."""

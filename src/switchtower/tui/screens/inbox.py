@@ -1,0 +1,71 @@
+"""All that waits for a decision, over all sessions and hosts."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from switchtower.tui.state import decisions, harmless
+from switchtower.tui.state.inbox import Inbox, Pending
+
+
+class InboxScreen(ModalScreen[str | None]):
+    """Ends with the id of the approval that somebody wants to see."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "Back")]
+
+    def __init__(self, inbox: Inbox, *, now_ms: Callable[[], float]) -> None:
+        super().__init__()
+        self._inbox = inbox
+        self._now_ms = now_ms
+        self._drawn: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="inbox"):
+            yield Static("Waiting for a decision", id="inbox-title", markup=False)
+            yield OptionList(markup=False)
+            yield Static("nothing waits for you", id="inbox-empty", markup=False)
+            yield Static("Enter looks at it, Esc goes back", id="inbox-foot", markup=False)
+
+    def on_mount(self) -> None:
+        self.draw()
+        self.set_interval(1.0, self.draw)
+
+    def draw(self) -> None:
+        options = self.query_one(OptionList)
+        pending = self._inbox.pending
+        self.query_one("#inbox-empty").display = not pending
+        options.display = bool(pending)
+        if [one.id for one in pending] == self._drawn:
+            for one in pending:
+                options.replace_option_prompt(one.id, self._row(one))
+            return
+        self._drawn = [one.id for one in pending]
+        at = options.highlighted or 0
+        options.set_options(Option(self._row(one), id=one.id) for one in pending)
+        if pending:
+            options.highlighted = min(at, len(pending) - 1)
+            options.focus()
+
+    def _row(self, one: Pending) -> Content:
+        left = one.seconds_left(self._now_ms())
+        first = next(iter(decisions.parts(one.approval)), None)
+        about = " ".join((first.text if first is not None else one.approval.summary).split())
+        where = " on ".join(harmless.line(part) for part in (one.session_name or one.session_id, one.host) if part)
+        return Content.assemble(
+            ("◆ ", "bold $warning"),
+            (harmless.line(one.approval.title), "bold"),
+            (f"  {where}", "$text-muted"),
+            (f"  {decisions.countdown(left)}", "$error" if left < 60 else "$text-muted"),
+            "\n  ",
+            Content(about[:300]),
+        )
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option_id)

@@ -1,0 +1,142 @@
+"""The screen: sessions at the left, the transcript or a program's terminal in the middle, the input below.
+
+It shows what it is given and passes on what the person does; what that means is the app's.
+"""
+
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widgets import ContentSwitcher, Footer
+
+from switchtower.tui.state import draft, harmless
+from switchtower.tui.state.history import History
+from switchtower.tui.widgets.composer import Composer
+from switchtower.tui.widgets.lines import StatusLine, TopLine
+from switchtower.tui.widgets.session_list import SessionList
+from switchtower.tui.widgets.terminal import TerminalView
+from switchtower.tui.widgets.transcript import TranscriptView
+
+NARROW = 100
+"""Columns below which the list covers the transcript, and is there only while somebody uses it."""
+
+_WELCOME = (
+    ("name", "What shall we do?"),
+    ("", ""),
+    ("dim", "Write below and press Enter: that starts a session in this folder."),
+    ("dim", "@ names a file, / gives a command, Ctrl-B goes to the sessions, F1 helps."),
+)
+
+
+class MainScreen(Screen[None]):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("ctrl+home", "page(-1000)", "Oldest", show=False),
+        Binding("ctrl+end", "page(1000)", "Newest", show=False),
+    ]
+
+    def __init__(self, history: History) -> None:
+        super().__init__(id="main")
+        self._history = history
+        self._list_wanted: bool | None = None
+        """What the person chose; None leaves it to the width."""
+        self._at_home = True
+
+    def compose(self) -> ComposeResult:
+        yield TopLine(id="top")
+        with Horizontal(id="middle"):
+            yield SessionList(id="sessions")
+            with Vertical(id="conversation"):
+                with ContentSwitcher(initial="transcript", id="stage"):
+                    yield TranscriptView(id="transcript")
+                    yield TerminalView(id="terminal")
+                yield Composer(self._history, id="composer")
+        yield StatusLine(id="status")
+        yield Footer(id="keys", compact=True)
+
+    @property
+    def sessions(self) -> SessionList:
+        return self.query_one(SessionList)
+
+    @property
+    def transcript(self) -> TranscriptView:
+        return self.query_one(TranscriptView)
+
+    @property
+    def terminal(self) -> TerminalView:
+        return self.query_one(TerminalView)
+
+    @property
+    def composer(self) -> Composer:
+        return self.query_one(Composer)
+
+    def on_mount(self) -> None:
+        self.composer.page.focus()
+        self._place_list()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._place_list()
+
+    # The list
+
+    @property
+    def is_narrow(self) -> bool:
+        return self.size.width < NARROW
+
+    def set_at_home(self, at_home: bool) -> None:
+        """No session is open: there is room for the list."""
+        if at_home != self._at_home:
+            self._at_home = at_home
+            if self.is_narrow:
+                self._list_wanted = None
+            self._place_list()
+
+    def show_list(self, wanted: bool) -> None:
+        self._list_wanted = wanted
+        self._place_list()
+
+    @property
+    def is_list_shown(self) -> bool:
+        return bool(self.sessions.display)
+
+    def _place_list(self) -> None:
+        usual = self._at_home or not self.is_narrow
+        self.sessions.display = usual if self._list_wanted is None else self._list_wanted
+        self.set_class(self.is_narrow, "narrow")
+
+    # What stands in the middle
+
+    def show_terminal(self, shown: bool) -> None:
+        self.query_one(ContentSwitcher).current = "terminal" if shown else "transcript"
+        self.composer.display = not shown
+        self.set_class(shown, "at-program")
+        if shown:
+            self.terminal.focus()
+        else:
+            self.composer.page.focus()
+
+    def greet(self, wish: draft.Draft) -> None:
+        def strip(style: str, text: str) -> Strip:
+            styles = {"name": Style(bold=True), "dim": Style(dim=True), "": Style.null()}
+            return Strip([Segment(f"  {text}", styles[style])])
+
+        where = strip("", f"in {harmless.line(wish.root)}")
+        self.transcript.greet(
+            [Strip([]), *(strip(style, text) for style, text in _WELCOME[:1]), where, Strip([])]
+            + [strip(style, text) for style, text in _WELCOME[2:]]
+        )
+
+    def action_page(self, pages: int) -> None:
+        """The transcript is read while one writes."""
+        view = self.transcript
+        if abs(pages) > 1:
+            (view.action_oldest if pages < 0 else view.action_newest)()
+        else:
+            view.scroll_relative(y=pages * max(1, view.size.height - 2), animate=False)

@@ -1,0 +1,99 @@
+"""The session that is open: what it said so far, what is known about it, and whether something runs in it. Pure."""
+
+import re
+from collections.abc import Iterable
+
+from msgspec import UNSET
+
+from switchtower.client import dialogs
+from switchtower.client.frames import Event
+from switchtower.protocols.push import extensions, messages
+from switchtower.tui.state import blocks, facts
+from switchtower.tui.state.transcript import Transcript
+
+_SIZE = re.compile(r"(\d{1,4})x(\d{1,4})")
+
+
+class Conversation:
+    def __init__(self, about: extensions.SessionInfo) -> None:
+        self.about = about
+        self.transcript = Transcript()
+        self.run_id = about.activeRunId
+        self.running_since_ms: int | None = about.updatedAt if about.activeRunId else None
+        self.asking = dialogs.Open()
+        self._wants_screen = True
+
+    @property
+    def session_id(self) -> str:
+        return self.about.sessionId
+
+    @property
+    def is_program(self) -> bool:
+        return self.about.terminal is not None
+
+    @property
+    def is_running(self) -> bool:
+        return self.run_id is not None
+
+    def extend(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.transcript.extend((event,))
+            self.asking.saw(event)
+            match event.payload:
+                case messages.Status(_, phase) if phase in facts.BEGINNINGS:
+                    self.run_id, self.running_since_ms = event.run_id, event.ts
+                case messages.RunComplete():
+                    self.run_id = self.running_since_ms = None
+
+    def told(self, about: extensions.SessionInfo) -> None:
+        """What the daemon says about it now. Whether something runs, the events know first."""
+        self.about = about
+        if about.lastSeq >= self.transcript.last_seq and about.activeRunId is not None and self.run_id is None:
+            self.run_id, self.running_since_ms = about.activeRunId, about.updatedAt
+
+    def next_dialog(self) -> dialogs.Dialog | None:
+        return next((dialog for _, dialog in self.asking.dialogs.values()), None)
+
+    def doing(self) -> str:
+        """What is under way, in a word or two."""
+        for block in reversed(self.transcript.blocks[-30:]):
+            match block:
+                case blocks.Asked() if block.approval.approvalId not in self.transcript.facts.decisions:
+                    return "waits for your decision"
+                case blocks.Tool(is_open=True):
+                    return "runs a tool"
+                case blocks.Thought(done=False):
+                    return "thinks"
+                case blocks.Answer(done=False):
+                    return "answers"
+                case blocks.Said() | blocks.Ended():
+                    break
+        return "works"
+
+    # A program's screen
+
+    def output(self, events: Iterable[Event]) -> str:
+        """What the program has put out. Its whole screen is painted once; then it is kept by what comes."""
+        pieces: list[str] = []
+        for event in events:
+            match event.payload:
+                case messages.Status("tool", "Tool output", str(text)):
+                    # Where the output begins at the beginning, no repaint is needed.
+                    pieces.append(text)
+                    self._wants_screen = False
+                case messages.Status("tool", "Screen", str(text)) if self._wants_screen:
+                    pieces.append(text)
+                    self._wants_screen = False
+                case messages.Warn("EVENT_GAP"):
+                    self._wants_screen = True
+        return "".join(pieces)
+
+    def size(self, events: Iterable[Event]) -> tuple[int, int] | None:
+        """The program's window, where somebody has changed it."""
+        found = None
+        for event in events:
+            match event.payload:
+                case messages.Status(_, "Terminal resized", detail) if detail is not UNSET:
+                    if (parts := _SIZE.fullmatch(detail)) is not None:
+                        found = int(parts[1]), int(parts[2])
+        return found

@@ -1,0 +1,60 @@
+"""A session that is not there yet: what it will begin with when the first message is sent. Pure."""
+
+from typing import Any, cast
+
+from msgspec import Struct
+
+from switchtower import config
+from switchtower.config import POLICIES
+from switchtower.protocols.push import messages
+
+AUTO = "auto"
+
+
+class Draft(Struct, frozen=True):
+    root: str
+    provider: str = AUTO
+    model: str | None = None
+    policy: messages.PolicyProfile | None = None
+    thinking: messages.ThinkingLevel | None = None
+    sandbox: messages.SandboxWish = "local"
+
+    @classmethod
+    def as_configured(cls, settings: config.Settings, root: str) -> "Draft":
+        # The configured model is the configured provider's. A policy is said only where somebody chose one: the daemon may
+        # have been started with something stricter than the default.
+        return cls(
+            root=root,
+            provider=settings.provider,
+            model=settings.model if settings.provider != AUTO else None,
+            policy=cast(Any, settings.policy) if settings.policy != POLICIES[1] else None,
+            sandbox=cast(Any, settings.sandbox),
+        )
+
+    def request(
+        self, repo: messages.Repo, *, command: str | None = None, size: tuple[int, int] | None = None
+    ) -> messages.StartSession:
+        """With `command`, a program in a terminal of this size."""
+        if command is not None:
+            cols, rows = size or (None, None)
+            return messages.StartSession(
+                mode="interactive",
+                provider="terminal",
+                sandboxProvider=self.sandbox,
+                repo=repo,
+                metadata={"source": "tui"},
+                engine="pty",
+                command=command,
+                cols=cols,
+                rows=rows,
+            )
+        return messages.StartSession(
+            mode="interactive",
+            provider=self.provider,
+            sandboxProvider=self.sandbox,
+            repo=repo,
+            metadata={"source": "tui"},
+            model=self.model,
+            policy=self.policy,
+            thinking=self.thinking,
+        )

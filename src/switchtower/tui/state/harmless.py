@@ -1,0 +1,74 @@
+"""Text that came from elsewhere, made safe to look at. Pure.
+
+What a model, a tool or a program wrote must not steer the terminal, hide a part of itself or change the order in which it is
+read. So whatever does not print is shown by its name, and never passed on.
+"""
+
+import re
+
+_ESCAPE = re.compile(
+    r"""\x1b(?:
+        \[[0-?]*[ -/]*[@-~]                 # colours and movements
+      | [\]PX^_][^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)?   # titles, links, pictures
+      | [ -/]*[0-Z\\^-~]                    # the short ones
+    )""",
+    re.VERBOSE,
+)
+_NOT_PLAIN = re.compile(r"[^\x20-\x7e\n]")
+_IN_PROSE = frozenset("\u00a0\u00ad\u200c\u200d\u202f\u2009\u3000")
+"""Blanks and joiners that languages need. In what will run, even these are shown."""
+_TAB = "    "
+
+
+def prose(text: str) -> str:
+    """What somebody says: lines stay lines, other steering is shown."""
+    return _NOT_PLAIN.sub(_prose, text) if not text.isascii() or not text.isprintable() else text
+
+
+def exact(text: str) -> str:
+    """What will run: every character that cannot be seen has its number in its place."""
+    return _NOT_PLAIN.sub(_exact, text) if not text.isascii() or not text.isprintable() else text
+
+
+def line(text: str) -> str:
+    """On one line."""
+    return prose(" ".join(text.split()))
+
+
+def program(text: str) -> str:
+    """What a program wrote for a terminal: without its colours, and each line as it stood at its end."""
+    plain = _ESCAPE.sub("", text).replace("\r\n", "\n")
+    if "\r" in plain:
+        plain = "\n".join(_last_written(row) for row in plain.split("\n"))
+    return prose(plain.replace("\b", ""))
+
+
+def _last_written(row: str) -> str:
+    """A line that was written over shows its last version."""
+    versions = row.rstrip("\r").split("\r")
+    return versions[-1] or (versions[-2] if len(versions) > 1 else "")
+
+
+def _prose(found: re.Match[str]) -> str:
+    character = found[0]
+    if character == "\t":
+        return _TAB
+    if character.isprintable() or character in _IN_PROSE or "\ufe00" <= character <= "\ufe0f":
+        return character
+    return _shown(character)
+
+
+def _exact(found: re.Match[str]) -> str:
+    character = found[0]
+    if character == "\t":
+        return "␉   "
+    return character if character.isprintable() else _shown(character)
+
+
+def _shown(character: str) -> str:
+    number = ord(character)
+    if number < 0x20:
+        return chr(0x2400 + number)  # its picture
+    if number == 0x7F:
+        return "␡"
+    return f"⟨U+{number:04X}⟩"

@@ -1,0 +1,89 @@
+"""What waits for a decision, over all sessions. Pure: who asks the daemon is elsewhere.
+
+An approval comes here from a session's events, from a listing, or both; it leaves when any of them says that it is over. One
+that somebody has put aside stays, and is not shown by itself again.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from switchtower.client.frames import Event
+from switchtower.protocols.push import messages
+
+
+class Pending(Struct, frozen=True):
+    session_id: str
+    run_id: str
+    approval: messages.ApprovalRequired
+    session_name: str = ""
+    host: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.approval.approvalId
+
+    def seconds_left(self, now_ms: float) -> float:
+        return max(0.0, (self.approval.expiresAt - now_ms) / 1000)
+
+
+class Inbox:
+    def __init__(self) -> None:
+        self._pending: dict[str, Pending] = {}
+        self._aside: set[str] = set()
+        self._over: dict[str, None] = {}
+        """Ids that are decided, so that a listing that is older than the decision brings none back. The oldest are forgotten."""
+
+    @property
+    def pending(self) -> list[Pending]:
+        """The one that expires first is first."""
+        return sorted(self._pending.values(), key=lambda one: (one.approval.expiresAt, one.id))
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def of(self, session_id: str) -> list[Pending]:
+        return [one for one in self.pending if one.session_id == session_id]
+
+    def next_to_show(self) -> Pending | None:
+        return next((one for one in self.pending if one.id not in self._aside), None)
+
+    def get(self, approval_id: str) -> Pending | None:
+        return self._pending.get(approval_id)
+
+    def add(self, pending: Pending) -> None:
+        if pending.id not in self._over:
+            self._pending[pending.id] = pending
+
+    def put_aside(self, approval_id: str) -> None:
+        self._aside.add(approval_id)
+
+    def is_over(self, approval_id: str) -> None:
+        self._pending.pop(approval_id, None)
+        self._aside.discard(approval_id)
+        self._over[approval_id] = None
+        while len(self._over) > 1_000:
+            del self._over[next(iter(self._over))]
+
+    def saw(self, event: Event, *, session_name: str = "", host: str = "") -> None:
+        match event.payload:
+            case messages.ApprovalRequired() if event.run_id is not None:
+                self.add(Pending(event.session_id, event.run_id, event.payload, session_name, host))
+            case messages.ApprovalReceived(approval_id):
+                self.is_over(approval_id)
+            case messages.Warn("APPROVAL_EXPIRED" | "APPROVAL_WITHDRAWN", _, str(approval_id)):
+                self.is_over(approval_id)
+            case messages.RunComplete():
+                for one in self.of(event.session_id):
+                    self.is_over(one.id)
+
+    def listed(self, listing: Iterable[Pending], *, sessions: Iterable[str] | None = None) -> None:
+        """All that is pending now: in every session, or in those that are named. What is missing there is over elsewhere."""
+        listing = list(listing)
+        asked = None if sessions is None else set(sessions)
+        for one in list(self._pending.values()):
+            if (asked is None or one.session_id in asked) and all(one.id != other.id for other in listing):
+                # Not for good: the list may be older than the question.
+                del self._pending[one.id]
+        for one in listing:
+            self.add(one)

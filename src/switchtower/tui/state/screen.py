@@ -1,0 +1,115 @@
+"""A program's screen, kept by what it puts out. Wraps pyte, which does not know all that programs say: what it would take for
+text is left out before, and the alternate screen is kept beside. A fault costs the picture, never the app.
+"""
+
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+COLUMNS = (2, 1000)
+ROWS = (1, 500)
+MOST_AT_ONCE = 64 * 1024
+"""Characters that are drawn at most; of more, the end: the rest would be gone from the screen anyway."""
+
+_LEFT_OUT = re.compile(
+    r"""\x1b(?:
+        \[[<=>][0-?]*[ -/]*[@-~]                      # keyboards and versions
+      | \[[0-?]*[ -/]+[@-~]                           # cursor shapes and the like
+      | \[[0-9;:]*u | \[\?[0-9;]*[un] | \[[0-9;]*t    # keyboards, reports, windows
+      | [P_^X][^\x1b\x9c]*(?:\x1b\\|\x9c)             # pictures
+      | \][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)        # titles, links, colours
+    )""",
+    re.VERBOSE,
+)
+_ALTERNATE = re.compile(r"\x1b\[\?(?:1049|1047|47)([hl])")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[P_^X\]][^\x1b\x07\x9c]{0,4096}\x1b?)?$")
+_APPLICATION_CURSOR = 1 << 5
+
+
+class Cell(NamedTuple):
+    text: str
+    fg: str = "default"
+    bg: str = "default"
+    bold: bool = False
+    italics: bool = False
+    underscore: bool = False
+    reverse: bool = False
+
+
+class ProgramScreen:
+    def __init__(self, cols: int, rows: int) -> None:
+        self.cols, self.rows = _within(cols, COLUMNS), _within(rows, ROWS)
+        self._rest = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        import pyte  # costs 40 ms: only who looks at a program pays
+
+        self._screen = pyte.Screen(self.cols, self.rows)
+        self._stream = pyte.Stream(self._screen)
+        self._stream.use_utf8 = True
+        self._aside: Any = None
+
+    def feed(self, text: str) -> None:
+        text = self._rest + text
+        self._rest = ""
+        if len(text) > MOST_AT_ONCE:
+            text = text[-MOST_AT_ONCE:]
+        if found := _UNFINISHED.search(text):
+            text, self._rest = text[: found.start()], found[0]
+        at = 0
+        for switch in _ALTERNATE.finditer(text):
+            self._draw(text[at : switch.start()])
+            self._switch(alternate=switch[1] == "h")
+            at = switch.end()
+        self._draw(text[at:])
+
+    def _draw(self, text: str) -> None:
+        try:
+            self._stream.feed(_LEFT_OUT.sub("", text))
+        except Exception:
+            self._begin()
+
+    def _switch(self, *, alternate: bool) -> None:
+        if alternate and self._aside is None:
+            self._aside = deepcopy(self._screen.buffer), deepcopy(self._screen.cursor)
+            self._screen.erase_in_display(2)
+            self._screen.cursor_position()
+        elif not alternate and self._aside is not None:
+            self._screen.buffer, self._screen.cursor = self._aside
+            self._screen.dirty.update(range(self.rows))
+            self._aside = None
+
+    def resize(self, cols: int, rows: int) -> None:
+        self.cols, self.rows = _within(cols, COLUMNS), _within(rows, ROWS)
+        self._screen.resize(self.rows, self.cols)
+
+    @property
+    def cursor(self) -> tuple[int, int] | None:
+        """Row and column; None where the program hides it."""
+        cursor = self._screen.cursor
+        return None if cursor.hidden else (cursor.y, min(cursor.x, self.cols - 1))
+
+    @property
+    def application_cursor(self) -> bool:
+        return _APPLICATION_CURSOR in self._screen.mode
+
+    def row(self, y: int) -> Iterator[Cell]:
+        row = self._screen.buffer.get(y, {})
+        for x in range(self.cols):
+            if x not in row:
+                yield _BLANK
+            else:
+                char = row[x]
+                yield Cell(char.data, char.fg, char.bg, char.bold, char.italics, char.underscore, char.reverse)
+
+    def lines(self) -> list[str]:
+        return ["".join(cell.text for cell in self.row(y)).rstrip() for y in range(self.rows)]
+
+
+_BLANK = Cell(" ")
+
+
+def _within(value: int, limits: tuple[int, int]) -> int:
+    return max(limits[0], min(value, limits[1]))

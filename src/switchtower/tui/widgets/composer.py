@@ -1,0 +1,216 @@
+"""The input: several lines, history, and completion of commands and files. It tells what was written; what becomes of it is
+decided elsewhere.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import OptionList, TextArea
+from textual.widgets.option_list import Option
+
+from switchtower.tui.state import completion, harmless, slash
+from switchtower.tui.state.history import History
+
+_MOST_ROWS = 8
+
+
+class Composer(Vertical):
+    class Written(Message):
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Left(Message):
+        """Esc, with nothing here that it could close."""
+
+    def __init__(self, history: History, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.history = history
+        self.files: Sequence[str] = ()
+        self.templates: Sequence[slash.Option] = ()
+        self.values: Callable[[str], Sequence[slash.Option]] = lambda command: ()
+        """What may stand behind a command, as far as it is known."""
+        self._offer = completion.NOTHING
+        self._quiet = False
+
+    def compose(self) -> ComposeResult:
+        yield OptionList(id="offers", markup=False)
+        yield Page(id="page", soft_wrap=True, tab_behavior="focus", show_line_numbers=False, compact=True)
+
+    @property
+    def page(self) -> "Page":
+        return self.query_one(Page)
+
+    @property
+    def text(self) -> str:
+        return self.page.text
+
+    def put(self, text: str) -> None:
+        """Another text, with the cursor at its end."""
+        self.page.text = text
+        self.page.move_cursor(self.page.document.end)
+
+    def say(self, placeholder: str) -> None:
+        self.page.placeholder = Content(placeholder)
+
+    # Completion
+
+    @property
+    def is_offering(self) -> bool:
+        return bool(self._offer.options)
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        if self.history.is_walking and not self._quiet:
+            self.history.stop()
+        self._quiet = False
+        self.renew()
+
+    def on_text_area_selection_changed(self, event: TextArea.SelectionChanged) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Looks at what may be completed now."""
+        before = self.page.before_cursor
+        offer = completion.NOTHING
+        if not self.history.is_walking:
+            command = before[1:].partition(" ")[0] if before.startswith("/") else ""
+            offer = completion.offers(
+                before, templates=self.templates, values=self.values(command) if " " in before else (), files=self.files
+            )
+        if offer != self._offer:
+            self._offer = offer
+            self._show_offer()
+
+    def _show_offer(self) -> None:
+        offers = self.query_one("#offers", OptionList)
+        offers.set_options(Option(_row(option)) for option in self._offer.options)
+        offers.display = self.is_offering
+        offers.styles.height = min(_MOST_ROWS, len(self._offer.options))
+        # A command is completed by Enter; a value that somebody may leave out is taken only when it was chosen.
+        offers.highlighted = 0 if self.is_offering and not self._offers_values else None
+
+    @property
+    def _offers_values(self) -> bool:
+        before = self.page.before_cursor
+        return self._offer.start == 0 and before.startswith("/") and " " in before
+
+    def move_in_offers(self, step: int) -> None:
+        offers = self.query_one("#offers", OptionList)
+        at = offers.highlighted
+        count = len(self._offer.options)
+        offers.highlighted = (0 if step > 0 else count - 1) if at is None else (at + step) % count
+
+    def take_offer(self) -> bool:
+        """Whether the text is another now."""
+        index = self.query_one("#offers", OptionList).highlighted
+        if not self.is_offering or index is None or index >= len(self._offer.options):
+            return False
+        start, taken = self._offer.start, self._offer.options[index].text
+        before = self.page.before_cursor
+        if before[start:] == taken:
+            return False
+        self.page.replace_before_cursor(len(before) - start, taken if taken.endswith("/") else f"{taken} ")
+        return True
+
+    @property
+    def is_whole_command(self) -> bool:
+        """Nothing can stand behind it."""
+        typed = slash.parse(self.text.strip())
+        return isinstance(typed, slash.Typed) and not typed.command.arguments
+
+    def close_offer(self) -> None:
+        self._offer = completion.NOTHING
+        self._show_offer()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self.take_offer()
+        self.page.focus()
+
+    # What the page cannot decide alone
+
+    def submit(self) -> None:
+        text = self.text
+        if text.endswith("\\"):  # where a terminal has no other way to say it
+            self.put(text[:-1] + "\n")
+            return
+        if not text.strip():
+            return
+        self.close_offer()
+        self.put("")
+        self.history.add(text)
+        self.post_message(self.Written(text))
+
+    def walk(self, text: str | None) -> None:
+        if text is not None and text != self.text:
+            self._quiet = True
+            self.put(text)
+
+
+def _row(option: slash.Option) -> Content:
+    return Content.assemble(harmless.line(option.text), ("  " + harmless.line(option.about), "$text-muted"))
+
+
+class Page(TextArea):
+    """The text itself."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", show=False),
+    ]
+
+    @property
+    def composer(self) -> Composer:
+        parent = self.parent
+        assert isinstance(parent, Composer)
+        return parent
+
+    @property
+    def before_cursor(self) -> str:
+        row, column = self.cursor_location
+        lines = self.text.split("\n")
+        return "\n".join([*lines[:row], lines[row][:column]]) if row < len(lines) else self.text
+
+    def replace_before_cursor(self, count: int, text: str) -> None:
+        """`count` characters before the cursor, which are all on its line or all from the text's beginning."""
+        row, column = self.cursor_location
+        start = (row, column - count) if count <= column else (0, 0)
+        self.replace(text, start, (row, column))
+
+    async def _on_key(self, event: events.Key) -> None:
+        composer = self.composer
+        handled = True
+        match event.key:
+            case "enter":
+                if not (composer.is_offering and composer.take_offer()) or composer.is_whole_command:
+                    composer.submit()
+            case "tab" if composer.is_offering:
+                composer.take_offer()
+            case "up" if composer.is_offering:
+                composer.move_in_offers(-1)
+            case "down" if composer.is_offering:
+                composer.move_in_offers(1)
+            case "up" if self.cursor_at_first_line:
+                composer.walk(composer.history.older(self.text))
+            case "down" if self.cursor_at_last_line:
+                composer.walk(composer.history.newer())
+            case "escape":
+                if composer.is_offering:
+                    composer.close_offer()
+                else:
+                    composer.post_message(Composer.Left())
+            case _:
+                handled = False
+        if handled:
+            event.stop()
+            event.prevent_default()
+        else:
+            await super()._on_key(event)
+
+    def action_newline(self) -> None:
+        self.insert("\n")

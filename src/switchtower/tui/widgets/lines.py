@@ -1,0 +1,90 @@
+"""The lines above and below: where one is, whether the daemon is there, what waits, what it costs."""
+
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static
+
+from switchtower.tui.paint.cards import SPINNER
+from switchtower.tui.state import amounts, harmless, meter
+
+_LINKS = {"connected": ("●", "$success"), "connecting": ("◌", "$warning"), "lost": ("○", "$error")}
+
+
+class TopLine(Static):
+    """The session's name, and what anybody must see wherever they are."""
+
+    class InboxWanted(Message):
+        pass
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("", id=id, markup=False)
+        self._state: tuple[str, str, str, str, int] | None = None
+
+    def show(self, *, name: str, where: str, link: str, reason: str, waiting: int) -> None:
+        state = (name, where, link, reason, waiting)
+        if state == self._state:
+            return
+        self._state = state
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._state is None:
+            return
+        name, where, link, reason, waiting = self._state
+        sign, style = _LINKS[link]
+        said = {"connected": "connected", "connecting": "connecting…", "lost": f"daemon away{', ' + reason if reason else ''}"}[
+            link
+        ]
+        right = Content.assemble(
+            (f" ◆ {waiting} waiting ", "bold $text-warning on $warning-muted") if waiting else "",
+            " ",
+            (sign, style),
+            (f" {said} ", style),
+        )
+        right = right.truncate(max(10, self.size.width - 12), ellipsis=True)
+        left = Content.assemble(
+            (" Switchtower ", "bold"), (harmless.line(name), ""), (f"  {harmless.line(where)}", "$text-muted")
+        )
+        room = self.size.width - right.cell_length - 1
+        if left.cell_length > room:
+            left = left.truncate(max(1, room), ellipsis=True)
+        self.update(Content.assemble(left, " " * max(1, self.size.width - left.cell_length - right.cell_length), right))
+
+    def on_click(self) -> None:
+        if self._state is not None and self._state[4]:
+            self.post_message(self.InboxWanted())
+
+
+class StatusLine(Static):
+    """What runs and for how long, and the meter."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("", id=id, markup=False)
+
+    def show(self, what: meter.Meter, *, running_seconds: float | None, note: str, queued: int, beat: int) -> None:
+        if running_seconds is not None:
+            left = Content.assemble(
+                (f" {SPINNER[beat % len(SPINNER)]} ", "$accent"),
+                (f"{amounts.clock(running_seconds)} ", ""),
+                (note or "working", ""),
+                ("  Esc cancels", "$text-muted"),
+            )
+        else:
+            left = Content.assemble((f" {note}" if note else "", "$text-muted"))
+        if queued:
+            left = Content.assemble(left, (f"  {amounts.counted(queued, 'message')} queued", "$warning"))
+        parts: list[tuple[str, str]] = [
+            (harmless.line(what.model), ""),
+            (what.policy, "bold $error" if what.policy == "yolo" else "$text-muted"),
+            (what.spent, "$text-muted"),
+            (what.context, "$warning" if what.is_nearly_full else "$text-muted"),
+        ]
+        right = Content("  ").join([Content.styled(text, style) for text, style in parts if text])
+        width = self.size.width
+        if left.cell_length + right.cell_length + 3 > width:
+            left = left.truncate(max(8, width - right.cell_length - 3), ellipsis=True)
+        gap = " " * max(1, width - left.cell_length - right.cell_length - 1)
+        self.update(Content.assemble(left, gap, right))

@@ -1,0 +1,149 @@
+"""The sessions at the left: filtered by typing, each with its state, workspace, model and age."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from switchtower.tui.state import amounts, harmless, roster
+
+_STYLES = {"running": "$success", roster.WAITING: "bold $warning", "failed": "$error"}
+
+
+class SessionList(Vertical):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "wish('new')", "New"),
+        Binding("r", "wish('rename')", "Rename"),
+        Binding("f", "wish('fork')", "Fork"),
+        Binding("d,delete", "wish('delete')", "Delete"),
+        Binding("slash", "filter", "Filter"),
+    ]
+
+    class Chosen(Message):
+        def __init__(self, session_id: str) -> None:
+            super().__init__()
+            self.session_id = session_id
+
+    class Wished(Message):
+        """Something is to be done with a session. `what` is `new`, `rename`, `fork` or `delete`."""
+
+        def __init__(self, what: str, session_id: str | None) -> None:
+            super().__init__()
+            self.what = what
+            self.session_id = session_id
+
+    class Left(Message):
+        """Esc."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._rows: Sequence[roster.Row] = ()
+        self._drawn: list[tuple[object, ...]] = []
+        self._open: str | None = None
+        self._now_ms = 0.0
+
+    def compose(self) -> ComposeResult:
+        yield Input(placeholder="filter sessions", id="filter", compact=True)
+        yield _Names(id="names", markup=False)
+        yield Static("no session yet", id="nobody", markup=False)
+
+    def show(self, rows: Sequence[roster.Row], *, now_ms: float, open_id: str | None) -> None:
+        self._rows, self._now_ms, self._open = rows, now_ms, open_id
+        self._draw()
+
+    @property
+    def picked(self) -> str | None:
+        option = self.query_one(_Names).highlighted_option
+        return option.id if option is not None else None
+
+    def focus_names(self) -> None:
+        names = self.query_one(_Names)
+        if names.highlighted is None and names.option_count:
+            names.highlighted = 0
+        names.focus()
+
+    def _draw(self) -> None:
+        wanted = self.query_one("#filter", Input).value
+        rows = roster.matching(self._rows, wanted)
+        names = self.query_one(_Names)
+        width = max(12, self.size.width - 3)
+        looks = [(row, amounts.age((self._now_ms - row.updated_ms) / 1000), row.session_id == self._open, width) for row in rows]
+        nobody = self.query_one("#nobody", Static)
+        nobody.display = not rows
+        nobody.update("nothing matches" if self._rows else "no session yet")
+        if looks == self._drawn:
+            return
+        self._drawn = list(looks)
+        picked, scroll = self.picked, names.scroll_y
+        names.set_options(Option(_row(row, age, width, is_open=is_open), id=row.session_id) for row, age, is_open, width in looks)
+        for index, row in enumerate(rows):
+            if row.session_id == (picked or self._open):
+                names.highlighted = index
+        names.scroll_to(y=scroll, animate=False)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._draw()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._draw()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        if self._drawn:
+            self.focus_names()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        if event.option_id is not None:
+            self.post_message(self.Chosen(event.option_id))
+
+    def on_key(self, event: events.Key) -> None:
+        field = self.query_one("#filter", Input)
+        if event.key == "escape":
+            event.stop()
+            if field.value:
+                field.value = ""
+            else:
+                self.post_message(self.Left())
+        elif event.key == "down" and field.has_focus:
+            event.stop()
+            self.focus_names()
+
+    def action_filter(self) -> None:
+        self.query_one("#filter", Input).focus()
+
+    def action_wish(self, what: str) -> None:
+        self.post_message(self.Wished(what, self.picked))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        # In the filter these are letters like others.
+        return not (action in ("wish", "filter") and self.query_one("#filter", Input).has_focus)
+
+
+class _Names(OptionList):
+    pass
+
+
+def _row(row: roster.Row, age: str, width: int, *, is_open: bool) -> Content:
+    style = _STYLES.get(row.state, "$text-muted")
+    name = _fit(harmless.line(row.name), width - 2 - len(age) - 1)
+    gap = " " * max(1, width - 2 - Content(name).cell_length - len(age))
+    first = Content.assemble((f"{row.mark} ", style), (name, "bold" if is_open or row.waits else ""), gap, (age, "$text-muted"))
+    about = [row.word if row.waits else "", row.folder, row.model, row.host, f"asks: {row.asks}" if row.asks else ""]
+    rest = _fit(harmless.line(" · ".join(part for part in about if part)), width - 2)
+    return Content.assemble(first, "\n  ", (rest, "$warning" if row.waits else "$text-muted"))
+
+
+def _fit(text: str, width: int) -> str:
+    content = Content(text)
+    if content.cell_length <= max(1, width):
+        return text
+    return content.truncate(max(1, width), ellipsis=True).plain

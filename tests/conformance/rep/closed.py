@@ -1,0 +1,208 @@
+"""Every message of ours, held against the document and what was settled beside it: each field that is named, and none besides."""
+
+import json
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+Count = Annotated[int, Meta(ge=0)]
+Text = Annotated[str, Meta(min_length=1)]
+Stamp = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")]
+Semver = Annotated[str, Meta(pattern=r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$")]
+JSON_RPC = (-32700, -32601, -32602)
+CODES = (1001, 1002, 1003, 2001, 3001, 3002)
+_UNESCAPED = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class Closed(Struct, forbid_unknown_fields=True):
+    pass
+
+
+class ErrorData(Closed):
+    step_id: str | None
+    attempt: Count
+    retriable: bool
+    details: dict[str, Any]
+    cause: Literal["Timeout", "Cancelled"] | UnsetType = UNSET
+
+
+class Error(Closed):
+    code: int
+    message: Text
+    data: ErrorData
+
+
+class Limits(Closed):
+    concurrency: Annotated[int, Meta(ge=1)]
+
+
+class Capabilities(Closed):
+    version: Semver
+    step_kinds: list[Text]
+    limits: Limits
+
+
+class Started(Closed):
+    run_id: Text
+
+
+class Ok(Closed):
+    ok: Literal[True]
+
+
+class Healthy(Closed):
+    ok: Literal[True]
+    details: dict[str, Any]
+
+
+class Log(Closed, tag_field="type", tag="log"):
+    timestamp: Stamp
+    level: Literal["debug", "info", "warning", "error"]
+    message: str
+    step_id: Text | UnsetType = UNSET
+
+
+class Step(Closed, tag_field="type", tag="step"):
+    timestamp: Stamp
+    step_id: Text
+    state: Literal["started", "succeeded", "failed"]
+    attempt: Count
+    duration_ms: Count | UnsetType = UNSET
+    outputs: dict[str, Any] | UnsetType = UNSET
+    error: Error | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        has = (self.duration_ms is not UNSET, self.outputs is not UNSET, self.error is not UNSET)
+        expected = {"started": (False, False, False), "succeeded": (True, True, False), "failed": (True, False, True)}
+        if has != expected[self.state]:
+            raise ValueError(f"a step that {self.state} tells something else")
+
+
+class Summary(Closed):
+    completed_steps: Count
+    failed_steps: Count
+    outputs: dict[str, Any] | UnsetType = UNSET
+    error: Error | UnsetType = UNSET
+
+
+class Polled(Closed):
+    status: Literal["pending", "running", "completed", "failed"]
+    events: list[Log | Step]
+    summary: Summary
+
+    def __post_init__(self) -> None:
+        is_over = self.status in ("completed", "failed")
+        if (self.summary.outputs is not UNSET) != is_over or (self.summary.error is not UNSET) != (self.status == "failed"):
+            raise ValueError(f"the summary does not fit the status {self.status}")
+
+
+RESULTS: dict[str, type[Closed]] = {
+    "Runtime.Capabilities": Capabilities,
+    "Runtime.StartRun": Started,
+    "Runtime.Poll": Polled,
+    "Runtime.Cancel": Ok,
+    "Runtime.Health": Healthy,
+}
+
+
+class _Answered(Closed):
+    jsonrpc: Literal["2.0"]
+    id: int | float | str | None
+    result: Any
+
+
+class _Refused(Closed):
+    jsonrpc: Literal["2.0"]
+    id: int | float | str | None
+    error: Error
+
+
+def answer(line: bytes, method: str | None) -> dict[str, Any]:
+    """A line of our runtime, once it is known to be what the document has there. Without a method only an error can come."""
+    read = _one_line(line)
+    if "error" in read:
+        refused = msgspec.convert(read, _Refused)
+        assert refused.error.code in CODES + JSON_RPC, read
+        # Only a step may be worth another try, and a refusal comes before any step.
+        assert not refused.error.data.retriable, read
+    else:
+        assert method is not None, read
+        msgspec.convert(msgspec.convert(read, _Answered).result, RESULTS[method])
+    return read
+
+
+class Options(Closed):
+    run_id: Text
+    trace_id: Text
+    allow_shell: bool
+
+
+class StartRun(Closed):
+    ir: dict[str, Any]
+    inputs: dict[str, Any]
+    options: Options
+
+
+class RunRef(Closed):
+    run_id: Text
+
+
+class Nothing(Closed):
+    pass
+
+
+PARAMS: dict[str, type[Closed]] = {
+    "Runtime.Capabilities": Nothing,
+    "Runtime.StartRun": StartRun,
+    "Runtime.Poll": RunRef,
+    "Runtime.Cancel": RunRef,
+}
+
+
+class _Request(Closed):
+    jsonrpc: Literal["2.0"]
+    id: Annotated[int, Meta(ge=1)]
+    method: str
+    params: Any
+
+
+def request(line: bytes) -> dict[str, Any]:
+    """A line of our orchestrator, likewise."""
+    read = _one_line(line)
+    asked = msgspec.convert(read, _Request)
+    msgspec.convert(asked.params, PARAMS[asked.method])
+    return read
+
+
+def _one_line(line: bytes) -> dict[str, Any]:
+    assert line.endswith(b"\n"), line[-100:]
+    text = line[:-1].decode()
+    assert not _UNESCAPED.search(text), "one line is one object"
+    read = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_number)
+    assert isinstance(read, dict)
+    return read
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    read = dict(pairs)
+    assert len(read) == len(pairs), "a name is there twice"
+    return read
+
+
+def _no_number(name: str) -> None:
+    raise AssertionError(f"{name} is Python's, not JSON's")
+
+
+def outcome(stdout: bytes) -> dict[str, Any]:
+    """What `tm run --json` and `tm runtime run` print: one object of four fields. A foreign runtime's words stay its own."""
+    read = _one_line(stdout)
+    assert list(read) == ["flow", "status", "summary", "events"]
+    assert read["status"] in ("completed", "failed")
+    assert ("error" in read["summary"]) == (read["status"] == "failed")
+    if read["status"] == "failed":
+        error = read["summary"]["error"]
+        assert set(error) == {"code", "message", "data"}
+        assert {"step_id", "attempt", "retriable", "details"} <= set(error["data"])
+    return read

@@ -1,0 +1,53 @@
+"""Our runtime as a process, and our command in a folder: each test has its own."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.rep.peers import Command, Orchestrator, before_ours
+
+Spawn = Callable[..., Orchestrator]
+
+
+@pytest.fixture
+def spawn(tmp_path: Path) -> Iterator[Spawn]:
+    """`spawn(**variables)`: a runtime of ours that ends with the test."""
+    with ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(Orchestrator(tmp_path, **settings))
+
+
+@pytest.fixture
+def runtime(spawn: Spawn) -> Orchestrator:
+    return spawn()
+
+
+@pytest.fixture
+def tm(tmp_path: Path) -> Command:
+    return Command(tmp_path)
+
+
+@pytest.fixture
+def kinds_of_others(tmp_path: Path) -> dict[str, Any]:
+    """Variables with which our runtime finds a package that somebody else wrote."""
+    folder = tmp_path / "installed"
+    info = folder / "others-1.0.dist-info"
+    info.mkdir(parents=True)
+    (folder / "others.py").write_text(OTHERS)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[switchtower.flow_kinds]\nothers.print = others:Print\nothers.break = others:Break\n")
+    return {"PYTHONPATH": before_ours(folder)}
+
+
+OTHERS = """
+class Print:
+    async def run(self, given, context):
+        print(given["text"], flush=True)
+        return {"printed": True}
+
+
+class Break:
+    async def run(self, given, context):
+        raise LookupError("the password is hunter2")
+"""

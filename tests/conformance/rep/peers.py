@@ -1,0 +1,244 @@
+"""The other side of each role: an orchestrator that writes its lines by hand, and the command with runtimes around it.
+
+Everything that our runtime or our orchestrator writes is held against the closed types on its way.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from tests.conformance.rep import closed
+from tests.contract_proc.driving import RUNTIMES
+
+PATIENCE = 30
+OURS = (sys.executable, "-P", "-m", "switchtower.daemon.flow_runtime")
+HERE = Path(__file__).parent / "runtimes"
+_TM = "from switchtower.cli.main import tm; tm()"
+_ABSENT: Any = object()
+
+
+def node(name: str, kind: str, given: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {"id": name, "type": kind, "with": given or {}, **more}
+
+
+def edge(source: str, target: str, on: str = "success", **more: Any) -> dict[str, Any]:
+    return {"from": source, "to": target, "on": on, **more}
+
+
+def ir(*nodes: dict[str, Any], edges: tuple[dict[str, Any], ...] = (), timeout_ms: int = 0, **inputs: str) -> dict[str, Any]:
+    """A flow; `inputs` are names and types."""
+    return {
+        "version": "1.0.0",
+        "flow": {"name": "shown", "timeout_ms": timeout_ms},
+        "constants": {"policyRef": "none", "policy": {}},
+        "inputs_schema": {name: {"type": kind} for name, kind in inputs.items()},
+        "graph": {"nodes": list(nodes), "edges": list(edges)},
+        "metadata": {"generated_at": "2026-01-02T03:04:05Z", "source_file": "shown.yaml"},
+    }
+
+
+HELLO = ir(node("say", "log", {"message": "hello"}))
+NAP = ir(node("nap", "sleep", {"seconds": "3600"}))
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Ours, without what an orchestrator around us may have said."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TRACE_MIND_")} | variables
+
+
+def before_ours(folder: Path) -> str:
+    """A `PYTHONPATH` on which the folder comes first."""
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+class Orchestrator:
+    """A foreign one, with our runtime as its process."""
+
+    def __init__(
+        self, folder: Path, *, command: tuple[str, ...] = OURS, stderr: int = subprocess.DEVNULL, **variables: str
+    ) -> None:
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            cwd=folder,
+            env=environment(**variables),
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._stdin, self._stdout = self.process.stdin, self.process.stdout
+        self._asked = 0
+        # Whoever reads must not wait for ever.
+        self._watchdog = threading.Timer(PATIENCE, self.process.kill)
+        self._watchdog.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._watchdog.cancel()
+        self.process.kill()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None and not stream.closed:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    continue
+        self.process.wait()
+
+    def write(self, content: bytes) -> None:
+        self._stdin.write(content)
+        self._stdin.flush()
+
+    def read(self, method: str | None = None) -> dict[str, Any]:
+        """The next answer. Without a method it has to be an error."""
+        return closed.answer(self._stdout.readline(), method)
+
+    def ask(self, method: str, params: Any = _ABSENT) -> Any:
+        """The result."""
+        answered = self._pair(method, params)
+        assert "result" in answered, answered
+        return answered["result"]
+
+    def refusal(self, method: str, params: Any = _ABSENT) -> Any:
+        """The error."""
+        answered = self._pair(method, params)
+        assert "error" in answered, answered
+        return answered["error"]
+
+    def start(self, document: dict[str, Any], **params: Any) -> str:
+        run_id: str = self.ask("Runtime.StartRun", {"ir": document, **params})["run_id"]
+        return run_id
+
+    def polls(self) -> list[dict[str, Any]]:
+        """Every answer until the run is over."""
+        polled = [self.ask("Runtime.Poll", {})]
+        while polled[-1]["status"] in ("pending", "running"):
+            time.sleep(0.002)
+            polled.append(self.ask("Runtime.Poll", {}))
+        return polled
+
+    def run(self, document: dict[str, Any], **params: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The last answer to a poll, and the events of all of them."""
+        self.start(document, **params)
+        polled = self.polls()
+        return polled[-1], [event for each in polled for event in each["events"]]
+
+    def hang_up(self) -> tuple[int, bytes]:
+        """The exit code, and what was still written after the input had ended."""
+        self._stdin.close()
+        rest = self._stdout.read()
+        return self.process.wait(PATIENCE), rest
+
+    def _pair(self, method: str, params: Any) -> dict[str, Any]:
+        self._asked += 1
+        request = {"jsonrpc": "2.0", "id": self._asked, "method": method}
+        self.write(json.dumps(request if params is _ABSENT else {**request, "params": params}).encode() + b"\n")
+        answered = self.read(method)
+        assert answered["id"] == self._asked
+        return answered
+
+
+def states(events: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
+    return [(event["step_id"], event["state"], event["attempt"]) for event in events if event["type"] == "step"]
+
+
+class Ended(NamedTuple):
+    code: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        return closed.outcome(self.stdout)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        error: dict[str, Any] = self.outcome["summary"]["error"]
+        return error
+
+
+class Command:
+    """`tm` in a folder and a home of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "work"
+        self.home = folder / "home"
+        for made in (self.folder, self.home):
+            made.mkdir()
+        self.notes = folder / "notes"
+        # The runtimes of this room find there what they share with those of the contract tests.
+        self.environment = environment(HOME=str(self.home), NOTES=str(self.notes), PYTHONPATH=before_ours(RUNTIMES))
+
+    def __call__(self, *arguments: str, **variables: str) -> Ended:
+        ended = subprocess.run(
+            [sys.executable, "-P", "-c", _TM, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd=self.folder,
+            env=self.environment | variables,
+            timeout=PATIENCE,
+        )
+        return Ended(ended.returncode, ended.stdout, ended.stderr.decode())
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", _TM, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.folder,
+            env=self.environment,
+        )
+
+    def run(self, document: dict[str, Any], runtime: str | None = None, *arguments: str, **variables: str) -> Ended:
+        """`tm run` of a document, on one of the runtimes of these tests or on ours."""
+        chosen = () if runtime is None else ("--executor-path", runtime)
+        return self("run", self.write("flow.json", document), "--json", *chosen, *arguments, **variables)
+
+    def write(self, name: str, content: Any) -> str:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return name
+
+    def tap(self, *command: str) -> str:
+        """A runtime that notes the bytes that go in and come out, and its process id."""
+        script = self.folder / "tap"
+        script.write_text(f"#!/bin/sh\necho $$ >> pids\ntee -a sent | {shlex.join(command)} | tee -a answered\n")
+        script.chmod(0o755)
+        return "./tap"
+
+    def sent(self) -> list[dict[str, Any]]:
+        """What the tap saw going in, each line held against the closed types."""
+        return [closed.request(line) for line in (self.folder / "sent").read_bytes().splitlines(keepends=True)]
+
+    def asked(self) -> list[dict[str, Any]]:
+        """What a runtime of these tests noted."""
+        return [json.loads(line) for line in self.notes.read_text().splitlines()] if self.notes.exists() else []
+
+    def methods(self) -> list[str]:
+        return [request["method"] for request in self.asked()]
+
+    def processes(self) -> list[int]:
+        """Those that live with this one's environment."""
+        mark, found = f"NOTES={self.notes}".encode(), []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+
+def foreign(name: str) -> str:
+    """The path of a runtime: one of the contract tests', or one of this room's."""
+    return str(next(path for path in (HERE / f"{name}.py", RUNTIMES / f"{name}.py") if path.exists()))

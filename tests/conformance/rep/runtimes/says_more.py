@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""Says more than the document has, everywhere, and has a name of its own for the run."""
+
+import speaking
+
+polls = 0
+
+
+def answer(request: speaking.Request, result: dict[str, object]) -> None:
+    speaking.say({"jsonrpc": "2.0", "id": request["id"], "result": {**result, "more": [1]}, "more": {}})
+
+
+for request in speaking.requests():
+    match request["method"]:
+        case "Runtime.Capabilities":
+            answer(request, {**speaking.CAPABILITIES, "limits": {"concurrency": 4, "memory_mb": 64}})
+        case "Runtime.StartRun":
+            answer(request, {"run_id": "a name of its own"})
+        case "Runtime.Poll":
+            polls += 1
+            events = [{"type": "novel", "number": polls}, {**speaking.log(f"poll {polls}"), "more": 1}]
+            answer(request, speaking.polled("completed" if polls == 3 else "running", events, outputs={"polls": polls}, more=1))

@@ -1,0 +1,62 @@
+"""rep 10, over signals: a user who cancels, a runtime that obeys, and one that does not."""
+
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+from tests.conformance.rep import closed
+from tests.conformance.rep.peers import HELLO, NAP, PATIENCE, Command, foreign
+
+
+def cancelled(tm: Command, document: dict[str, Any], *arguments: str) -> tuple[int, dict[str, Any]]:
+    """How the command ended that got the signal once its run was under way."""
+    process = tm.start("run", tm.write("flow.json", document), "--json", *arguments)
+    _until_it_runs(tm, process, is_ours=not arguments)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
+    assert b"Traceback" not in stderr
+    assert tm.processes() == []
+    return process.returncode, closed.outcome(stdout)
+
+
+def _until_it_runs(tm: Command, process: "subprocess.Popen[bytes]", *, is_ours: bool) -> None:
+    assert process.stderr is not None
+    if is_ours:
+        said = b""
+        while b": started" not in said:
+            line = process.stderr.readline()
+            said += line
+            assert line, said
+    else:
+        while "Runtime.Poll" not in tm.methods():
+            assert process.poll() is None
+
+
+@pytest.mark.requirement("rep:cancel:once", "rep:cancel:params", "rep:settled:cancelled")
+def test_the_runtime_is_asked_once_and_its_own_end_is_the_outcome(tm: Command) -> None:
+    code, told = cancelled(tm, HELLO, "--executor-path", foreign("obeys_cancel"))
+
+    assert (code, told["status"], told["summary"]["error"]["data"]["cause"]) == (1, "failed", "Cancelled")
+    assert [event["message"] for event in told["events"]] == ["the last one"], "what was told after the cancel is kept"
+    asked = [request for request in tm.asked() if request["method"] == "Runtime.Cancel"]
+    assert [request["params"] for request in asked] == [{"run_id": tm.asked()[1]["params"]["options"]["run_id"]}]
+
+
+@pytest.mark.requirement("rep:cancel:ends", "rep:settled:cancelled")
+def test_our_runtime_obeys(tm: Command) -> None:
+    code, told = cancelled(tm, NAP)
+
+    error = told["summary"]["error"]
+    assert (told["status"], error["data"]["cause"]) == ("failed", "Cancelled")
+    assert code == {2: 1, 3: 4}[error["code"] // 1000]
+
+
+@pytest.mark.requirement("rep:cancel:five-seconds", "rep:lifecycle:no-leftovers")
+def test_a_runtime_that_does_not_obey_has_five_seconds(tm: Command) -> None:
+    code, told = cancelled(tm, HELLO, "--executor-path", foreign("ignores_cancel"))
+
+    error = told["summary"]["error"]
+    assert (code, error["code"], error["data"]["cause"]) == (4, 3001, "Cancelled")
+    assert error["message"] == "the run was cancelled; the runtime did not stop within 5 s and was ended"
+    assert tm.methods().count("Runtime.Cancel") == 1

@@ -1,0 +1,218 @@
+"""What a Flow IR means, shown on our runtime as a process: edges, tries, time limits, switches, references."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.rep.peers import Orchestrator, edge, ir, node, states
+
+SHELL = {"allow_shell": True}
+COUNTS = "echo x >> tries; test $(wc -l < tries) -ge {wanted}"
+
+ABSENT = object()
+WHOLE = ir(
+    node("a", "log", {"message": "x"}, timeout_ms=0, retry={"max": 0, "backoff_ms": 0}),
+    node("b", "log", {"message": "x"}),
+    edges=(edge("a", "b"),),
+)
+
+
+def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """The document with another value there, or with none."""
+    copied = copy.deepcopy(document)
+    place: Any = copied
+    *way, last = path.split(".")
+    for name in way:
+        place = place[int(name) if isinstance(place, list) else name]
+    if value is ABSENT:
+        del place[last]
+    else:
+        place[last] = value
+    return copied
+
+
+def succeeded(events: list[dict[str, Any]]) -> list[str]:
+    return [step for step, state, _ in states(events) if state == "succeeded"]
+
+
+@pytest.mark.requirement(
+    "rep:ir:required", "rep:ir:closed", "rep:ir:names", "rep:ir:bounds", "rep:ir:unique-ids", "rep:ir:existing-nodes"
+)
+def test_what_the_ir_does_not_allow_is_refused(runtime: Orchestrator) -> None:
+    for path, value in (
+        *((name, ABSENT) for name in ("flow", "constants", "inputs_schema", "graph", "metadata")),
+        *((f"{closed}.more", 1) for closed in ("flow", "constants", "graph", "graph.nodes.0.retry")),
+        ("flow.name", "two words"),
+        ("flow.name", ""),
+        ("flow.timeout_ms", -1),
+        ("flow.timeout_ms", 2**31),
+        ("constants.policyRef", ""),
+        ("constants.policy", []),
+        ("inputs_schema", []),
+        ("graph.nodes", []),
+        ("graph.nodes.0.id", "a/b"),
+        ("graph.nodes.0.type", ""),
+        ("graph.nodes.0.with", []),
+        ("graph.nodes.0.timeout_ms", 2**31),
+        ("graph.nodes.0.retry.max", -1),
+        ("graph.nodes.1.id", "a"),
+        ("graph.edges.0.on", "always"),
+        ("graph.edges.0.to", "nowhere"),
+        ("graph.edges.0.from", "nowhere"),
+        ("metadata.generated_at", "yesterday"),
+    ):
+        error = runtime.refusal("Runtime.StartRun", {"ir": changed(WHOLE, path, value)})
+        assert (error["code"], bool(error["data"]["details"]["problems"])) == (1003, True), path
+    assert runtime.refusal("Runtime.StartRun", {"ir": changed(WHOLE, "version", ABSENT)})["code"] == 1001
+    assert runtime.run(WHOLE)[0]["status"] == "completed", "with none of that it is fine"
+
+
+@pytest.mark.requirement("rep:ir:open", "rep:ir:bounds")
+def test_what_the_ir_leaves_open_is_taken(runtime: Orchestrator) -> None:
+    document = WHOLE
+    for path in ("more", "graph.nodes.0.more", "graph.edges.0.more", "metadata.more"):
+        document = changed(document, path, {"deep": [1]})
+    document = changed(changed(document, "flow.timeout_ms", 2**31 - 1), "graph.nodes.0.timeout_ms", 2**31 - 1)
+    assert runtime.run(document)[0]["status"] == "completed"
+
+
+@pytest.mark.requirement("rep:ir:retry", "rep:faults:retry", "rep:errors:retriable")
+@pytest.mark.parametrize(("retries", "status"), [(0, "failed"), (1, "failed"), (2, "completed")])
+def test_retry_max_is_the_number_of_tries_after_the_first(
+    runtime: Orchestrator, tmp_path: Path, retries: int, status: str
+) -> None:
+    step = node("sh", "shell", {"command": COUNTS.format(wanted=3)}, retry={"max": retries, "backoff_ms": 1})
+    last, events = runtime.run(ir(step), options=SHELL)
+
+    assert last["status"] == status
+    assert len((tmp_path / "tries").read_text()) // 2 == retries + 1
+    tries = [attempt for _, state, attempt in states(events) if state == "started"]
+    assert tries == list(range(retries + 1))
+    failed = [event["error"]["data"] for event in events if event.get("state") == "failed"]
+    assert [(data["attempt"], data["retriable"]) for data in failed] == [(each, True) for each in range(min(retries + 1, 2))]
+
+
+@pytest.mark.requirement("rep:ir:backoff")
+def test_a_pause_lies_between_two_tries_and_can_be_cancelled(runtime: Orchestrator) -> None:
+    runtime.start(ir(node("sh", "shell", {"command": "false"}, retry={"max": 9, "backoff_ms": 3_600_000})), options=SHELL)
+    seen: list[dict[str, Any]] = []
+    while ("sh", "failed", 0) not in states(seen):
+        seen += runtime.ask("Runtime.Poll", {})["events"]
+    runtime.ask("Runtime.Cancel", {})
+    polled = runtime.polls()
+
+    assert polled[-1]["summary"]["error"]["data"]["cause"] == "Cancelled"
+    seen += [event for each in polled for event in each["events"]]
+    assert [attempt for _, state, attempt in states(seen) if state == "started"] == [0]
+
+
+@pytest.mark.requirement("rep:timeouts:step", "rep:faults:timeouts")
+def test_a_step_that_takes_too_long_is_a_failed_try(runtime: Orchestrator) -> None:
+    nap = node("nap", "sleep", {"seconds": "3600"}, timeout_ms=20, retry={"max": 1, "backoff_ms": 0})
+    rescue = node("rescue", "dsl.emit", {"why": "$step.nap.error.data.cause"})
+    last, events = runtime.run(ir(nap, rescue, edges=(edge("nap", "rescue", "failure"),)))
+
+    errors = [event["error"] for event in events if event.get("state") == "failed"]
+    assert [(error["code"], error["data"]["cause"], error["data"]["attempt"]) for error in errors] == [
+        (2001, "Timeout", 0),
+        (2001, "Timeout", 1),
+    ]
+    assert (last["status"], last["summary"]["outputs"]) == ("completed", {"why": "Timeout"})
+
+
+@pytest.mark.requirement("rep:timeouts:flow", "rep:settled:timeout", "rep:faults:timeouts")
+def test_a_flow_that_takes_too_long_is_3001_with_its_cause(runtime: Orchestrator) -> None:
+    last, _ = runtime.run(ir(node("nap", "sleep", {"seconds": "3600"}), timeout_ms=30))
+
+    error = last["summary"]["error"]
+    assert (last["status"], error["code"], error["data"]["cause"]) == ("failed", 3001, "Timeout")
+
+
+@pytest.mark.requirement("rep:ir:timeout-zero")
+def test_a_timeout_of_zero_is_none(runtime: Orchestrator) -> None:
+    last, _ = runtime.run(ir(node("nap", "sleep", {"ms": "20"}, timeout_ms=0), timeout_ms=0))
+    assert last["status"] == "completed"
+
+
+@pytest.mark.requirement("rep:ir:edges")
+@pytest.mark.parametrize(("path", "went"), [("there", "good"), ("nowhere", "bad")])
+def test_a_step_is_followed_along_the_edge_of_how_it_ended(runtime: Orchestrator, tmp_path: Path, path: str, went: str) -> None:
+    (tmp_path / "there").write_text("x")
+    steps = [node("look", "file.read", {"path": path}), node("good", "log"), node("bad", "log")]
+    for step in steps[1:]:
+        step["with"] = {"message": "went"}
+    last, events = runtime.run(ir(*steps, edges=(edge("look", "good"), edge("look", "bad", "failure"))))
+
+    assert last["status"] == "completed"
+    assert succeeded(events)[-1] == went
+    assert last["summary"]["failed_steps"] == (0 if went == "good" else 1)
+
+
+@pytest.mark.requirement("rep:control:switch", "rep:faults:switch")
+@pytest.mark.parametrize(
+    ("key_from", "value", "went", "default"),
+    [
+        ("$.inputs.way", "left", "l", "case"),
+        ("$.inputs.way", "up", "d", "case"),
+        ("$.inputs.way", "up", "d", "field"),
+        ("$.vars.ask.way", "right", "r", "field"),
+        ("$.vars.ask.nothing", "left", "d", "field"),
+    ],
+)
+def test_a_switch_goes_one_way(runtime: Orchestrator, key_from: str, value: str, went: str, default: str) -> None:
+    cases = {"left": "l", "right": "r"}
+    given = {"key_from": key_from, "cases": cases | ({"_DEFAULT": "d"} if default == "case" else {})}
+    if default == "field":
+        given["default"] = "d"
+    ways = [node(name, "log", {"message": name}) for name in ("l", "r", "d")]
+    out = [edge("which", target, case=case) for case, target in {**cases, "_DEFAULT": "d"}.items()]
+    steps = [node("ask", "dsl.emit", {"way": "$input.way"}), node("which", "switch", given), *ways]
+    last, events = runtime.run(ir(*steps, edges=(edge("ask", "which"), *out), way="string"), inputs={"way": value})
+
+    assert last["status"] == "completed"
+    assert succeeded(events) == ["ask", "which", went]
+
+
+@pytest.mark.requirement("rep:control:emit", "rep:control:finish")
+def test_emits_add_to_the_outputs_and_a_finish_ends_the_run(runtime: Orchestrator) -> None:
+    steps = [
+        node("one", "dsl.emit", {"a": "1"}),
+        node("two", "dsl.emit", {"b": "2"}),
+        node("end", "finish"),
+        node("nap", "sleep", {"seconds": "3600"}),
+    ]
+    last, _ = runtime.run(ir(*steps, edges=(edge("one", "two"), edge("two", "end"))))
+
+    assert (last["status"], last["summary"]["outputs"]) == ("completed", {"a": "1", "b": "2"})
+
+
+@pytest.mark.requirement("rep:ir:references", "rep:ir:scalars")
+def test_values_are_references_or_literals(runtime: Orchestrator) -> None:
+    given = {
+        "path": "$input.a.b",
+        "whole": "$input.a",
+        "of_a_step": "$step.first.made.deep",
+        "scalar": "72",
+        "literal": "costs $input.a",
+        "nested": {"list": ["$input.a.b", "x"]},
+    }
+    steps = [
+        node("first", "dsl.emit", {"made": {"deep": "here"}}),
+        node("tell", "dsl.emit", given),
+        node("nap", "sleep", {"ms": "1"}),
+    ]
+    last, events = runtime.run(
+        ir(*steps, edges=(edge("first", "tell"), edge("tell", "nap")), a="object"), inputs={"a": {"b": [1, None]}}
+    )
+
+    assert last["summary"]["outputs"] == {
+        "made": {"deep": "here"},
+        "path": [1, None],
+        "whole": {"b": [1, None]},
+        "of_a_step": "here",
+        "scalar": "72",
+        "literal": "costs $input.a",
+        "nested": {"list": [[1, None], "x"]},
+    }
+    assert events[-1]["outputs"] == {"seconds": 0.001}, "a number may be spelled as a text"
