@@ -5,10 +5,11 @@ import os
 import pty
 import signal
 import struct
-import subprocess
 import termios
 import threading
 from typing import Any
+
+from tests.warm import processes
 
 PATIENCE = 60
 
@@ -23,7 +24,7 @@ class Terminal:
         self.settings_before = termios.tcgetattr(self._screen)
         """Asked at this side, they are those of the other."""
         self.settings_after: Any = None
-        self.process = subprocess.Popen(
+        self.process = processes.Popen(
             tower.command(*arguments),
             stdin=side,
             stdout=side if stdout is None else stdout,

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.warm import processes
+
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 15.0
 
@@ -32,8 +34,9 @@ class Daemon:
         return {**others, **named, "TOWER_HOME": str(self.home), "PYTHONWARNINGS": "ignore"}
 
     def start(self) -> "Daemon":
-        self._process = process = subprocess.Popen(
+        self._process = process = processes.Popen(
             [sys.executable, "-m", "switchtower", "serve"],
+            loaded=processes.needed_by(self.home),
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

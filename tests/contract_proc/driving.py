@@ -59,6 +59,21 @@ async def drive_order(wanted: driver.Order, **hooks: Any) -> outcome.Outcome:
         assert descriptors() == before, "a descriptor is left"
 
 
+async def until_asked(asked: Path, method: str) -> None:
+    """Waits until the runtime was asked that, as the file of its notes says."""
+    async with asyncio.timeout(PATIENCE):
+        while method not in [request["method"] for request in notes(asked)]:
+            await asyncio.sleep(0.01)
+
+
+async def is_cancelled(driving: "asyncio.Task[Any]") -> bool:
+    """Whether it ends as cancelled, and by itself: nobody's patience ends it."""
+    done, _ = await asyncio.wait([driving], timeout=PATIENCE / 2)
+    driving.cancel()
+    await asyncio.wait([driving])
+    return bool(done) and driving.cancelled()
+
+
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract_proc.driving import IR, drive_order, order
+from tests.contract_proc.driving import IR, drive_order, is_cancelled, order, until_asked
 
 from switchtower.engines.flow.orchestrator import borrowing
 from switchtower.protocols.rep import driver, errors, outcome
@@ -104,18 +105,15 @@ async def test_a_run_that_we_direct_can_be_cancelled() -> None:
     assert (ended.status, ended.error["data"]["cause"]) == ("failed", "Cancelled")
 
 
-async def test_whoever_cancels_twice_does_not_wait_for_the_steps_that_are_under_way() -> None:
-    cancel, begun = asyncio.Event(), asyncio.Event()
-    wanted = order("foreign", ir=flow("wait"), required=["dsl.emit", "log", "switch"], cancel_grace_s=1e6, timeout_s=1e6)
-
-    def when_it_runs(event: dict[str, Any]) -> None:
-        if event.get("state") == "started":
-            begun.set()
-
-    driving = asyncio.create_task(drive_order(wanted, drive_control=directed(wanted), cancel=cancel, on_event=when_it_runs))
-    await begun.wait()
+async def test_whoever_cancels_twice_does_not_wait_for_the_steps_that_are_under_way(tmp_path: Path) -> None:
+    asked, cancel = tmp_path / "asked", asyncio.Event()
+    patient = {"cancel_grace_s": 1e6, "timeout_s": 1e6, "env": {"NOTES": str(asked)}}
+    wanted = order("foreign", ir=flow("wait"), required=["dsl.emit", "log", "switch"], **patient)
+    driving = asyncio.create_task(drive_order(wanted, drive_control=directed(wanted), cancel=cancel))
+    await until_asked(asked, "Runtime.Poll")
     cancel.set()
+    await until_asked(asked, "Runtime.Cancel")
+
     driving.cancel()
 
-    with pytest.raises(asyncio.CancelledError):
-        await driving
+    assert await is_cancelled(driving)

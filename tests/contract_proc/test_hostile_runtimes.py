@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 import uvloop
-from tests.contract_proc.driving import PATIENCE, RUNTIMES, drive, drive_order, notes, order, with_run
+from tests.contract_proc.driving import (
+    RUNTIMES,
+    drive,
+    drive_order,
+    is_cancelled,
+    notes,
+    order,
+    until_asked,
+    with_run,
+)
 from tests.tools.running.watching import alive
 
 from switchtower.protocols.rep import driver, errors, outcome
@@ -187,8 +196,7 @@ async def test_one_runtime_of_many_under_a_mark_takes_its_commands_along_and_no_
     together = f"run-{tmp_path.name}"
     other = order("obeys_cancel", process_mark=together, env={"NOTES": str(asked)})
     driving = asyncio.create_task(driver.run(other, cancel=cancel))
-    reached = asyncio.Event()
-    await cancelling_after(asked, reached, "Runtime.Poll")
+    await until_asked(asked, "Runtime.Poll")
 
     killed = await driver.run(order("leaves_a_command", process_mark=together, timeout_s=1e6, env={"CHILD": str(child)}))
 
@@ -262,9 +270,7 @@ def cancelling_after(asked: Path, cancel: asyncio.Event, method: str) -> "asynci
     """Cancels once the runtime was asked that."""
 
     async def watch() -> None:
-        async with asyncio.timeout(PATIENCE):
-            while method not in [request["method"] for request in notes(asked)]:
-                await asyncio.sleep(0.01)
+        await until_asked(asked, method)
         cancel.set()
 
     return asyncio.create_task(watch())
@@ -336,20 +342,19 @@ async def test_cancelling_the_task_cancels_the_run_and_stays_a_cancellation(tmp_
 
 @pytest.mark.parametrize("first", ["the event", "the task"])
 async def test_whoever_cancels_twice_does_not_wait_for_the_runtime(first: str, tmp_path: Path) -> None:
-    asked, reached, cancel, told = tmp_path / "asked", asyncio.Event(), asyncio.Event(), asyncio.Event()
+    asked, cancel = tmp_path / "asked", asyncio.Event()
     wanted = order("ignores_cancel", cancel_grace_s=1e6, timeout_s=1e6, env={"NOTES": str(asked)})
     driving = asyncio.create_task(drive_order(wanted, cancel=cancel))
-    await cancelling_after(asked, reached, "Runtime.Poll")
+    await until_asked(asked, "Runtime.Poll")
     if first == "the event":
         cancel.set()
     else:
         driving.cancel()
-    await cancelling_after(asked, told, "Runtime.Cancel")
+    await until_asked(asked, "Runtime.Cancel")
 
     driving.cancel()
 
-    with pytest.raises(asyncio.CancelledError):
-        await driving
+    assert await is_cancelled(driving)
 
 
 @pytest.mark.requirement("rep:settled:cancelled")

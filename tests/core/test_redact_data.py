@@ -118,6 +118,7 @@ def every_event(words: str) -> list[events.AnyEvent]:
         events.CheckpointTaken("before", "f00d"),
         events.SessionLoaded(ACTOR),
         events.SessionUnloaded(ACTOR),
+        events.SessionDeleted(ACTOR),
         events.VersionAdvanced(ACTOR, "set_model"),
         events.ConversationCleared(ACTOR, words),
         events.MessageImported("assistant", words, 0, words, (call,)),

@@ -76,21 +76,21 @@ def cut_texts(draw: st.DrawFn) -> list[str]:
     return [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(cut_texts())
 def test_any_cut_of_any_text_comes_out_as_the_whole_does(pieces: list[str]) -> None:
     stream = REDACTOR.stream()
     assert "".join(map(stream.feed, pieces)) + stream.close() == REDACTOR.text("".join(pieces))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(TEXTS)
 def test_redacting_twice_is_redacting_once(text: str) -> None:
     once = REDACTOR.text(text)
     assert REDACTOR.text(once) == once
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TEXTS, TEXTS)
 def test_a_closed_stream_is_as_new(first: str, second: str) -> None:
     stream = REDACTOR.stream()

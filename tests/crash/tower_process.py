@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from tests.warm import processes
 
 PATIENCE = 20.0
 """For what must happen; generous, because the machine may be busy with other tests."""
@@ -41,8 +42,9 @@ class Daemon:
         given = {f"TOWER_{name.upper()}": str(value) for name, value in {"http": "off", "pi": "off", **settings}.items()}
         self._announced, announce = os.pipe()
         try:
-            self.process = subprocess.Popen(
+            self.process = processes.Popen(
                 [sys.executable, "-c", _SERVE, str(announce)],
+                loaded=processes.needed_by(home),
                 env={**inherited, "TOWER_HOME": str(home), **given},
                 pass_fds=[announce],
                 stdin=subprocess.DEVNULL,

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from tests.crash.tower_process import Client, Daemon
 from tests.daemon.pi_stage import stage as stage
+from tests.warm import processes
 
 StartDaemon = Callable[..., Awaitable[Daemon]]
 Connect = Callable[[Daemon], Awaitable[Client]]
@@ -67,7 +68,7 @@ def tower(home: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
 
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_"))}
-        return subprocess.run(
+        return processes.run(
             [sys.executable, "-m", "switchtower", *arguments],
             env={**inherited, "TOWER_HOME": str(home)},
             capture_output=True,

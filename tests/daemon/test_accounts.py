@@ -384,7 +384,7 @@ async def test_a_token_that_says_it_lives_longer_than_was_given_does_not(account
     assert await accounts.verify(forged({**good, "exp": int(clock.time) + 10**6})) is None
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     token=st.one_of(
         st.text(max_size=200),

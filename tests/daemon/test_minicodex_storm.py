@@ -9,8 +9,8 @@ from tests.daemon.pi_stage import Stage
 from switchtower.testing.minicodex_client import Ledger, MiniCodexClient
 
 CLIENTS = 20
-RECONNECTS = 500
-TOKENS = 4_000
+RECONNECTS = 200
+TOKENS = 1_600
 
 
 def cut(ledger: Ledger, place: int) -> Ledger:

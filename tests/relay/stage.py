@@ -19,6 +19,7 @@ import msgspec
 import pytest
 from tests.conformance import daemons as conformance_daemons
 from tests.crash.tower_process import Daemon
+from tests.warm import processes
 
 from switchtower.core import codec, journal
 from switchtower.protocols.relay import names
@@ -91,7 +92,7 @@ class Place:
     def tower(self, *arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
         """The command line, on this home, to its end."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_"))}
-        return subprocess.run(
+        return processes.run(
             [sys.executable, "-m", "switchtower", *arguments],
             env={**inherited, "TOWER_HOME": str(self.home)},
             input=stdin,

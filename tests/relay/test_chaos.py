@@ -17,7 +17,7 @@ from tests.relay.stage import PATIENCE, Stage, Tower, Wire, counting, eventually
 from switchtower.testing.relay_client import Frame, RelayApp
 from switchtower.testing.wires import UpgradeRefused
 
-ROUNDS = int(os.environ.get("RELAY_CHAOS_ROUNDS") or 10)
+ROUNDS = int(os.environ.get("RELAY_CHAOS_ROUNDS") or 6)
 LONGEST_LULL = 1.5
 """Seconds that a round waits for output before it breaks something all the same."""
 _BROKEN = (EOFError, OSError, UpgradeRefused, TimeoutError, asyncio.IncompleteReadError)

@@ -135,6 +135,7 @@ class SteeredJournal(Changing):
         self.failing_reads: list[Exception] = []
         self.prunings: list[str | None] = []
         self.failing_prunings: list[Exception] = []
+        self.failing_deletions: list[Exception] = []
 
     async def append(self, append: journal.Append) -> None:
         self.appends.append(append)
@@ -172,6 +173,11 @@ class SteeredJournal(Changing):
         if self.failing_prunings:
             raise self.failing_prunings.pop(0)
         return await self.inner.prune(retention, now_ms, session_id, keep_from=keep_from)
+
+    async def delete(self, session_id: str) -> int:
+        if self.failing_deletions:
+            raise self.failing_deletions.pop(0)
+        return await self.inner.delete(session_id)
 
     async def open(self) -> None:
         await self.inner.open()

@@ -1,10 +1,11 @@
-"""Processes of ours, started quickly: forked from a Python that has the libraries loaded already, and otherwise like any.
+"""Processes of ours, started quickly: forked from a Python that has loaded much already, and otherwise like any other.
 
-They have a pid, an environment, descriptors and an end of their own, and import every room of ours by themselves. What shows in
-`/proc` under `cmdline` and `environ` is not theirs: a test that looks there starts its process with `subprocess`.
+They have a pid, an environment, descriptors and an end of their own. What `/proc` shows of their command line and environment is
+not theirs: a test that looks there starts its process with `subprocess`, and so does one about what is imported, and when.
 """
 
 import array
+import asyncio
 import atexit
 import json
 import os
@@ -14,7 +15,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+Loaded = Literal["libraries", "daemon", "models"]
+"""What a process begins with: none of our rooms, so that it imports them by itself and late as any does; those of a daemon too;
+or also what speaks with models, which takes seconds to load."""
 
 _SERVER = Path(__file__).with_name("server.py")
 _INTERPRETERS_OWN = ("PYTHON", "LC_", "LANG")
@@ -23,13 +28,12 @@ _HARMLESS = ("PYTHONWARNINGS",)
 
 
 class _Server:
-    def __init__(self, what: str) -> None:
-        self.environment = dict(os.environ)
+    def __init__(self, loaded: Loaded) -> None:
         self._lock = threading.Lock()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", str(_SERVER), str(theirs.fileno()), what],
+                [sys.executable, "-P", str(_SERVER), str(theirs.fileno()), loaded],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -50,36 +54,34 @@ class _Server:
         self._process.wait(10)
 
 
-_servers: dict[str, _Server] = {}
+_servers: dict[Loaded, _Server] = {}
 _starting = threading.Lock()
 
 
-def _server(what: str) -> _Server:
+def _server(loaded: Loaded) -> _Server:
     with _starting:
-        if what not in _servers:
-            _servers[what] = _Server(what)
-        return _servers[what]
+        if loaded not in _servers:
+            _servers[loaded] = _Server(loaded)
+        return _servers[loaded]
 
 
 def _interpreters_own(environment: dict[str, str]) -> dict[str, str]:
-    return {
-        name: value for name, value in environment.items() if name.startswith(_INTERPRETERS_OWN) and name not in _HARMLESS
-    }
+    return {name: value for name, value in environment.items() if name.startswith(_INTERPRETERS_OWN) and name not in _HARMLESS}
 
 
 class Popen(subprocess.Popen[Any]):
     """`[sys.executable, "-m", …]` or `[sys.executable, "-c", …]`, with or without `-P`; anything else is started as always."""
 
-    def __init__(self, command: list[str], *, heavy: bool = False, **options: Any) -> None:
-        self._what = "heavy" if heavy else "light"
+    def __init__(self, command: list[str], *, loaded: Loaded = "libraries", **options: Any) -> None:
+        self._loaded = loaded
         self._end: int | None = None
         """Where the exit status comes from, of a process that was forked."""
-        super().__init__([os.fspath(word) for word in command], **options)
+        super().__init__([os.fsdecode(word) for word in command], **options)
 
     def _execute_child(  # type: ignore[no-untyped-def]
         self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell, *rest
     ) -> None:
-        *streams, restore_signals, gid, gids, uid, umask, start_new_session, process_group = rest
+        streams, start_new_session, process_group = rest[:6], *rest[-2:]
         environment = dict(os.environ if env is None else env)
         safe_path = len(args) > 1 and args[1] == "-P"
         rest_of_it = args[2:] if safe_path else args[1:]
@@ -100,7 +102,7 @@ class Popen(subprocess.Popen[Any]):
             "program": rest_of_it[:2],
             "arguments": rest_of_it[2:],
             "is_safe_path": safe_path,
-            "cwd": os.fspath(cwd or os.getcwd()),
+            "cwd": os.fspath(cwd or Path.cwd()),
             "environment": environment,
             "descriptors": list(pass_fds),
             "new_session": bool(start_new_session),
@@ -109,7 +111,7 @@ class Popen(subprocess.Popen[Any]):
         given = [number if fd == -1 else fd for number, fd in enumerate((stdin, stdout, stderr))]
         self._end, tell = os.pipe()
         try:
-            self.pid = _server(self._what).fork(request, [*given, tell, *pass_fds])
+            self.pid = _server(self._loaded).fork(request, [*given, tell, *pass_fds])
         finally:
             os.close(tell)
         self._child_created = True
@@ -140,8 +142,30 @@ class Popen(subprocess.Popen[Any]):
         return self.returncode
 
 
+def needed_by(home: Path) -> Loaded:
+    """The daemon on this home."""
+    configuration = home / "config.toml"
+    return "models" if configuration.exists() and "[models." in configuration.read_text() else "daemon"
+
+
+async def streams(process: Popen) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Its stdout and stdin, both of them pipes without buffers."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), process.stdin
+    )
+    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
+
+
 def run(
-    command: list[str], *, input: Any = None, timeout: float | None = None, check: bool = False, capture_output: bool = False,
+    command: list[str],
+    *,
+    input: Any = None,
+    timeout: float | None = None,
+    check: bool = False,
+    capture_output: bool = False,
     **options: Any,
 ) -> "subprocess.CompletedProcess[Any]":
     """As `subprocess.run`."""

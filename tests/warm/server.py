@@ -1,7 +1,6 @@
-"""A Python that has loaded the libraries, and becomes another program for whoever asks: it forks, and the child runs that one.
+"""A Python that has loaded much, and becomes another program for whoever asks: it forks, and the child runs that one.
 
-None of our rooms is loaded here. Each child imports them by itself and late, as any process does; what it is spared is the
-interpreter and other people's code. It may hold no thread and no open file, or the children would have them too.
+It may hold no thread and no open file, or the children would have them too.
 """
 
 import fcntl
@@ -16,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 LIBRARIES = (
@@ -23,8 +23,15 @@ LIBRARIES = (
     *("logging.handlers", "msgspec", "pathlib", "picows", "secrets", "shlex", "sqlite3", "subprocess", "tempfile", "tomllib"),
     *("typing", "urllib.parse", "uvicorn.config", "uvicorn.protocols.http.h11_impl", "uvloop"),
 )
-HEAVY = ("mcp", "openai", "pydantic_ai", "pydantic_ai.direct", "pydantic_ai.models.openai")
-"""Seconds of loading. Only for daemons that speak with models."""
+DAEMON = (
+    "switchtower.cli.commands.serve",
+    "switchtower.daemon.app",
+    "switchtower.daemon.agent_parts",
+    "switchtower.transports.http",
+)
+MODELS = ("mcp", "openai", "pydantic_ai.direct", "pydantic_ai.models.openai", "pydantic_ai.providers.openai")
+
+LOADED = {"libraries": LIBRARIES, "daemon": LIBRARIES + DAEMON, "models": LIBRARIES + DAEMON + MODELS}
 
 MOST_BYTES = 1 << 20
 ABOVE_ALL = 400
@@ -84,14 +91,14 @@ def become(request: dict[str, Any]) -> None:
     for name, fd, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         old: io.TextIOWrapper = getattr(sys, name)
         # The bytes below read and write the same numbers as before; only what the terminal decides is decided again.
-        raw = io.open(fd, f"{mode}b", closefd=False)
+        raw = open(fd, f"{mode}b", closefd=False)  # noqa: SIM115
         lines = name == "stderr" or os.isatty(fd)
         new = io.TextIOWrapper(raw, old.encoding, old.errors, newline="\n" if mode == "w" else None, line_buffering=lines)
         setattr(sys, name, new)
         setattr(sys, f"__{name}__", new)
     how, what = request["program"]
     if not request["is_safe_path"]:
-        sys.path.insert(0, os.getcwd() if how == "-m" else "")
+        sys.path.insert(0, str(Path.cwd()) if how == "-m" else "")
     sys.argv = [how, *request["arguments"]]
     sys.orig_argv = request["command"]
     if how == "-m":
@@ -102,7 +109,7 @@ def become(request: dict[str, Any]) -> None:
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
-    for name in (*LIBRARIES, *(HEAVY if sys.argv[2] == "heavy" else ())):
+    for name in LOADED[sys.argv[2]]:
         importlib.import_module(name)
     assert threading.active_count() == 1, "a thread would be missing in the children"
     gc.collect()

@@ -1,4 +1,5 @@
-"""A run from a command line to its exit code: starts it in a new session, shows it, and answers its approvals."""
+"""A run from a command line to its exit code: starts it in a new session or in one that is there, shows it, answers its
+approvals, and leaves its reports."""
 
 import asyncio
 from enum import Enum
@@ -8,11 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from switchtower import config
-from switchtower.cli import approvals, console, dialog_watch, output, prompt, signals, through, workspace
+from switchtower.cli import approvals, console, dialog_watch, joining, output, prompt, signals, through, verdict, workspace
 from switchtower.cli.asker import Asker
 from switchtower.cli.console import Exit
+from switchtower.cli.reports import Reports
 from switchtower.cli.screens import Progress
 from switchtower.cli.view import View
+from switchtower.client import errors
 from switchtower.client.client import Client
 from switchtower.client.frames import Event
 from switchtower.protocols.push import extensions, messages
@@ -44,19 +47,86 @@ class Job(NamedTuple):
     form: Form = Form.TEXT
     prompts: bool = False
     preset: str | None = None
+    attach: str | None = None
+    """The session that is there already, as somebody named it."""
+    token: str | None = None
+    queue: bool = False
+    junit: Path | None = None
+    annotates: bool = False
+
+
+class Standing:
+    """How far it has come: a report tells of it, however it ends."""
+
+    session_id: str | None = None
+    run_id: str | None = None
 
 
 async def execute(settings: config.Settings, job: Job) -> int:
-    with signals.interruption() as interrupted:
+    reports = Reports(job.text, verdict.unchecked(job.criteria), file=job.junit, annotates=job.annotates)
+    reports.begin()
+    standing = Standing()
+
+    def end_reports(outcome: str, why: str) -> None:
+        try:
+            reports.end_without(outcome, why, session_id=standing.session_id, run_id=standing.run_id)
+        except errors.ClientError as problem:
+            console.fail(str(problem))
+
+    with signals.interruption(lambda: end_reports("cancelled", "left before the run had ended")) as interrupted:
         try:
             client = await signals.unless(interrupted, Client.connect(settings))
             async with client:
-                started = await signals.unless(interrupted, client.start_session(_session(job)))
-                # Not interruptible: the run may have been accepted, and only its id lets us cancel it.
-                run_id = await client.send(started.sessionId, job.text, acceptance=job.criteria)
-                return await _see_through(client, started.sessionId, run_id, job, interrupted)
+                after_seq = await _begin(client, job, standing, interrupted)
+                ended = await _see_through(client, standing, after_seq, job, interrupted)
         except signals.Interrupted:
+            end_reports("cancelled", "cancelled before the run began")
             return Exit.CANCELLED
+        except errors.ClientError as problem:
+            end_reports("error", str(problem))
+            raise
+        except output.NobodyReads:
+            end_reports("cancelled", "nobody reads the output")
+            raise
+        except BaseException:
+            end_reports("error", "ended with an error of its own")
+            raise
+    return _finish(reports, standing, job, ended)
+
+
+def _finish(reports: Reports, standing: Standing, job: Job, ended: through.Ended) -> int:
+    complete = ended.complete
+    code: int = Exit.FAILED if ended.timed_out else complete.headless.exitCodeHint
+    assert standing.session_id is not None, "a run that ended had a session"
+    found = verdict.of(complete, job.criteria, session_id=standing.session_id, seconds=reports.seconds, timed_out=ended.timed_out)
+    try:
+        if job.form is Form.JSON:
+            output.line(msgspec.json.encode({"sessionId": standing.session_id, **msgspec.to_builtins(complete)}))
+    finally:
+        try:
+            reports.end(found)
+        except errors.ClientError as problem:
+            console.fail(str(problem))
+            code = code or Exit.FAILED
+    if ended.timed_out:
+        console.fail(f"the run did not end within {job.timeout:g} s and was cancelled", "give it more with `--timeout`")
+    return code
+
+
+async def _begin(client: Client, job: Job, standing: Standing, interrupted: asyncio.Event) -> int:
+    """The seq after which the run's events come."""
+    if job.attach is not None:
+        session_id = await signals.unless(interrupted, joining.find(client, job.attach, job.token))
+        begun = await joining.begin(
+            client, session_id, job.text, job.criteria, queue=job.queue, within=job.timeout, interrupted=interrupted
+        )
+        standing.session_id, standing.run_id = session_id, begun.run_id
+        return begun.after_seq
+    started = await signals.unless(interrupted, client.start_session(_session(job)))
+    standing.session_id = started.sessionId
+    # Not interruptible: the run may have been accepted, and only its id lets us cancel it.
+    standing.run_id = await client.send(started.sessionId, job.text, acceptance=job.criteria)
+    return 0
 
 
 def _session(job: Job) -> messages.StartSession:
@@ -75,11 +145,13 @@ def _session(job: Job) -> messages.StartSession:
     )
 
 
-async def _see_through(client: Client, session_id: str, run_id: str, job: Job, interrupted: asyncio.Event) -> int:
+async def _see_through(client: Client, standing: Standing, after_seq: int, job: Job, interrupted: asyncio.Event) -> through.Ended:
+    session_id, run_id = standing.session_id, standing.run_id
+    assert session_id is not None and run_id is not None, "a run that began has a session"
     view = View(Progress(answers=job.form is Form.TEXT))
     asker = Asker()
     asking = prompt.Prompt(asker, client, session_id, run_id)
-    session = client.session(session_id, on_lost=through.say_lost)
+    session = client.session(session_id, last_seen_seq=after_seq, on_lost=through.say_lost)
     at_terminal = dialog_watch.AtTerminal(asker, client, session_id)
     watch = dialog_watch.DialogWatch(session, at_terminal if job.prompts else dialog_watch.ByOthers(session_id))
     about = await client.get_session(session_id) if client.offers("session_info") else None
@@ -101,18 +173,14 @@ async def _see_through(client: Client, session_id: str, run_id: str, job: Job, i
             return None
         return "deny"
 
+    if about is not None and job.attach is not None:
+        _introduce(about, chosen_by_us=False)
     try:
-        ended = await through.see_through(
+        return await through.see_through(
             client, session, run_id, show=show, decide=decide, interrupted=interrupted, within=job.timeout
         )
     finally:
         await asker.close()
-    if job.form is Form.JSON:
-        output.line(msgspec.json.encode({"sessionId": session_id, **msgspec.to_builtins(ended.complete)}))
-    if ended.timed_out:
-        console.fail(f"the run did not end within {job.timeout:g} s and was cancelled", "give it more with `--timeout`")
-        return Exit.FAILED
-    return ended.complete.headless.exitCodeHint
 
 
 def _introduce(about: extensions.SessionInfo, *, chosen_by_us: bool) -> None:

@@ -19,6 +19,7 @@ class Row(NamedTuple):
 
 
 COMMANDS = (
+    Row("setup", "setup", "Choose the model and the policy at a first start, and test the key"),
     Row("serve", "serve", "Run the daemon in the foreground"),
     Row("status", "status", "Say whether the daemon runs, where it listens and what waits"),
     Row("stop", "stop", "Stop the daemon"),
@@ -29,14 +30,21 @@ COMMANDS = (
     Row("show", "show", "Print what a session is and does: model, policy, usage, queue"),
     Row("attach", "attach", "Watch a session from any point of its history"),
     Row("send", "send", "Send a message to a session"),
+    Row("steer", "steer", "Tell a run that is under way something"),
     Row("approve", "decide", "Let a waiting action happen"),
     Row("deny", "decide", "Refuse a waiting action"),
     Row("answer", "answer", "Answer what an extension or the agent asks, or list what is asked"),
+    Row("inbox", "inbox", "List what waits for a decision, of all sessions and hosts"),
     Row("cancel", "cancel", "Cancel a session's run"),
     Row("diff", "diff", "Print what a session changed in its folder"),
     Row("undo", "undo", "Take back what a session's last run changed, or make it again"),
     Row("compact", "compact", "Summarise a session's conversation, so that its context is small again"),
     Row("configure", "configure", "Change a session's model, policy or title"),
+    Row("rename", "rename", "Give a session a title"),
+    Row("export", "export", "Write a session as Markdown, HTML or JSON lines"),
+    Row("search", "search", "Find words in all sessions"),
+    Row("fork", "fork", "Begin a new session with the conversation of another"),
+    Row("delete", "delete", "Delete sessions for good"),
     Row("models", "models", "List the usable models, and why the others are not"),
     Row("skills", "skills", "List skills, prompt templates and the commands of extensions"),
     Row("presets", "presets", "List the presets that a session can begin with, and why some cannot be used"),
@@ -45,10 +53,16 @@ COMMANDS = (
     Row("user", "user", "Say who may log in, and with which password"),
     Row("hosts", "hosts", "List the hosts of this hub, and say which may stay"),
     Row("token", "token", "List and revoke logins, or print the page's address"),
+    Row("config", "config", "See and change the settings"),
+    Row("logs", "logs", "Print the daemon's log, or follow it"),
+    Row("journal", "journal", "Check the journal's file, or count what is in it"),
     Row("version", "version", "Print the version"),
 )
+ALIASES = {"users": "user", "tokens": "token"}
+"""Other words for a command, which no list shows."""
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _BY_NAME = {row.name: row for row in COMMANDS}
+_BY_NAME |= {alias: _BY_NAME[name] for alias, name in ALIASES.items()}
 
 
 class Tower(click.Group):

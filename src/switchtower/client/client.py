@@ -13,7 +13,7 @@ from switchtower.client.connection import REQUEST_TIMEOUT, Connection
 from switchtower.client.patience import PATIENCE, persist
 from switchtower.client.session import Session
 from switchtower.core import ids
-from switchtower.protocols.push import extensions, messages
+from switchtower.protocols.push import extensions, listings, messages
 
 _BEYOND_ANY_SEQ = 2**53 - 1
 _SLOW = 300.0
@@ -157,6 +157,37 @@ class Client:
         if not self.offers("terminals"):
             return []
         return (await self._ask(extensions.ListTerminals(limit), extensions.Terminals)).terminals
+
+    async def cards(self, limit: int = 100, *, waiting: bool = False) -> list[listings.Card]:
+        """Sessions, the one used last first; or only those that wait for a decision."""
+        self._needs("cards", "lists with titles")
+        return (await self._ask(listings.ListCards(limit, waiting), listings.Cards)).cards
+
+    async def approvals(self, limit: int = 100) -> list[listings.PendingApproval]:
+        """Everything that waits for a decision, of all sessions and hosts."""
+        self._needs("inbox", "an inbox")
+        return (await self._ask(listings.ListApprovals(limit), listings.Approvals)).approvals
+
+    async def search(self, text: str, limit: int = 50, *, session_id: str | None = None) -> list[listings.Hit]:
+        self._needs("search", "searching")
+        request = listings.SearchSessions(text, limit, session_id)
+        return (await self._ask(request, listings.Hits, within=_SLOW)).hits
+
+    async def fork(self, session_id: str, *, before_seq: int | None = None) -> listings.Forked:
+        """A new session with what was said in this one. Not asked again when the connection is lost: it may have begun."""
+        self._needs("fork", "forks")
+        request = listings.ForkSession(session_id, before_seq)
+        forked = await self._ask(request, listings.Forked, session_id, repeatable=False)
+        self.remember(forked.sessionId, forked.attachToken)
+        return forked
+
+    async def delete(self, session_id: str) -> None:
+        self._needs("delete", "deleting sessions")
+        await self._ask(listings.DeleteSession(session_id), listings.Deleted, session_id, repeatable=False)
+
+    def _needs(self, capability: str, what: str) -> None:
+        if not self.offers(capability):
+            raise errors.DaemonTooOld(what)
 
     async def flow(self, session_id: str) -> extensions.FlowReport:
         """What became of a flow so far, in REP's words."""

@@ -60,6 +60,10 @@ class UnloadSession(Command, frozen=True, kw_only=True):
     pass
 
 
+class DeleteSession(Command, frozen=True, kw_only=True):
+    """For good, with all that the journal has of it."""
+
+
 class RecordOutcome(Command, frozen=True, kw_only=True):
     """A protocol's word that a command of its own has ended: its receipts, and whether it changed the session."""
 
@@ -296,6 +300,7 @@ AnyCommand = (
     StartSession
     | LoadSession
     | UnloadSession
+    | DeleteSession
     | RecordOutcome
     | ReplaceConversation
     | RunShell

@@ -19,7 +19,7 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
         return _start(session, command, mint)
     if isinstance(command, commands.MirrorRun):
         return mirrors.mirror(session, command)
-    if session.seq == 0:
+    if session.seq == 0 or session.is_deleted:
         raise errors.SessionNotFound(session.id)
     mirrors.refuse_what_is_its_hosts(session, command)
     if command.expected_version is not None and command.expected_version != session.version:
@@ -29,6 +29,8 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
             return Decision([] if session.loaded else [events.SessionLoaded(by=command.actor)])
         case commands.UnloadSession():
             return Decision([events.SessionUnloaded(by=command.actor)])
+        case commands.DeleteSession():
+            return _delete(session, command)
         case commands.RecordOutcome():
             return _record(session, command)
         case commands.ReplaceConversation():
@@ -103,6 +105,14 @@ def _start(session: Session, command: commands.StartSession, mint: ids.Mint) -> 
     return Decision(
         [started, *_policy_warning(started.policy), *command.conversation, *named, *loaded], None, outcome, following=begun
     )
+
+
+def _delete(session: Session, command: commands.DeleteSession) -> Decision:
+    if session.run is not None and session.host is None:
+        raise errors.RunInProgress(session.run.id)
+    if session.shells or session.errands:
+        raise errors.InvalidCommand("somebody uses it at this moment", hint="wait for what runs there, or stop it")
+    return Decision([events.SessionDeleted(by=command.actor)])
 
 
 def _record(session: Session, command: commands.RecordOutcome) -> Decision:

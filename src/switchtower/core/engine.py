@@ -31,6 +31,8 @@ class Message(Struct, frozen=True):
     carry: dict[str, Any] | None = None
     """See `events.MessageCompleted`."""
     images: tuple[events.Image, ...] = ()
+    at_ms: int = 0
+    """When it was said."""
 
 
 class Task(Struct, frozen=True):
@@ -215,6 +217,7 @@ def imported_message(event: events.MessageImported) -> Message:
         is_error=event.is_error,
         thinking=event.thinking,
         images=event.images,
+        at_ms=event.at_ms,
     )
 
 

@@ -201,6 +201,8 @@ class SessionState(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    DELETED = "deleted"
+    """Nobody is told of this one: who looks for it does not find it."""
 
 
 class Relayed(Struct, frozen=True, omit_defaults=True):
@@ -260,6 +262,13 @@ class SessionUnloaded(Event, frozen=True):
     """Nobody needs it at hand any more. Everything stays in the journal."""
 
     kind: ClassVar[str] = "session.unloaded"
+    by: Actor
+
+
+class SessionDeleted(Event, frozen=True):
+    """The last that is told of a session: from here on nobody finds it, and what the journal has of it goes."""
+
+    kind: ClassVar[str] = "session.deleted"
     by: Actor
 
 
@@ -754,6 +763,7 @@ AnyEvent = (
     SessionStarted
     | SessionLoaded
     | SessionUnloaded
+    | SessionDeleted
     | VersionAdvanced
     | SessionResumed
     | SessionConfigured

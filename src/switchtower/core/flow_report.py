@@ -14,6 +14,8 @@ FLOW = "flow"
 MOST_EVENTS = 100_000
 MOST_BYTES = 16 * 1024 * 1024
 BROKEN = 3001
+CONTINUED = "  "
+"""Before each further line of a log that has several: each begins with its level otherwise."""
 
 _ALSO_TOLD: tuple[str, ...] = ("session_id", "approval_id")
 _READ = frozenset(kind.kind for kind in (events.ToolCalled, events.ToolFinished, events.ToolProgressed, events.RunCompleted))
@@ -23,7 +25,6 @@ class Report:
     def __init__(self, flow: str) -> None:
         self.flow = flow
         self.status = "running"
-        self.summary: dict[str, Any] = {"completed_steps": 0, "failed_steps": 0}
         self.events: list[dict[str, Any]] = []
         self.left_out = 0
         self.last_seq = 0
@@ -32,6 +33,20 @@ class Report:
         """The step and the try that a call is."""
         self._partial: dict[str, str] = {}
         """The beginning of a log line, by call."""
+        self._last_log: dict[str, dict[str, Any]] = {}
+        self._succeeded: dict[str, bool] = {}
+        """How the last try of each step ended."""
+        self._summary: dict[str, Any] | None = None
+        self._error: dict[str, Any] | None = None
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The runtime's own once there is one, and what we have seen ourselves until then."""
+        if self._summary is not None:
+            return self._summary
+        completed = sum(self._succeeded.values())
+        seen: dict[str, Any] = {"completed_steps": completed, "failed_steps": len(self._succeeded) - completed}
+        return seen if self._error is None else {**seen, "error": self._error}
 
     def read(self, entries: Iterable[journal.Entry]) -> None:
         for entry in entries:
@@ -49,9 +64,9 @@ class Report:
             case events.ToolProgressed():
                 self._log(event, at, size)
             case events.ToolFinished(tool="flow", outputs=dict(outputs)) if event.call_id not in self._calls:
-                self.status = str(outputs.get("status", "failed"))
+                self.status = "completed" if outputs.get("status") == "completed" else "failed"
                 summary = outputs.get("summary")
-                self.summary = summary if isinstance(summary, dict) else self.summary
+                self._summary = summary if isinstance(summary, dict) else None
             case events.ToolFinished() if event.call_id in self._calls:
                 self._finish(event, at, size)
             case events.RunCompleted() if self.status == "running":
@@ -59,18 +74,21 @@ class Report:
                 self.status = "failed"
                 cause = {"cause": "Cancelled"} if event.outcome is events.Outcome.CANCELLED else {}
                 data: dict[str, Any] = {"step_id": None, "attempt": 0, "retriable": False, "details": {}, **cause}
-                self.summary = {**self.summary, "error": {"code": BROKEN, "message": event.summary, "data": data}}
+                self._error = {"code": BROKEN, "message": event.summary, "data": data}
             case _:
                 pass
 
     def _finish(self, event: events.ToolFinished, at: str, size: int) -> None:
         given = event.outputs or {}
+        self._succeeded[self._calls[event.call_id][0]] = not event.is_error
+        if self._partial.get(event.call_id):
+            self._log(events.ToolProgressed(event.call_id, "\n"), at, 0)
+        self._partial.pop(event.call_id, None)
+        self._last_log.pop(event.call_id, None)
         if event.is_error:
-            self.summary["failed_steps"] += 1
             error = given.get("error", {"code": BROKEN, "message": event.text, "data": {}})
             self._step(event.call_id, "failed", at, size, {"duration_ms": event.duration_ms, "error": error})
         else:
-            self.summary["completed_steps"] += 1
             self._step(event.call_id, "succeeded", at, size, {"duration_ms": event.duration_ms, "outputs": given})
 
     def _step(self, call_id: str, state: str, at: str, size: int, more: dict[str, Any]) -> None:
@@ -82,9 +100,17 @@ class Report:
         *lines, self._partial[event.call_id] = (self._partial.get(event.call_id, "") + event.text).split("\n")
         step = self._calls.get(event.call_id)
         for line in lines:
+            if line.startswith(CONTINUED) and (last := self._last_log.get(event.call_id)) is not None:
+                self._bytes += size // len(lines)
+                if self._bytes <= MOST_BYTES:
+                    last["message"] += "\n" + line.removeprefix(CONTINUED)
+                continue
             level, mark, message = line.removeprefix("[").partition("] ")
             told = {"type": "log", "timestamp": at, "level": level if mark else "info", "message": message if mark else line}
-            self._keep({**told, "step_id": step[0]} if step is not None else told, size // len(lines))
+            self._last_log[event.call_id] = told
+            if step is not None:
+                told["step_id"] = step[0]
+            self._keep(told, size // len(lines))
 
     def _keep(self, told: dict[str, Any], size: int) -> None:
         self._bytes += size

@@ -84,6 +84,7 @@ class Card(Struct, frozen=True):
     question: OpenQuestion | None = None
     host: str | None = None
     host_lost: bool = False
+    model: str | None = None
 
 
 class Append(Struct):
@@ -164,7 +165,12 @@ class Journal(Protocol):
         session_id: str | None = None,
         loaded: bool = False,
     ) -> list[Card]:
-        """Sessions, most recently updated first, optionally only those in the given states, with the given id, or loaded."""
+        """Sessions, most recently updated first, optionally only those in the given states, with the given id, or loaded. The
+        deleted ones only for who asks for that state."""
+        ...
+
+    async def delete(self, session_id: str) -> int:
+        """Removes a session with all that there is of it; returns how many entries went. Nobody appends to it any more."""
         ...
 
     async def prune(

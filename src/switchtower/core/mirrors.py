@@ -14,6 +14,7 @@ MOST_OPEN = 1_000
 OURS_TO_DECIDE = (
     commands.LoadSession,
     commands.UnloadSession,
+    commands.DeleteSession,
     commands.RecordOutcome,
     commands.ResumeSession,
     commands.ConfigureSession,

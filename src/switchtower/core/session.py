@@ -197,6 +197,10 @@ class Session(Struct):
         return self.text_parts[0] if self.text_parts else ""
 
     @property
+    def is_deleted(self) -> bool:
+        return self.state is events.SessionState.DELETED
+
+    @property
     def outlives_its_daemon(self) -> bool:
         """Whether the run under way can be taken up after a restart. A program's terminal ends with the daemon that holds it;
         an agent goes on only from a question, because nobody knows what became of anything else that it was doing."""
@@ -474,6 +478,7 @@ def card(session: Session) -> journal.Card:
         updated_at_ms=session.updated_at_ms,
         workspace=session.workspace,
         provider=session.provider,
+        model=session.model,
         engine=session.engine,
         active_run_id=session.run.id if session.run else None,
         pending_approval_id=pending.id if pending else None,

@@ -14,6 +14,7 @@ ACTIVE = (SessionState.RUNNING, SessionState.AWAITING_APPROVAL)
 
 TRANSITIONS: dict[tuple[SessionState, type[events.Event]], SessionState] = {
     **{(state, events.RunStarted): SessionState.RUNNING for state in READY},
+    **{(state, events.SessionDeleted): SessionState.DELETED for state in SessionState},
     (SessionState.RUNNING, events.ApprovalRequested): SessionState.AWAITING_APPROVAL,
     (SessionState.AWAITING_APPROVAL, events.ApprovalDecided): SessionState.RUNNING,
     (SessionState.AWAITING_APPROVAL, events.ApprovalExpired): SessionState.RUNNING,

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from switchtower.core import commands, errors, events, journal, workshop
+from switchtower.core import commands, errors, events, journal, search, workshop
 from switchtower.core.session import Session
 
 FROM_THE_HEAD = 2**62
@@ -151,8 +151,12 @@ class Tower(Protocol):
         """The session as it stands, in its own order and as committed: a copy, which does not move on."""
         ...
 
-    async def cards(self, limit: int, *, loaded: bool = False) -> list[journal.Card]:
-        """Sessions, most recently updated first; or only those that somebody wants at hand."""
+    async def cards(self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = ()) -> list[journal.Card]:
+        """Sessions, most recently updated first; or only those that somebody wants at hand, or in one of these states."""
+        ...
+
+    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.Hit]:
+        """Words in what was said and done; see the search port."""
         ...
 
     async def entries(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:

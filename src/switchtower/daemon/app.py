@@ -19,6 +19,7 @@ from switchtower.daemon import flow_engine, logs, pi_house, terminal_engine
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.agent import Agent
 from switchtower.daemon.home import AlreadyRunning, Endpoints, Home
+from switchtower.daemon.late_search import LateSearch
 from switchtower.daemon.listeners import Listeners
 from switchtower.daemon.pi_doors import PiDoors
 from switchtower.daemon.pi_house import LateHouse
@@ -78,7 +79,9 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         stack.push_async_callback(store.close)
         agent = Agent(settings, redactor)
         stack.push_async_callback(agent.close)
-        runtime = _make_runtime(settings, store, redactor, agent)
+        search = LateSearch(settings.journal_path)
+        stack.push_async_callback(search.close)
+        runtime = _make_runtime(settings, store, search, redactor, agent)
         stack.push_async_callback(runtime.stop)
         runtime.watch(agent.saw)
         if settings.hub is not None:
@@ -127,13 +130,16 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         await runtime.stop()
 
 
-def _make_runtime(settings: config.Settings, store: journal.Journal, redactor: redact.Redactor, agent: Agent) -> Runtime:
+def _make_runtime(
+    settings: config.Settings, store: journal.Journal, search: LateSearch, redactor: redact.Redactor, agent: Agent
+) -> Runtime:
     flows = flow_engine.LateFlowEngine(settings)
     runtime = Runtime(
         store,
         {"agent": agent.engine, "pty": terminal_engine.LateTerminalEngine(settings), "flow": flows},
         agent.workshop,
         redactor=redactor,
+        search_=search,
         approval_timeout_ms=int(settings.approval_timeout * 1_000),
         receipt_ttl_ms=int(settings.receipt_ttl_hours * HOUR_MS),
         limits=Limits(stop_grace=settings.shutdown_timeout),

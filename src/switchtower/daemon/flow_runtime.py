@@ -77,13 +77,17 @@ def main() -> None:
 
     runtime = Runtime()
     input_fd, output_fd = descriptors.claim()
+    # 64 KiB that nobody reads stall nobody.
+    spillway = descriptors.Spillway()
     # To be told to end is to be cancelled: what the run started ends with it.
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, _leave)
     try:
         server.serve(input_fd, output_fd, runtime)
     finally:
-        if not runtime.close():
+        is_over = runtime.close()
+        spillway.close()
+        if not is_over:
             # Something will not end by itself, and nobody waits for it any more.
             os._exit(errors.Exit.RUNTIME_INTERNAL)
 

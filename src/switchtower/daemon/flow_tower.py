@@ -48,7 +48,8 @@ class CommandTower:
             outputs: Mapping[str, Any] = summary["outputs"]["given"]
             return outputs
         error = summary["error"]
-        raise faults.StepFailed(error["message"], details=(error.get("data") or {}).get("details"))
+        data = error.get("data") or {}
+        raise faults.StepFailed(error["message"], retriable=data.get("retriable") is True, details=data.get("details"))
 
 
 def _written(folder: str, name: str, value: Any) -> str:

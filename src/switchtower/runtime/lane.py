@@ -283,7 +283,7 @@ class Lane:
 
     async def _attach(self, session: Session, item: Attach) -> None:
         try:
-            if session.seq == 0:
+            if session.seq == 0 or session.is_deleted:
                 raise errors.SessionNotFound(session.id)
             item.admit(session)
             pruned_through = await self._services.journal.gap_after(session.id, item.after_seq)

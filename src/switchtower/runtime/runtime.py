@@ -9,10 +9,10 @@ import logging
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from switchtower.core import commands, engine, errors, events, ids, journal, redact, states, tower
+from switchtower.core import commands, engine, errors, events, ids, journal, redact, search, states, tower
 from switchtower.core import workshop as workshop_port
 from switchtower.core.decision import Said
 from switchtower.core.session import Session
@@ -45,12 +45,15 @@ class Runtime:
         receipt_ttl_ms: int,
         retention: journal.Retention,
         limits: Limits = DEFAULT_LIMITS,
+        search_: search.Search | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.now_ms = clock
         self._randomness = b""
         """Drawn in quantities: asking the kernel each time costs more than all else in making an id."""
         self._journal = journal_
+        self._search = search_ or search.NoSearch()
+        self._removing: set[asyncio.Task[None]] = set()
         self.workshop = workshop
         self._retention = retention
         self._lanes: dict[str, Lane] = {}
@@ -91,6 +94,8 @@ class Runtime:
             except Exception:
                 # One session that cannot be read must not keep the others from being served.
                 log.exception("%s could not be recovered", card.session_id)
+        for card in await self._journal.cards(limit=MOST_RECOVERED, states=[events.SessionState.DELETED]):
+            self._remove(card.session_id)
         self._housekeeping = asyncio.get_running_loop().create_task(self._keep_house())
 
     async def stop(self) -> None:
@@ -103,6 +108,8 @@ class Runtime:
                 await self._housekeeping
         await self.shells.stop()
         await self.runs.stop()
+        if self._removing:
+            await asyncio.wait(self._removing)
         for lane in list(self._lanes.values()):
             with contextlib.suppress(errors.CoreError):
                 await lane.flush()
@@ -161,12 +168,15 @@ class Runtime:
 
     async def session(self, session_id: str) -> Session:
         session = await self._lane(session_id).look()
-        if session.seq == 0:
+        if session.seq == 0 or session.is_deleted:
             raise errors.SessionNotFound(session_id)
         return session
 
-    async def cards(self, limit: int, *, loaded: bool = False) -> list[journal.Card]:
-        return await self._journal.cards(limit=limit, loaded=loaded)
+    async def cards(self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = ()) -> list[journal.Card]:
+        return await self._journal.cards(limit=limit, loaded=loaded, states=states)
+
+    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.Hit]:
+        return await self._search.find(text, limit, session_id=session_id)
 
     async def entries(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
         return await self._journal.read(session_id, after_seq, limit)
@@ -202,8 +212,25 @@ class Runtime:
         if self._watchers and lane.session is not None:
             for watcher in tuple(self._watchers):
                 watcher(lane.session, event)
+        if isinstance(event, events.SessionDeleted):
+            self._remove(lane.session_id)
         if isinstance(event, events.RunCompleted) and not self._ended.full():
             self._ended.put_nowait(lane.session_id)
+
+    def _remove(self, session_id: str) -> None:
+        removing = asyncio.get_running_loop().create_task(self._remove_for_good(session_id))
+        self._removing.add(removing)
+        removing.add_done_callback(self._removing.discard)
+
+    async def _remove_for_good(self, session_id: str) -> None:
+        """What an end of the daemon leaves of it goes at the next start."""
+        try:
+            await self._journal.delete(session_id)
+            await self._search.forget(session_id)
+        except Exception:
+            log.exception("%s was deleted, but not all of it could be removed; the next start tries again", session_id)
+        self._lanes.pop(session_id, None)
+        self._idle.pop(session_id, None)
 
     def _lane_is_idle(self, lane: Lane) -> None:
         """Keeps the lanes that were used last; the others are read from the journal again when somebody asks."""

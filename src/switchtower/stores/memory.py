@@ -134,10 +134,19 @@ class MemoryJournal:
         listed = [
             session
             for key, session in self._sessions.items()
-            if (not states or session.card.state in states) and session_id in (None, key) and (not loaded or session.card.loaded)
+            if (session.card.state in states if states else session.card.state is not events.SessionState.DELETED)
+            and session_id in (None, key)
+            and (not loaded or session.card.loaded)
         ]
         listed.sort(key=lambda session: (session.card.updated_at_ms, session.number), reverse=True)
         return [session.card for session in listed[:limit]]
+
+    async def delete(self, session_id: str) -> int:
+        self._check_open()
+        for identity in [identity for identity in self._receipts if identity[0] == session_id]:
+            del self._receipts[identity]
+        session = self._sessions.pop(session_id, None)
+        return len(session.entries) if session is not None else 0
 
     async def prune(
         self,

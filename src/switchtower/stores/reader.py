@@ -14,6 +14,7 @@ import msgspec
 from switchtower.core import events, journal
 from switchtower.stores import connections, strips, troubles
 
+_DELETED = events.SessionState.DELETED.value
 _decode_card = msgspec.json.Decoder(journal.Card).decode
 _decode_outcome = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -97,15 +98,19 @@ class Reader:
         ]
 
     def loaded_cards(self, limit: int) -> list[journal.Card]:
-        rows = self._rows("SELECT card FROM sessions WHERE loaded ORDER BY updated_at_ms DESC, sid DESC LIMIT ?", limit)
+        rows = self._rows(
+            "SELECT card FROM sessions WHERE loaded AND state != ? ORDER BY updated_at_ms DESC, sid DESC LIMIT ?", _DELETED, limit
+        )
         return [_decode_card(card) for (card,) in rows]
 
     def cards(self, limit: int, states: Sequence[events.SessionState], session_id: str | None) -> list[journal.Card]:
         if session_id is not None:
             rows = self._rows("SELECT state, card FROM sessions WHERE session_id = ?", session_id)
-            return [_decode_card(card) for state, card in rows if not states or state in states][:limit]
+            return [_decode_card(card) for state, card in rows if (state in states if states else state != _DELETED)][:limit]
         if not states:
-            rows = self._rows("SELECT card FROM sessions ORDER BY updated_at_ms DESC, sid DESC LIMIT ?", limit)
+            rows = self._rows(
+                "SELECT card FROM sessions WHERE state != ? ORDER BY updated_at_ms DESC, sid DESC LIMIT ?", _DELETED, limit
+            )
             return [_decode_card(card) for (card,) in rows]
         # One look-up a state, newest first: with `IN`, all of a state's sessions would be read and sorted.
         newest = [

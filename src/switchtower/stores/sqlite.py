@@ -81,6 +81,9 @@ class SqliteJournal:
         cards = self._reader.loaded_cards(limit)
         return [card for card in cards if (not states or card.state in states) and session_id in (None, card.session_id)]
 
+    async def delete(self, session_id: str) -> int:
+        return await self._writer.remove(session_id)
+
     async def prune(
         self,
         retention: journal.Retention,

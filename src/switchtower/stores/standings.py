@@ -51,6 +51,10 @@ class Standings:
         self._by_session.clear()
         self._last_sid = None
 
+    def drop(self, session_id: str) -> None:
+        """It is not in the file any more."""
+        self._by_session.pop(session_id, None)
+
     def trim(self) -> None:
         """Keeps the memory bounded. Only between transactions: the file does not yet know what one in the making adds."""
         while len(self._by_session) > _LIMIT:

@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any
 
 from switchtower.core import errors, journal
-from switchtower.stores import connections, migrations, troubles
+from switchtower.stores import connections, migrations, removal, troubles
 from switchtower.stores.group import Group
 from switchtower.stores.standings import Standings
 
@@ -83,6 +83,14 @@ class Writer:
         self._chores.append((chore(self._connection), future))
         self._queue.put(None)
         return future
+
+    def remove(self, session_id: str) -> asyncio.Future[int]:
+        def chore(connection: sqlite3.Connection) -> Generator[None, None, int]:
+            removed = yield from removal.remove(connection, session_id)
+            self._standings.drop(session_id)
+            return removed
+
+        return self.do(chore)
 
     # Everything below runs in the thread.
 

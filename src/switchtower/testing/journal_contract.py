@@ -366,6 +366,46 @@ class JournalContract:
         assert [listed.session_id for listed in await store.cards(limit=10, session_id="sess_1")] == ["sess_1"]
         assert await store.cards(limit=10, session_id="sess_0", states=busy) == []
 
+    # Deletion
+
+    async def test_a_deleted_session_is_gone_with_all_that_was_of_it(self, store: journal.Journal) -> None:
+        for session_id in ("sess_a", "sess_b"):
+            append = addition(session_id, [warning(1), *deltas(2, 1_500), warning(1_501)], snapshot=b"{}")
+            append.receipts = [receipt("key", session_id)]
+            await store.append(append)
+        assert await store.delete("sess_a") == 1_501
+        assert await store.load("sess_a") is None
+        assert await seqs(store, "sess_a") == []
+        assert await store.receipt("sess_a", "key", NOON) is None
+        assert [listed.session_id for listed in await store.cards(limit=10)] == ["sess_b"]
+        assert len(await seqs(store, "sess_b")) == 1_501
+        assert await store.receipt("sess_b", "key", NOON) is not None
+
+    async def test_deleting_what_is_not_there_changes_nothing(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", [delta(1)]))
+        assert await store.delete("sess_none") == 0
+        assert await store.delete("sess_a") == 1
+        assert await store.delete("sess_a") == 0
+
+    async def test_an_id_can_be_used_again_after_its_session_was_deleted(self, store: journal.Journal) -> None:
+        await store.append(addition("sess_a", deltas(1, 5)))
+        await store.append(addition("sess_b", deltas(1, 5)))
+        await store.delete("sess_b")
+        await store.append(addition("sess_b", [warning(1)]))
+        await store.append(addition("sess_c", [warning(1), warning(2)]))
+        assert await seqs(store, "sess_a") == [1, 2, 3, 4, 5]
+        assert await seqs(store, "sess_b") == [1]
+        assert await seqs(store, "sess_c") == [1, 2]
+
+    async def test_a_session_that_is_about_to_go_is_listed_only_for_who_asks_for_such(self, store: journal.Journal) -> None:
+        append = addition("sess_a", [delta(1)])
+        append.card = msgspec.structs.replace(card("sess_a", events.SessionState.DELETED), loaded=True)
+        await store.append(append)
+        assert await store.cards(limit=10) == []
+        assert await store.cards(limit=10, loaded=True) == []
+        assert await store.cards(limit=10, session_id="sess_a") == []
+        assert await store.cards(limit=10, states=(events.SessionState.DELETED,)) == [append.card]
+
     async def test_without_a_card_the_listing_stays_as_it_was(self, store: journal.Journal) -> None:
         await store.append(addition("sess_a", [delta(1)]))
         await store.append(addition("sess_a", [delta(2, NOON + 50)], epoch=2))

@@ -21,3 +21,52 @@ def claim() -> tuple[int, int]:
     if nowhere >= _FIRST_PRIVATE:
         os.close(nowhere)
     return claimed_input, claimed_output
+
+
+class Spillway:
+    """stdout and stderr lead to whoever reads our stderr, and wait for nobody: what does not fit any more is dropped. To be made
+    behind `claim`, and closed, so that the last words still get out."""
+
+    _PIECE = 4096
+    """So much goes into a pipe at once when it says that it takes something."""
+    _PATIENCE_MS = 1000
+    """For a reader who is only slow. One who has not read for so long is not waited for again until there is room."""
+
+    def __init__(self) -> None:
+        import _thread
+
+        self._outside = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, _FIRST_PRIVATE)
+        self._inside, entrance = os.pipe()
+        self._lead_to(entrance)
+        os.close(entrance)
+        self._running = _thread.allocate_lock()
+        self._running.acquire()
+        _thread.start_new_thread(self._carry, ())
+
+    def close(self) -> None:
+        """A process that we started and that lives on may still hold the entrance, and is not waited for."""
+        self._lead_to(self._outside)
+        self._running.acquire(timeout=2 * self._PATIENCE_MS / 1000)
+
+    def _lead_to(self, descriptor: int) -> None:
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+
+    def _carry(self) -> None:
+        import select
+
+        room = select.poll()
+        room.register(self._outside, select.POLLOUT)
+        patience = self._PATIENCE_MS
+        try:
+            while piece := os.read(self._inside, self._PIECE):
+                ready = room.poll(patience)
+                patience = self._PATIENCE_MS if ready else 0
+                if ready:
+                    os.write(self._outside, piece)
+        except OSError:
+            # Nobody is there any more. To read on keeps those going who write.
+            while os.read(self._inside, self._PIECE):
+                pass
+        finally:
+            self._running.release()

@@ -130,7 +130,7 @@ class Feed:
         except (errors.DaemonUnreachable, errors.ConnectionLost) as problem:
             self._is("lost", str(problem))
         except errors.ClientError as problem:
-            self._is("lost" if self.link == "lost" else "connected", str(problem))
+            self._is("connected", str(problem))  # it answers, whatever it says
 
     async def _noticing(self, asked: Awaitable[Answer]) -> Answer:
         """An answer that is long in coming is told at once, not when patience has ended."""

@@ -4,12 +4,14 @@ every frame it is sent."""
 import asyncio
 import contextlib
 import itertools
+import subprocess
 import sys
 from typing import Any
 from uuid import uuid4
 
 from tests.conformance.daemons import Daemon
 from tests.conformance.pi import closed
+from tests.warm import processes
 
 from switchtower.testing.pi_client import Frame, PiClient
 from switchtower.testing.wires import SocketWire, WebSocketWire, Wire
@@ -36,29 +38,27 @@ class PiDaemon(Daemon):
 class StdioWire(SocketWire):
     """`tower stdio --protocol pi`."""
 
-    process: asyncio.subprocess.Process
+    process: processes.Popen
 
     @classmethod
     async def start(cls, daemon: PiDaemon) -> "StdioWire":
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "switchtower", "stdio", "--protocol", "pi"),
+        process = processes.Popen(
+            [sys.executable, "-P", "-m", "switchtower", "stdio", "--protocol", "pi"],
             env=daemon.environment,
             cwd=daemon.home,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
         )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        wire = cls(process.stdout, process.stdin)
+        wire = cls(*await processes.streams(process))
         wire.process = process
         return wire
 
     async def kill(self) -> None:
-        if self.process.returncode is None:
-            self.process.kill()
+        self.process.kill()
         while await self.reader.read(65_536):
             pass
-        await self.process.wait()
+        await asyncio.to_thread(self.process.wait)
         self.writer.close()
         with contextlib.suppress(ConnectionError):
             await self.writer.wait_closed()

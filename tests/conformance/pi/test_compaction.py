@@ -7,7 +7,7 @@ from tests.conformance.pi.theatre import Theatre
 
 from switchtower.testing import model_server_script as script
 
-LONG = script.say("a long story " * 300)
+LONG = script.Reply((script.Text("a long story " * 300, piece=650),))
 SUMMARY = script.say("the story in short")
 
 
@@ -60,7 +60,7 @@ async def test_a_context_that_overflows_is_compacted_and_the_prompt_succeeds(the
 @pytest.mark.requirement("pi:compaction:auto")
 async def test_a_context_that_grows_too_full_is_compacted_unless_that_is_switched_off(theatre: Theatre, join: Join) -> None:
     pi = await join(theatre.daemon)
-    full = script.say("a long story " * 300, usage=script.Usage(input=1_900, output=50))
+    full = script.Reply(LONG.steps, usage=script.Usage(input=1_900, output=50))
     for enabled in (True, False):
         session_id = await theatre.session(pi, full, full, SUMMARY, script.say("short"))
         await pi.do("set_auto_compaction", sessionId=session_id, enabled=enabled)

@@ -9,20 +9,19 @@ from typing import Any
 import pytest
 from tests.conformance.daemons import Daemon
 from tests.conftest import Connect
+from tests.warm import processes
 
 
 async def headless(daemon: Daemon, workspace: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     """`tower run --headless --json`: its exit code and the object that it prints."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "switchtower", "run", "--headless", "--json", "--cwd", str(workspace), *arguments),
+    ended = await asyncio.to_thread(
+        processes.run,
+        [sys.executable, "-m", "switchtower", "run", "--headless", "--json", "--cwd", str(workspace), *arguments],
         env=daemon.environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        capture_output=True,
+        timeout=20,
     )
-    async with asyncio.timeout(20):
-        output, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, json.loads(output)
+    return ended.returncode, json.loads(ended.stdout)
 
 
 @pytest.mark.requirement("push:headless:process-exit-code", "push:headless:json", "push:headless:no-prompt")

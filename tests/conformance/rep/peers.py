@@ -20,6 +20,7 @@ PATIENCE = 30
 OURS = (sys.executable, "-P", "-m", "switchtower.daemon.flow_runtime")
 HERE = Path(__file__).parent / "runtimes"
 _TM = "from switchtower.cli.main import tm; tm()"
+_NOT_HERE = ("TRACE_MIND_", "TOWER_", "PUSHD_", "XDG_")
 _ABSENT: Any = object()
 
 
@@ -48,8 +49,8 @@ NAP = ir(node("nap", "sleep", {"seconds": "3600"}))
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Ours, without what an orchestrator around us may have said."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("TRACE_MIND_")} | variables
+    """Ours, without what an orchestrator around us may have said, and without the way to anybody's daemon."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_NOT_HERE)} | variables
 
 
 def before_ours(folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import time
 from typing import Any
 
 import pytest
@@ -11,10 +12,13 @@ from tests.conformance.rep.peers import HELLO, NAP, PATIENCE, Command, foreign
 
 def cancelled(tm: Command, document: dict[str, Any], *arguments: str) -> tuple[int, dict[str, Any]]:
     """How the command ended that got the signal once its run was under way."""
-    process = tm.start("run", tm.write("flow.json", document), "--json", *arguments)
-    _until_it_runs(tm, process, is_ours=not arguments)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=PATIENCE)
+    with tm.start("run", tm.write("flow.json", document), "--json", *arguments) as process:
+        try:
+            _until_it_runs(tm, process, is_ours=not arguments)
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
     assert b"Traceback" not in stderr
     assert tm.processes() == []
     return process.returncode, closed.outcome(stdout)
@@ -31,6 +35,7 @@ def _until_it_runs(tm: Command, process: "subprocess.Popen[bytes]", *, is_ours: 
     else:
         while "Runtime.Poll" not in tm.methods():
             assert process.poll() is None
+            time.sleep(0.01)
 
 
 @pytest.mark.requirement("rep:cancel:once", "rep:cancel:params", "rep:settled:cancelled")

@@ -83,6 +83,16 @@ def test_a_notification_is_obeyed_without_an_answer(runtime: Orchestrator) -> No
     assert runtime.hang_up() == (0, b"")
 
 
+@pytest.mark.requirement("rep:transport:stderr-unread")
+def test_a_kind_that_prints_more_than_a_pipe_holds_does_not_stall_a_runtime_that_nobody_drains(
+    spawn: Spawn, kinds_of_others: dict[str, Any]
+) -> None:
+    runtime = spawn(stderr=-1, **kinds_of_others)  # a pipe of which nobody reads
+    last, _ = runtime.run(ir(node("p", "others.print", {"text": "x" * 300_000})))
+    assert last["status"] == "completed"
+    assert runtime.hang_up() == (0, b"")
+
+
 @pytest.mark.requirement("rep:transport:stdout-is-protocol")
 def test_what_a_step_prints_is_not_among_the_answers(spawn: Spawn, kinds_of_others: dict[str, Any]) -> None:
     runtime = spawn(**kinds_of_others)

@@ -99,7 +99,7 @@ def strictness(book: policy.Policy, tool: str, args: Any) -> int:
     return STRICTNESS[judged(book, tool, args).ruling]
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     profiles,
     rule_lists,
@@ -117,7 +117,7 @@ def test_any_call_is_judged_with_a_reason(
     assert "could not be judged" not in judgement.reason
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(profiles, rule_lists, rules.filter(lambda rule: rule.effect != "allow"), st.sampled_from(TOOLS), arguments)
 def test_a_rule_that_restricts_never_loosens(
     profile: str, listed: list[events.Rule], more: events.Rule, tool: str, args: Any
@@ -128,7 +128,7 @@ def test_a_rule_that_restricts_never_loosens(
     assert strictness(policy.Policy(profile, [more, *listed]), tool, args) >= before
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(profiles, rule_lists, rules.filter(lambda rule: rule.effect == "allow"), st.sampled_from(TOOLS), arguments)
 def test_a_rule_that_allows_turns_only_a_question_into_a_yes(
     profile: str, listed: list[events.Rule], more: events.Rule, tool: str, args: Any
@@ -142,7 +142,7 @@ def test_a_rule_that_allows_turns_only_a_question_into_a_yes(
     assert judged(policy.Policy(profile, [*listed, more]), tool, args) == after
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(profiles, rule_lists, simple_commands, simple_commands, st.sampled_from([" && ", "; ", " | ", " || ", " & ", "\n"]))
 def test_two_commands_are_never_looser_than_each_alone(
     profile: str, listed: list[events.Rule], first: str, second: str, joint: str
@@ -157,7 +157,7 @@ def test_two_commands_are_never_looser_than_each_alone(
         assert together.destructive or not alone.destructive
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     profiles,
     rule_lists,
@@ -176,7 +176,7 @@ def test_a_command_in_another_is_never_looser(profile: str, listed: list[events.
         assert strictness(book, "run", {"command": around.format(command)}) >= alone
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.sampled_from(["ask", "auto"]), rule_lists, st.sampled_from(TOOLS), arguments)
 def test_always_allows_what_it_was_asked_for(profile: str, listed: list[events.Rule], tool: str, args: Any) -> None:
     book = policy.Policy(profile, listed)
@@ -188,7 +188,7 @@ def test_always_allows_what_it_was_asked_for(profile: str, listed: list[events.R
         assert judged(book.granting(judgement.always), tool, args).ruling is Ruling.ALLOW
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(rule_lists, st.sampled_from(TOOLS), arguments)
 def test_the_profiles_go_from_strict_to_loose(listed: list[events.Rule], tool: str, args: Any) -> None:
     judgements = [strictness(policy.Policy(profile, listed), tool, args) for profile in policy.PROFILES]

@@ -175,7 +175,7 @@ FRAGMENTS = st.lists(
 
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed, and it is the one to ask")
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much])
 @given(text=FRAGMENTS.filter(lambda text: not shell.read(text).doubts))
 def test_bash_runs_and_writes_nothing_that_was_not_found(text: str, tmp_path: Path) -> None:
     script = shell.read(text)

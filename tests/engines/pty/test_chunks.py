@@ -22,7 +22,7 @@ def split(whole: bytes, cuts: list[int]) -> list[bytes]:
     return [whole[start:end] for start, end in itertools.pairwise(places)]
 
 
-@hypothesis.settings(max_examples=400)
+@hypothesis.settings(max_examples=120)
 @hypothesis.given(output, strategies.lists(strategies.integers(0, 2000), max_size=20), limits, strategies.booleans())
 def test_however_it_is_split_the_pieces_together_are_the_whole_decoded(
     whole: bytes, cuts: list[int], limit: int, flushes: bool

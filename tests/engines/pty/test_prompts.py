@@ -224,7 +224,7 @@ _LINES = st.lists(
 
 
 @given(_LINES, st.tuples(st.integers(-2, 40), st.integers(-2, 200)), st.sampled_from([*TOOLS, "", "x/y"]), st.integers(0, 90))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_screen_makes_it_fail_and_what_it_says_is_short(lines: list[str], cursor: tuple[int, int], tool: str, columns: int):
     found = prompts.seek(lines, cursor, tool, RULES, columns=columns)
     if found is not None:

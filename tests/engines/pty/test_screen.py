@@ -380,7 +380,7 @@ _SEQUENCES = st.one_of(
 @given(st.lists(_SEQUENCES, max_size=40), st.integers(2, 12), st.integers(1, 6))
 @example(["ab", "世", "\x1b[1;2H", "x"], 5, 2)
 @example(["aaaa", "\x1b[?1049h"], 4, 2)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_repaint_gives_the_same_screen(pieces: list[str], cols: int, rows: int):
     terminal = shown("".join(pieces), cols=cols, rows=rows)
     again = shown(terminal.repaint(), cols=cols, rows=rows)
@@ -413,7 +413,7 @@ _NOT_REPAINTED = re.compile(r"\x1b[78H]|\t|\x1b\[[0-9;]*[sugIZb]|\x1b\[\?(?:47|1
 
 
 @given(st.lists(_SEQUENCES.filter(lambda piece: not _NOT_REPAINTED.search(piece)), min_size=1, max_size=30))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_after_a_repaint_the_program_goes_on_as_before(pieces: list[str]):
     *before, more = pieces
     terminal = shown("".join(before), cols=9, rows=4)
@@ -425,7 +425,7 @@ def test_after_a_repaint_the_program_goes_on_as_before(pieces: list[str]):
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=200), st.integers(2, 20), st.integers(1, 5))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_text_leaves_a_screen_that_can_be_repainted(text: str, cols: int, rows: int):
     terminal = shown(text, cols=cols, rows=rows)
     assert state(shown(terminal.repaint(), cols=cols, rows=rows)) == state(terminal)
@@ -435,7 +435,7 @@ def test_any_text_leaves_a_screen_that_can_be_repainted(text: str, cols: int, ro
     st.text(alphabet="\x1b[]P\\?>;:0123456789mhlHJKucX^_\x07\x18\x9b\x9d\x9cab\n ", max_size=120),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_output_split_anywhere_gives_the_same_screen(text: str, random):
     whole = shown(text, cols=12, rows=4)
     parts = screen.Screen(12, 4)

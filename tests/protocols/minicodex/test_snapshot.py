@@ -40,7 +40,7 @@ def of(entries: list[journal.Entry]) -> Snapshot:
     return snapshot
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(HISTORIES, st.data())
 def test_a_client_that_folds_every_frame_holds_what_the_snapshot_says_at_every_prefix(
     happened: list[events.AnyEvent], data: st.DataObject

@@ -296,7 +296,7 @@ def test_after_a_run_everybody_has_the_same_state() -> None:
     assert story.tell(story.Story.empty(), SESSION, entries_of([STARTED, CALLED, ended()]))[1] is story.Story.empty()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(ANY_EVENT, max_size=40), st.data())
 def test_any_way_to_cut_entries_into_batches_gives_the_same_frames(happened: list[events.AnyEvent], data: st.DataObject) -> None:
     entries = entries_of(happened)
@@ -316,7 +316,7 @@ def test_any_way_to_cut_entries_into_batches_gives_the_same_frames(happened: lis
     assert all(place == 0 or places[index - 1] == (seq, place - 1) for index, (seq, place) in enumerate(places))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(runs())
 def test_every_run_ends_and_every_call_has_one_output(happened: list[events.AnyEvent]) -> None:
     told = tell(*happened)

@@ -19,6 +19,7 @@ ONE_OF_EACH: tuple[events.AnyEvent, ...] = (
     ),
     events.SessionLoaded(OWNER),
     events.SessionUnloaded(OWNER),
+    events.SessionDeleted(OWNER),
     events.VersionAdvanced(OWNER, "set_model"),
     events.SessionConfigured(OWNER, model="m"),
     events.SessionResumed(OWNER, events.SessionState.IDLE, "demo", "local"),

@@ -277,7 +277,7 @@ ENTRIES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(ENTRIES, max_size=8), st.integers(1, 3))
 def test_whatever_stands_in_a_file_what_is_imported_can_be_journalled(entries: list[Any], version: int) -> None:
     imported = jsonl.read([lines(HEADER | {"version": version}, *entries)])

@@ -295,7 +295,7 @@ async def play(steps: list[dict[str, Any]]) -> tuple[Ensemble, list[str], metric
     return ensemble, sent, ensemble.conductor.measure(client).stores
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.lists(STEP, max_size=12))
 def test_each_command_finishes_exactly_once_with_its_phases_in_order(steps: list[dict[str, Any]]) -> None:
     ensemble, sent, left = asyncio.run(play(steps))
@@ -309,7 +309,7 @@ def test_each_command_finishes_exactly_once_with_its_phases_in_order(steps: list
     assert (left.execution.laneCount, left.replay.inFlightCount) == (0, 0)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.lists(STEP, max_size=12))
 def test_turns_are_taken_in_order_except_by_passers(steps: list[dict[str, Any]]) -> None:
     ensemble, _, _ = asyncio.run(play(steps))
@@ -326,7 +326,7 @@ def test_turns_are_taken_in_order_except_by_passers(steps: list[dict[str, Any]])
             assert all(started.index(id_) < started.index(stayer) for id_ in earlier)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.lists(STEP, max_size=12))
 def test_the_version_counts_the_successes_and_each_is_told_once(steps: list[dict[str, Any]]) -> None:
     ensemble, _, _ = asyncio.run(play(steps))

@@ -13,7 +13,7 @@ from switchtower.core import events, journal
 from switchtower.protocols.pi.view import reel, shapes, streaming
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(ANY_EVENT, max_size=40), st.data())
 def test_any_way_to_cut_entries_into_batches_gives_the_same_frames(happened: list[events.AnyEvent], data: st.DataObject) -> None:
     entries = entries_of(happened)
@@ -31,7 +31,7 @@ def test_any_way_to_cut_entries_into_batches_gives_the_same_frames(happened: lis
     events_in(frames)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(runs(), min_size=1, max_size=2))
 def test_what_begins_ends_however_a_run_does(several: list[list[events.AnyEvent]]) -> None:
     open_: list[str] = []

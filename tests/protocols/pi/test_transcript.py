@@ -1,5 +1,6 @@
 """The conversation as it stands, what a fork takes along, and a session's figures."""
 
+import itertools
 import json
 
 import msgspec
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.protocols.pi.reels import CAST, OWNER, READ, START_MS, STARTED, SUCCESS, USAGE, entries_of
-from tests.protocols.pi.strategies import ANY_EVENT
+from tests.protocols.pi.strategies import ANY_EVENT, ONE_OF_EACH
 
 from switchtower.core import engine, events, journal
 from switchtower.core.session import Counts, Run, Session, Usage
@@ -176,13 +177,48 @@ def test_a_session_says_who_speaks_until_a_call_of_the_model_does() -> None:
     ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(ANY_EVENT, max_size=40))
 def test_any_journal_has_a_transcript_that_can_be_sent(happened: list[events.AnyEvent]) -> None:
     entries = entries_of(happened)
     msgspec.json.encode(transcript.messages_of(entries))
     for point in transcript.fork_points(entries):
         assert transcript.until(entries, point.entryId)[1] == point.text
+
+
+TELLING = [
+    event
+    for event in ONE_OF_EACH
+    if isinstance(
+        event,
+        events.SessionConfigured
+        | events.RunStarted
+        | events.ShellFinished
+        | events.MessageDelivered
+        | events.PromptExpanded
+        | events.MessageCompleted
+        | events.UsageReported
+        | events.RetryScheduled
+        | events.RunCompleted
+        | events.ToolFinished
+        | events.MessageImported
+        | events.ConversationCleared
+        | events.ContextCompacted,
+    )
+]
+
+
+def test_whatever_comes_after_what_there_is_a_transcript() -> None:
+    for three in itertools.product(TELLING, repeat=3):
+        entries = entries_of(three)
+        transcript.messages_of(entries)
+        for point in transcript.fork_points(entries):
+            assert transcript.until(entries, point.entryId)[1] == point.text
+
+
+def test_usage_that_is_told_after_the_conversation_was_cleared_belongs_to_nothing() -> None:
+    cleared = entries_of((STARTED, events.MessageCompleted("asst_1", "Hi"), events.ConversationCleared(OWNER), USAGE))
+    assert transcript.messages_of(cleared) == []
 
 
 def session(**changes: object) -> Session:

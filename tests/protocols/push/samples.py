@@ -98,6 +98,7 @@ SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
     "message.withdrawn": [(RUN, events.MessageWithdrawn("msg_2", "the run ended: cancelled"))],
     "session.loaded": [(None, events.SessionLoaded(by=OWNER))],
     "session.unloaded": [(None, events.SessionUnloaded(by=OWNER))],
+    "session.deleted": [(None, events.SessionDeleted(by=OWNER))],
     "session.version": [(None, events.VersionAdvanced(by=OWNER, command="set_model"))],
     "conversation.cleared": [(None, events.ConversationCleared(by=OWNER, origin="sess_parent"))],
     "message.imported": [(None, events.MessageImported("user", "what I said elsewhere", 1_760_000_000_000))],

@@ -107,7 +107,7 @@ def beyond_the_schema(value: Any) -> bool:
 
 
 @pytest.mark.requirement("push:schemas:daemon-agrees")
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.sampled_from(REQUESTS), st.data())
 def test_the_schema_and_the_decoder_agree_about_changed_requests(request: dict[str, Any], data: st.DataObject) -> None:
     frame = copy.deepcopy(request)

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -38,8 +39,8 @@ class TakingTower(FailingTower):
         self.taken.append(command)
         done(self._refusal or {"after_seq": 1})
 
-    async def cards(self, limit: int, *, loaded: bool = False) -> list[journal.Card]:
-        return self._cards[:limit]
+    async def cards(self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = ()) -> list[journal.Card]:
+        return [card for card in self._cards if not states or card.state in states][:limit]
 
 
 async def asked(tower_: TakingTower, type_: str, payload: dict[str, Any], **access: Any) -> dict[str, Any]:

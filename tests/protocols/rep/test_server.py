@@ -377,6 +377,20 @@ def test_a_small_flow_is_executed_without_loading_an_event_loop() -> None:
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, check=True, text=True).stdout == "True False\n"
 
 
+def test_a_run_begins_without_typing_extensions_which_others_can_still_load() -> None:
+    request = {"jsonrpc": "2.0", "id": 1, "method": messages.START_RUN, "params": {"ir": flow("log", message="x")}}
+    check = (
+        "import sys, switchtower.daemon.flow_runtime as r\n"
+        "from switchtower.protocols.rep import server\n"
+        f"answer = server.Server(r.Runtime()).answer({json.dumps(request).encode()!r})\n"
+        "before = {'typing_extensions', 'inspect'} & set(sys.modules)\n"
+        "import typing_extensions\n"
+        "print(b'run_id' in answer, before, bool(typing_extensions))"
+    )
+    shown = subprocess.run([sys.executable, "-c", check], capture_output=True, check=True, text=True).stdout
+    assert shown == "True set() True\n"
+
+
 def test_pipes_that_do_not_wait_are_served_all_the_same() -> None:
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()

@@ -255,7 +255,7 @@ async def test_our_own_search_does_not_even_read_what_a_swapped_folder_leads_to(
         assert swapper.stdout is not None
         assert swapper.stdout.readline() == b"ready\n"
         try:
-            for _ in range(20):
+            for _ in range(10):
                 told = subprocess.run(find_lines.command(str(root), query), capture_output=True, check=True).stdout
                 assert b"outside" not in told
         finally:
@@ -443,11 +443,11 @@ async def test_a_pattern_that_never_ends_is_given_up_and_leaves_nothing_running(
     monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("without-rg")))
     put(root, a="found aaaa\n", b="a" * 5000 + "!\n")
 
-    output = await output_of(root, r"found|(a+)+$", seconds=5)
+    output = await output_of(root, r"found|(a+)+$", seconds=3)
 
     assert output.error is not None
     assert output.error.type == "EXEC_TIMEOUT"
-    assert output.text.startswith("a:1:found aaaa\n[the search did not end within 5 s")
+    assert output.text.startswith("a:1:found aaaa\n[the search did not end within 3 s")
 
 
 async def test_a_cancelled_search_leaves_nothing_running(

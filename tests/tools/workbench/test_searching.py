@@ -153,7 +153,7 @@ async def test_a_search_without_an_end_is_ended(tmp_path: Path) -> None:
 
     async with asyncio.timeout(30):
         with pytest.raises(workbench.Refused, match="the search took too long"):
-            await workbench.search(str(tmp_path), "(a|aa)+$", run_id=run_id, seconds=2.0)
+            await workbench.search(str(tmp_path), "(a|aa)+$", run_id=run_id, seconds=0.5)
     assert not orphans.any_marked(run_id)
 
 
@@ -162,7 +162,7 @@ async def test_what_was_found_in_time_is_told_as_a_part(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("aaa\n")
     (tmp_path / "b").write_text("a" * 60 + "!\n")
 
-    result = await workbench.search(str(tmp_path), "(a|aa)+$", seconds=6.0)
+    result = await workbench.search(str(tmp_path), "(a|aa)+$", seconds=3.0)
 
     assert [match.path for match in result.matches] == ["a"]
     assert result.truncated

@@ -81,7 +81,8 @@ async def _decide(
         waiting = [
             found
             for session_id in await _candidates(client, meant)
-            if (found := await _open_question(client, session_id, token)) and approval_id in (None, found.approval.approvalId)
+            for found in await _open_questions(client, session_id, token)
+            if approval_id in (None, found.approval.approvalId)
         ]
         match waiting:
             case [only]:
@@ -90,8 +91,10 @@ async def _decide(
             case []:
                 raise errors.ClientError("no such approval is waiting for a decision", hint="see `tower status`")
             case _:
-                names = ", ".join(f"{found.session_id} ({found.approval.summary})" for found in waiting)
-                raise errors.ClientError(f"{len(waiting)} sessions wait: {names}", hint=f"name one: `tower {decision} SESSION`")
+                names = ", ".join(f"{found.approval.approvalId} ({found.approval.summary})" for found in waiting)
+                raise errors.ClientError(
+                    f"{len(waiting)} questions wait: {names}", hint=f"name one: `tower {decision} APPROVAL_ID`; see `tower inbox`"
+                )
 
 
 async def _submit(
@@ -120,10 +123,15 @@ async def _candidates(client: "Client", meant: str | None) -> list[str]:
     return [session.sessionId for session in listed if session.state == "awaiting_approval"]
 
 
-async def _open_question(client: "Client", session_id: str, token: str | None) -> Waiting | None:
+async def _open_questions(client: "Client", session_id: str, token: str | None) -> list[Waiting]:
+    from switchtower.cli import lookup
+
     if token is not None:
         client.remember(session_id, token)
+    elif client.offers("inbox"):
+        pending = await client.approvals(lookup.MOST_LISTED)
+        return [Waiting(session_id, one.runId, one.approval) for one in pending if one.sessionId == session_id]
     snapshot = await client.session(session_id).snapshot()
     if snapshot.pendingApproval is None or snapshot.activeRunId is None:
-        return None
-    return Waiting(session_id, snapshot.activeRunId, snapshot.pendingApproval)
+        return []
+    return [Waiting(session_id, snapshot.activeRunId, snapshot.pendingApproval)]

@@ -1,6 +1,7 @@
-"""`tower run`: one run in a new session, from the text to the exit code."""
+"""`tower run`: one run, in a new session or in one that is there, from the text to the exit code."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,6 +48,39 @@ def _model(settings: config.Settings, provider: str | None, preset: str | None) 
     return settings.provider, settings.model if settings.provider != AUTO else None
 
 
+_OF_A_NEW_SESSION = (
+    "folder",
+    "preset",
+    "provider",
+    "model",
+    "thinking",
+    "policy",
+    "sandbox",
+    "worktree",
+    "max_turns",
+    "max_tokens",
+    "max_cost",
+    "max_minutes",
+)
+_FLAGS = {"folder": "--cwd"}
+
+
+def _check_attach(ctx: click.Context, attach: str | None, queue: bool, token: str | None) -> None:
+    """A session that is there has its own folder, model and limits: what would be passed over in silence is refused."""
+    if attach is None:
+        if queue or token is not None:
+            raise click.UsageError(
+                f"`{'--queue' if queue else '--token'}` is for a session that is there; hint: name it with `--attach`"
+            )
+        return
+    for name in _OF_A_NEW_SESSION:
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
+            raise click.UsageError(
+                f"`{flag}` is for a new session, and `--attach` names one that is there; hint: see `tower configure --help`"
+            )
+
+
 @click.command()
 @click.argument("text")
 @click.option("--headless", is_flag=True, help="Ask nothing: what `--approve` does not allow is denied.")
@@ -68,6 +102,21 @@ def _model(settings: config.Settings, provider: str | None, preset: str | None) 
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one object: the run's completion.")
 @click.option("--jsonl", "as_jsonl", is_flag=True, help="Print each event as it comes, one a line.")
+@click.option(
+    "--junit",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a JUnit report: one case for the run, and one for each --accept.",
+)
+@click.option(
+    "--annotations",
+    "annotated_for",
+    type=click.Choice(("github", "none")),
+    metavar="WHOM",
+    help="Mark the outcome for a runner (github, none); by default for GitHub's, inside of it.",
+)
+@arguments.text_option("--attach", "Run in this session, which is there already, and not in a new one.")
+@click.option("--queue", is_flag=True, help="With --attach: wait while another run is under way.")
 @arguments.amount("--timeout", "SECONDS", "Cancel the run after this long.")
 @arguments.folder("The folder to work in; the current one by default.")
 @arguments.text_option("--preset", "Begin as this preset says, see `tower presets`; other options go before it.")
@@ -81,13 +130,20 @@ def _model(settings: config.Settings, provider: str | None, preset: str | None) 
 @arguments.amount("--max-tokens", "N", "End the run after N tokens, in and out.", most=2**53, whole=True)
 @arguments.amount("--max-cost", "USD", "End the run when it has cost so much, if prices are known.")
 @arguments.amount("--max-minutes", "M", "End the run when it has taken so long.")
+@arguments.token
+@click.pass_context
 def run(
+    ctx: click.Context,
     text: str,
     headless: bool,
     criteria: list[tuple[str, str]],
     rules: Any,
     as_json: bool,
     as_jsonl: bool,
+    junit: Path | None,
+    annotated_for: str | None,
+    attach: str | None,
+    queue: bool,
     timeout: float | None,
     folder: Path,
     preset: str | None,
@@ -101,8 +157,9 @@ def run(
     max_tokens: int | None,
     max_cost: float | None,
     max_minutes: float | None,
+    token: str | None,
 ) -> int:
-    """Start a run in a new session and wait for its outcome.
+    """Start a run in a new session, or with --attach in one that is there, and wait for its outcome.
 
     TEXT is what to do; `-` reads it from stdin. The answer goes to stdout, progress to stderr. Without --headless, approvals
     and dialogs are asked at the terminal. Ctrl-C cancels the run; a second one leaves at once.
@@ -114,6 +171,10 @@ def run(
     Exit codes:
       0 success, 1 failed, 2 cancelled, 3 an approval was denied, 4 acceptance failed, 64 wrong usage
 
+    The JUnit report is there however the run ends. Annotations go to stderr, and while the run talks, its own words are kept
+    from passing for some. --attach takes an id, a unique beginning or end of one, or `last`; it is refused while another run
+    is under way there, unless --queue says to wait.
+
     The policy `yolo` asks nobody about anything; it is warned of and kept in the journal. A run that one of the --max limits
     ends has failed.
 
@@ -122,14 +183,16 @@ def run(
       tower run "why does the build fail?" --policy read-only
       tower run "look at the last commit" --preset review
       tower run "fix the failing test" --worktree --sandbox bubblewrap --max-cost 0.50
-      tower run --headless "run: make test" --approve "run:make *" --accept tests="make test" --json
+      tower run --headless "run: make test" --approve "run:make *" --accept tests="make test" --junit report.xml
+      tower run --headless --attach last --queue "say: done" --json
     """
+    _check_attach(ctx, attach, queue, token)
     if as_json and as_jsonl:
         raise click.UsageError("`--json` and `--jsonl` exclude each other")
     text = arguments.message(text)
 
+    from switchtower.cli import annotations, keyboard
     from switchtower.cli import headless as headless_run
-    from switchtower.cli import keyboard
     from switchtower.protocols.push import messages
 
     settings = config.load()
@@ -151,5 +214,10 @@ def run(
         timeout=timeout,
         form=headless_run.Form.JSON if as_json else headless_run.Form.JSONL if as_jsonl else headless_run.Form.TEXT,
         prompts=not headless and keyboard.is_possible(),
+        attach=attach,
+        token=token,
+        queue=queue,
+        junit=junit,
+        annotates=annotations.are_wanted(annotated_for, os.environ),
     )
     return asyncio.run(headless_run.execute(settings, job))

@@ -43,14 +43,14 @@ async def _send(meant: str, text: str, delivery: "Delivery | None", wait: bool, 
 
     async with lookup.opened(meant, token) as (client, session_id):
         if delivery is not None:
-            return await _queue(client, session_id, text, delivery)
+            return await queue(client, session_id, text, delivery)
         if wait:
             return await _send_and_wait(client, session_id, text)
         output.line(await _start_run(client, session_id, text))
         return console.Exit.OK
 
 
-async def _queue(client: "Client", session_id: str, text: str, delivery: "Delivery") -> int:
+async def queue(client: "Client", session_id: str, text: str, delivery: "Delivery") -> int:
     queued = await client.queue(session_id, text, delivery)
     output.line(queued.runId or queued.messageId)
     if queued.runId is not None:

@@ -75,6 +75,10 @@ class Attended:
                     if run_id is not None:
                         await self._watch(client, run_id, interrupted)
                 report = await client.flow(self.session_id)
+                if run_id is None:
+                    # It was over before anybody could watch it.
+                    for event in report.events:
+                        progress.show(event)
             except client_errors.ClientError as problem:
                 return broken(self._flow, str(problem))
         return outcome.Outcome(

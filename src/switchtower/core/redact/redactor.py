@@ -26,6 +26,7 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.MessageWithdrawn: ("reason",),
     events.SessionLoaded: (),
     events.SessionUnloaded: (),
+    events.SessionDeleted: (),
     events.VersionAdvanced: (),
     events.ConversationCleared: ("origin",),
     events.MessageImported: ("text", "thinking", "calls"),

@@ -1,7 +1,8 @@
 """How far a flow had come before a restart, read from its session's calls. Pure.
 
 A step that was under way when the daemon ended has an outcome that nobody knows: that try counts as failed, and whether there
-is another is for the step's own retry policy to say. Only people and agents are waited for again.
+is another is for the step's own retry policy to say. Only people and agents are waited for again, and the flow's own turnings,
+which do nothing outside of it, are taken again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,7 @@ from msgspec import Struct, field
 from switchtower.core import engine, events
 from switchtower.core.redact import MARK
 from switchtower.engines.flow import ir
+from switchtower.engines.flow.ir import flow as flows
 from switchtower.engines.flow.ir import references
 from switchtower.engines.flow.runtime import faults
 from switchtower.engines.flow.runtime import run as runs
@@ -80,8 +82,12 @@ def standing(flow: ir.Flow, calls: Calls) -> Standing:
         finished = calls.finished.get(id_of(node.id, attempt))
         if finished is not None and not finished.is_error:
             before.ended[node.id] = finished.outputs or {}
+            if finished.outputs is None and node.kind == flows.EMIT:
+                raise Gone(f"what `{node.id}` put out was too large to be kept; hint: run the flow again")
             if finished.outputs is None or is_hidden(finished.outputs):
                 hidden.add(node.id)
+            continue
+        if finished is None and node.kind in catalogue.CONTROL:
             continue
         if finished is None and node.kind in catalogue.TOWERS:
             before.attempts[node.id] = attempt
@@ -91,6 +97,8 @@ def standing(flow: ir.Flow, calls: Calls) -> Standing:
             interrupted.append((node.id, attempt, failure))
         else:
             failure = _failure_of(finished, node, attempt)
+            if finished.outputs is None or is_hidden(finished.outputs):
+                hidden.add(node.id)
         if failure.retriable and attempt < node.retry.max:
             before.attempts[node.id] = attempt + 1
         else:

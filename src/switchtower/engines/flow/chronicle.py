@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from switchtower.core import engine, events
+from switchtower.core import engine, events, flow_report
 from switchtower.engines.flow import calls
 from switchtower.engines.flow.runtime.events import clipped, encoded
 
@@ -18,7 +18,11 @@ MOST_NODES_DRAWN = 500
 """Of a larger graph nobody makes a picture."""
 MOST_OUTPUTS = 1024 * 1024
 """Bytes of JSON that are kept of what one step gave."""
+MOST_SUMMARY = 8 * MOST_OUTPUTS
+"""Of the flow's own end."""
 MOST_OPEN = 1_000
+MOST_TOLD = 100_000
+"""Tries of steps; a runtime that tells of more is not listened to any more."""
 _SHOWN = 4_000
 _LOGS = 16_000
 
@@ -77,8 +81,13 @@ class Chronicle:
         if isinstance(error, Mapping):
             head += f": {clipped(str(error.get('message', '')))}"
         told = {"status": status, "summary": dict(summary)}
+        if len(encoded(told)) > MOST_SUMMARY:
+            # How it ended is kept in any case.
+            told["summary"] = {name: summary[name] for name in ("completed_steps", "failed_steps") if name in summary}
+            told["summary"] |= {"error": _short(error)} if isinstance(error, Mapping) else {"outputs_left_out": True}
+            head += "\nwhat it put out is too large to be kept"
         await self._finish(
-            self._run_id, 0, told, is_error=is_error, head=head, shown=summary.get("outputs"), most=8 * MOST_OUTPUTS
+            self._run_id, 0, told, is_error=is_error, head=head, shown=told["summary"].get("outputs"), most=MOST_SUMMARY
         )
 
     async def _step(self, step_id: str, event: Mapping[str, Any]) -> None:
@@ -112,7 +121,7 @@ class Chronicle:
 
     async def _start(self, step_id: str, attempt: int, more: Mapping[str, Any]) -> None:
         call_id = calls.id_of(step_id, attempt)
-        if call_id in self._known or len(self._open) > MOST_OPEN:
+        if call_id in self._known or len(self._open) > MOST_OPEN or len(self._known) > MOST_TOLD:
             return
         self._latest[step_id] = max(attempt, self._latest.get(step_id, 0))
         args = {"step": step_id, "attempt": attempt, "with": bounded(self._given[step_id]), **more}
@@ -146,7 +155,7 @@ class Chronicle:
         finished = events.ToolFinished(
             call_id=call_id,
             tool=call.kind,
-            duration_ms=took if isinstance(took, int) and 0 <= took < 2**53 else 0,
+            duration_ms=_milliseconds(took),
             text=text,
             is_error=is_error,
             error=events.ToolError(type="UNKNOWN", message=clipped(head)) if is_error else None,
@@ -159,7 +168,7 @@ class Chronicle:
         if not isinstance(message, str):
             return
         shown = level if isinstance(level, str) and len(level) < 20 else "info"
-        line = f"[{shown}] {clipped(message)}\n"
+        line = f"[{shown}] {clipped(message)}".replace("\n", f"\n{flow_report.CONTINUED}") + "\n"
         call_id = calls.id_of(step_id, self._latest.get(step_id, 0)) if step_id is not None else self._run_id
         if call_id not in self._open:
             call_id = self._run_id
@@ -178,6 +187,18 @@ def _drawn(document: Mapping[str, Any]) -> dict[str, Any]:
     graph = document["graph"]
     edges = [{name: edge[name] for name in ("from", "to", "on", "case") if name in edge} for edge in graph["edges"]]
     return {"nodes": [{"id": node["id"], "type": node["type"]} for node in graph["nodes"]], "edges": edges}
+
+
+def _short(error: Mapping[str, Any]) -> dict[str, Any]:
+    code = error.get("code")
+    return {"code": code if isinstance(code, int) else 0, "message": clipped(str(error.get("message", ""))), "data": {}}
+
+
+def _milliseconds(took: object) -> int:
+    """Some runtimes measure in fractions of them."""
+    if isinstance(took, bool) or not isinstance(took, int | float) or not 0 <= took < 2**53:
+        return 0
+    return int(took)
 
 
 def bounded(value: object) -> object:

@@ -70,10 +70,11 @@ class _Work:
         return await self._runtimes.run(self._order, self._cancel, self._take)
 
     async def _directed(self) -> ports.Ended:
-        flow = ir.parse(self._flow.document)
         try:
-            if self._before.called and calls.is_hidden([self._flow.document, self._flow.inputs]):
+            # Asked also when nothing is told yet: the daemon may have ended before the flow's first word.
+            if calls.is_hidden([self._flow.document, self._flow.inputs]):
                 raise calls.Gone("the flow or its inputs held a secret, which is not kept; hint: run the flow again")
+            flow = ir.parse(self._flow.document)
             standing = calls.standing(flow, self._before)
         except calls.Gone as gone:
             return self._failed(faults.Failure(code=faults.STOPPED, message=str(gone), cause="Interrupted").spelled())
@@ -100,8 +101,14 @@ class _Work:
             told = await director(self._lend, self._cancel, self._take_all)
         finally:
             stopping.cancel()
-        self._denied_by = desk.denied_by
-        return self._ended(told["status"], told["summary"])
+        status, summary = told["status"], told["summary"]
+        if desk.denied is not None and status == "failed":
+            self._denied_by = desk.denied.by
+            error = summary["error"] = desk.denied.failure.spelled()
+            summary["failed_steps"] += 1
+            where = {"step_id": desk.denied.failure.step_id, "attempt": desk.denied.failure.attempt}
+            await self._take({"type": "step", "state": "failed", "error": error, **where})
+        return self._ended(status, summary)
 
     async def _cancel_after(self, stop: asyncio.Event) -> None:
         await stop.wait()

@@ -7,7 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from switchtower.core import engine, events
+from msgspec import Struct
+
+from switchtower.core import engine, errors, events
 from switchtower.engines.flow import calls, ports
 from switchtower.engines.flow.chronicle import Chronicle, bounded
 from switchtower.engines.flow.runtime import faults, values
@@ -20,8 +22,12 @@ KIND = "flow"
 _LONGEST_TITLE = 200
 
 
-class Denied(Exception):
-    """Somebody wants the whole flow to end"""
+class Denied(Struct, frozen=True):
+    """Somebody wants the whole flow to end."""
+
+    by: events.Actor | None
+    failure: faults.Failure
+    """Of the step that asked."""
 
 
 class Desk:
@@ -34,7 +40,7 @@ class Desk:
         self.desk = desk
         self.chronicle = chronicle
         self.before = before
-        self.denied_by: events.Actor | None = None
+        self.denied: Denied | None = None
         self.stop = asyncio.Event()
         """Set when the flow is to end, whatever its edges say."""
 
@@ -70,16 +76,24 @@ class Approval:
             "by": answer.by.name if answer.by else None,
             "via": answer.by.via if answer.by else None,
         }
-        match answer.verdict:
-            case events.Verdict.APPROVE:
-                return {"approved": True, **told}
-            case None:
-                raise faults.StepFailed("nobody decided in time", details={"expired": True})
-            case events.Verdict.DENY_STOP:
-                desk.denied_by = answer.by
-                desk.stop.set()
+        if answer.verdict is events.Verdict.APPROVE:
+            return {"approved": True, **told}
+        if answer.verdict is None:
+            raise faults.StepFailed("nobody decided in time", details={"expired": True})
         reason = f": {clipped(answer.comment)}" if answer.comment else ""
-        raise faults.StepFailed(f"denied by {told['by']}{reason}", details={"approved": False, **told})
+        message, details = f"denied by {told['by']}{reason}", {"approved": False, **told}
+        if answer.verdict is events.Verdict.DENY_STOP:
+            await self._end_the_flow(answer.by, message, details, context)
+        raise faults.StepFailed(message, details=details)
+
+    async def _end_the_flow(self, by: events.Actor | None, message: str, details: dict[str, Any], context: port.Context) -> None:
+        """Never returns: a step that failed would be followed by others before the flow has ended."""
+        failure = faults.Failure(
+            code=faults.STEP_FAILED, message=message, step_id=context.step_id, attempt=context.attempt, details=details
+        )
+        self._desk.denied = self._desk.denied or Denied(by, failure)
+        self._desk.stop.set()
+        await asyncio.Event().wait()
 
     async def _ask(
         self, approval_id: str, title: str, message: str, given: Mapping[str, Any], context: port.Context
@@ -99,6 +113,9 @@ class Approval:
         )
         try:
             return await desk.desk.ask(question)
+        except errors.IdentityConflict:
+            # It was withdrawn, and the daemon ended before it could tell what became of the step.
+            raise faults.StepFailed("nobody decided in time", retriable=True, details={"expired": True}) from None
         except asyncio.CancelledError:
             if not desk.desk.pausing():
                 # Out of time, or the flow has ended: nobody is to decide it any more.

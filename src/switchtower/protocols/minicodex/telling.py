@@ -141,6 +141,7 @@ class Teller:
                 events.SessionStarted()
                 | events.SessionLoaded()
                 | events.SessionUnloaded()
+                | events.SessionDeleted()
                 | events.VersionAdvanced()
                 | events.SessionResumed()
                 | events.SessionConfigured()

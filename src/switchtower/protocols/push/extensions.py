@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from switchtower.protocols.push import listings
 from switchtower.protocols.push.messages import (
     ClientMessageId,
     DialogId,
@@ -33,6 +34,7 @@ CAPABILITIES = [
     "dialogs",
     "terminals",
     "flows",
+    *listings.CAPABILITIES,
 ]
 
 InputId = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -147,6 +149,7 @@ Request = (
     | TerminalResize
     | ListTerminals
     | GetFlow
+    | listings.Request
 )
 
 REQUESTS: dict[str, type[Request]] = {
@@ -164,6 +167,7 @@ REQUESTS: dict[str, type[Request]] = {
     "terminal_resize": TerminalResize,
     "list_terminals": ListTerminals,
     "get_flow": GetFlow,
+    **listings.REQUESTS,
 }
 
 NEEDS_SESSION = frozenset(
@@ -177,6 +181,8 @@ NEEDS_SESSION = frozenset(
         "answer_dialog",
         "terminal_input",
         "terminal_resize",
+        "get_flow",
+        *listings.NEEDS_SESSION,
     }
 )
 
@@ -379,4 +385,5 @@ ANSWERS: dict[str, type[Struct]] = {
     "terminal_resize": Typed,
     "list_terminals": Terminals,
     "get_flow": FlowReport,
+    **listings.ANSWERS,
 }

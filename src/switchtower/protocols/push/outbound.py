@@ -5,7 +5,7 @@ they were stored, without being decoded. Live and replayed events go through the
 """
 
 from collections.abc import Sequence
-from typing import Any, assert_never, get_args
+from typing import Any, assert_never, cast, get_args
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -72,7 +72,7 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
             )
         case events.SessionResumed():
             return "session_snapshot", messages.SessionSnapshot(
-                state=event.state.value,
+                state=wire_state(event.state),
                 activeRunId=event.active_run_id,
                 lastAssistantText=event.last_assistant_text,
                 pendingApproval=approval_required(event.pending_approval) if event.pending_approval else None,
@@ -85,6 +85,8 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
             return "warning", messages.Warn("SESSION_LOADED", "The session was loaded")
         case events.SessionUnloaded():
             return "warning", messages.Warn("SESSION_UNLOADED", "The session was unloaded; nothing of it is gone")
+        case events.SessionDeleted():
+            return "warning", messages.Warn("SESSION_DELETED", f"{event.by.name} deleted the session")
         case events.VersionAdvanced():
             return "warning", messages.Warn("SESSION_CHANGED", "A command has changed the session", event.command)
         case events.ConversationCleared():
@@ -201,6 +203,12 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
             assert_never(event)
 
 
+def wire_state(state: events.SessionState) -> messages.SessionState:
+    """A deleted session is not found, so nobody is told of that state."""
+    assert state is not events.SessionState.DELETED, "who is deleted is not told of"
+    return cast(messages.SessionState, state.value)
+
+
 def approval_required(approval: events.Approval) -> messages.ApprovalRequired:
     return messages.ApprovalRequired(
         approvalId=approval.id,
@@ -229,7 +237,7 @@ def gap_frames(session: Session, last_seen_seq: int, earliest_seq: int, ts_ms: i
         return [_event(session.id, None, 1, ts_ms, "warning", warning)]
     pending = session.pending_approval
     snapshot = messages.SessionSnapshot(
-        state=session.state.value,
+        state=wire_state(session.state),
         activeRunId=session.run.id if session.run else None,
         lastAssistantText=session.last_assistant_text,
         pendingApproval=approval_required(pending) if pending else None,
@@ -271,7 +279,7 @@ def refusal(request_id: str, type_: str, session_id: str | None, error: messages
 def listed(card: journal.Card) -> messages.ListedSession:
     return messages.ListedSession(
         sessionId=card.session_id,
-        state=card.state.value,
+        state=wire_state(card.state),
         updatedAt=card.updated_at_ms,
         repo=messages.ListedRepo(card.workspace.root, card.workspace.branch or ""),
     )
@@ -281,7 +289,7 @@ def session_info(session: Session) -> extensions.SessionInfo:
     run = session.run
     return extensions.SessionInfo(
         sessionId=session.id,
-        state=session.state.value,
+        state=wire_state(session.state),
         title=session.title,
         mode=session.mode,
         engine=session.engine,

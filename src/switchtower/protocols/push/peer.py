@@ -15,7 +15,7 @@ from switchtower.core import commands, tower
 from switchtower.core import errors as core_errors
 from switchtower.core.access import Access
 from switchtower.core.session import Session
-from switchtower.protocols.push import errors, extensions, extra_requests, inbound, messages, outbound
+from switchtower.protocols.push import errors, extensions, extra_requests, inbound, listing_requests, messages, outbound
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
 
@@ -51,6 +51,7 @@ class PushPeer:
             "cancel_run": self._cancel_run,
             "ping": self._ping,
             **extra_requests.handlers(self),
+            **listing_requests.handlers(self),
         }
 
     # The receiver's side
@@ -200,7 +201,7 @@ class PushPeer:
     def _attach_answer(self, request: inbound.Request, attachment: tower.Attachment) -> bytes:
         session, subscription = attachment.session, attachment.subscription
         replay = messages.Replay(subscription.cursor + 1, session.seq, completed=True, gap=attachment.gap)
-        return self.answer(request, session.id, messages.AttachAnswer(session.id, session.state.value, replay))
+        return self.answer(request, session.id, messages.AttachAnswer(session.id, outbound.wire_state(session.state), replay))
 
     def _follow(self, attachment: tower.Attachment, session_id: str, last_seen_seq: int, frames: list[bytes]) -> None:
         if attachment.gap:
@@ -313,6 +314,11 @@ class PushPeer:
     @property
     def is_of_a_run(self) -> bool:
         return self._access.of_a_run
+
+    def check_sees_all(self) -> None:
+        """For what concerns other sessions than the one that a token lets in to, and for what cannot be taken back."""
+        if not self._access.trusted:
+            raise core_errors.AttachForbidden(hint="only the owner may do this, and nothing that a run has started")
 
     def check_may_command(self, session_id: str) -> None:
         if not self._may_command(session_id):

@@ -214,6 +214,7 @@ def message(about: About, event: events.AnyEvent) -> tuple[str, dict[str, Any]] 
         case (
             events.SessionLoaded()
             | events.SessionUnloaded()
+            | events.SessionDeleted()
             | events.VersionAdvanced()
             | events.SessionResumed()
             | events.SessionConfigured()

@@ -4,7 +4,6 @@ Whatever a runtime does wrong ends the conversation for good with `Broken`, whic
 """
 
 import asyncio
-import json
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -218,6 +217,8 @@ def _read(line: bytes) -> _Answer:
         # Half a character, as whoever cuts a text in JavaScript spells it. JSON allows the escape, and our decoder does not.
         if b"\\ud" not in line.lower():
             raise
+        import json
+
         text = json.dumps(json.loads(line), ensure_ascii=False)
         return _decode_answer(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 

@@ -3,10 +3,9 @@
 Folded, a card shows what it is and how it went; unfolded, all of it, up to a bound that it tells.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from rich.segment import Segment
 from rich.text import Text
 
 from switchtower.tui.paint import diffs, tools
@@ -48,24 +47,24 @@ class Painter:
             case blocks.Answer():
                 return self._answer(block, look)
             case blocks.Thought():
-                return _wrapped(_thought(block, look), look)
+                return wrapped(_thought(block, look), look)
             case blocks.Tool():
-                return _wrapped(_tool(block, look), look)
+                return wrapped(_tool(block, look), look)
             case blocks.Said():
-                return _wrapped(_said(block), look)
+                return wrapped(_said(block), look)
             case blocks.Asked():
-                return _wrapped(_asked(block, look), look)
+                return wrapped(_asked(block, look), look)
             case blocks.Notice():
-                return _wrapped(_notice(block), look)
+                return wrapped(_notice(block), look)
             case blocks.Ended():
-                return _wrapped(_ended(block, look), look)
+                return wrapped(_ended(block, look), look)
         return []
 
     def _answer(self, block: blocks.Answer, look: Look) -> list[Line]:
         lines = self._prose.lines(block.text, look.width - 2, look.palette)
         if block.dropped:
             note = Text(f"[… {block.dropped:,} characters before this]", "dim")
-            lines = [*_wrapped([note], look), *lines]
+            lines = [*wrapped([note], look), *lines]
         return lines if not lines else [*lines, []]
 
 
@@ -77,7 +76,7 @@ def is_moving(block: blocks.Block) -> bool:
     return isinstance(block, blocks.Tool) and block.is_open
 
 
-def _wrapped(texts: "Iterator[Text] | list[Text]", look: Look) -> list[Line]:
+def wrapped(texts: Iterable[Text], look: Look) -> list[Line]:
     """Each text on lines of its own, broken anywhere rather than cut: nothing is hidden behind the edge."""
     console = look.palette.console
     options = console.options.update(width=max(10, look.width), overflow="fold", no_wrap=False)
@@ -145,9 +144,9 @@ def _asked(block: blocks.Asked, look: Look) -> Iterator[Text]:
     from switchtower.tui.state import decisions
 
     approval = block.approval
-    decided = look.facts.decisions.get(approval.approvalId)
+    decided = look.facts.decided(approval.approvalId)
     style = "warn" if decided is None else "good" if decided.startswith("approved") else "bad"
-    title = f"{harmless.line(approval.title)}: {harmless.line(approval.summary)}"
+    title = harmless.line(approval.title if decided is not None else f"{approval.title}: {approval.summary}")
     yield Text.assemble(
         ("◆ ", style), (title, "" if decided is None else "dim"), (f"  {decided or 'waits for a decision'}", style)
     )
@@ -196,7 +195,3 @@ def _ended(block: blocks.Ended, look: Look) -> Iterator[Text]:
 def plain(lines: list[Line]) -> str:
     """What the lines say, to copy and to compare."""
     return "\n".join("".join(segment.text for segment in line if not segment.control).rstrip() for line in lines)
-
-
-def blank() -> Line:
-    return [Segment("")]

@@ -29,6 +29,7 @@ QUIET = 0.6
 class ApprovalScreen(ModalScreen[Decision | None]):
     """Ends with the decision, or with None when it is put aside."""
 
+    AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "decide('yes')", "Yes"),
         Binding("a", "decide('always')", "Always"),
@@ -72,10 +73,22 @@ class ApprovalScreen(ModalScreen[Decision | None]):
 
     def on_mount(self) -> None:
         self.query_one("#approval-why").display = False
-        self.set_focus(None)
         self._draw_foot()
         self.set_interval(1.0, self._draw_foot)
         self._arm_later()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._make_room)
+
+    def _make_room(self) -> None:
+        """The details get what the rest leaves: the keys and the countdown are always in view."""
+        body = self.query_one("#approval-body")
+        others = sum(
+            child.outer_size.height + child.styles.margin.height
+            for child in self.query_one("#approval").children
+            if child is not body
+        )
+        body.styles.max_height = max(3, self.size.height - others - 2)
 
     def _head(self) -> Content:
         approval = self.pending.approval

@@ -60,7 +60,7 @@ class ChooseScreen(ModalScreen[str | None]):
         )
         usable = [index for index, one in enumerate(found) if one.usable]
         current = [index for index, one in enumerate(found) if one.value == self._current and one.usable]
-        options.highlighted = (current or usable or [None])[0]
+        options.highlighted = next(iter(current or usable), None)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._draw(event.value)

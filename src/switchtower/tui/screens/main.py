@@ -5,14 +5,12 @@ It shows what it is given and passes on what the person does; what that means is
 
 from typing import ClassVar
 
-from rich.segment import Segment
-from rich.style import Style
+from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
-from textual.strip import Strip
 from textual.widgets import ContentSwitcher, Footer
 
 from switchtower.tui.state import draft, harmless
@@ -27,10 +25,8 @@ NARROW = 100
 """Columns below which the list covers the transcript, and is there only while somebody uses it."""
 
 _WELCOME = (
-    ("name", "What shall we do?"),
-    ("", ""),
-    ("dim", "Write below and press Enter: that starts a session in this folder."),
-    ("dim", "@ names a file, / gives a command, Ctrl-B goes to the sessions, F1 helps."),
+    "Write below and press Enter: that starts a session in this folder.",
+    "@ names a file, / gives a command, Ctrl-B goes to the sessions, F1 helps.",
 )
 
 
@@ -123,15 +119,8 @@ class MainScreen(Screen[None]):
             self.composer.page.focus()
 
     def greet(self, wish: draft.Draft) -> None:
-        def strip(style: str, text: str) -> Strip:
-            styles = {"name": Style(bold=True), "dim": Style(dim=True), "": Style.null()}
-            return Strip([Segment(f"  {text}", styles[style])])
-
-        where = strip("", f"in {harmless.line(wish.root)}")
-        self.transcript.greet(
-            [Strip([]), *(strip(style, text) for style, text in _WELCOME[:1]), where, Strip([])]
-            + [strip(style, text) for style, text in _WELCOME[2:]]
-        )
+        lines = [Text(), Text("What shall we do?", "heading"), Text(f"in {harmless.line(wish.root)}", "dim"), Text()]
+        self.transcript.greet([*lines, *(Text(line, "dim") for line in _WELCOME)])
 
     def action_page(self, pages: int) -> None:
         """The transcript is read while one writes."""

@@ -1,7 +1,7 @@
 """The session that is open: what it said so far, what is known about it, and whether something runs in it. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec import UNSET
 
@@ -22,6 +22,11 @@ class Conversation:
         self.running_since_ms: int | None = about.updatedAt if about.activeRunId else None
         self.asking = dialogs.Open()
         self._wants_screen = True
+
+    @staticmethod
+    def empty() -> Transcript:
+        """Before anything was said."""
+        return Transcript()
 
     @property
     def session_id(self) -> str:
@@ -51,14 +56,14 @@ class Conversation:
         if about.lastSeq >= self.transcript.last_seq and about.activeRunId is not None and self.run_id is None:
             self.run_id, self.running_since_ms = about.activeRunId, about.updatedAt
 
-    def next_dialog(self) -> dialogs.Dialog | None:
-        return next((dialog for _, dialog in self.asking.dialogs.values()), None)
+    def next_dialog(self, but: Collection[str] = ()) -> dialogs.Dialog | None:
+        return next((dialog for _, dialog in self.asking.dialogs.values() if dialog.dialog_id not in but), None)
 
     def doing(self) -> str:
         """What is under way, in a word or two."""
         for block in reversed(self.transcript.blocks[-30:]):
             match block:
-                case blocks.Asked() if block.approval.approvalId not in self.transcript.facts.decisions:
+                case blocks.Asked() if self.transcript.facts.decided(block.approval.approvalId) is None:
                     return "waits for your decision"
                 case blocks.Tool(is_open=True):
                     return "runs a tool"

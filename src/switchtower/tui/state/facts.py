@@ -32,24 +32,37 @@ class Run(Struct):
 
 class Facts(Struct):
     runs: dict[str, Run] = field(default_factory=dict)
-    decisions: dict[str, str] = field(default_factory=dict)
-    """What became of each approval, in words."""
+    _decisions: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """What became of each approval in words, with the seq at which."""
+
+    def decided(self, approval_id: str) -> str | None:
+        """What became of an approval, in words."""
+        known = self._decisions.get(approval_id)
+        return known[1] if known else None
 
     def saw(self, event: Event) -> None:
         match event.payload:
             case messages.Status(_, phase, detail) if event.run_id is not None:
                 if phase in BEGINNINGS:
-                    self._run(event.run_id).started_ms = event.ts
+                    run = self._run(event.run_id)
+                    run.started_ms = event.ts if run.started_ms is None else min(run.started_ms, event.ts)
                 elif phase == "Usage" and isinstance(detail, str):
                     self._spent(self._run(event.run_id), detail)
             case messages.ApprovalReceived(approval_id, decision, by):
-                self.decisions[approval_id] = f"{'approved' if decision == 'approve' else 'denied'} by {by}"
+                self._decided(approval_id, event.seq, f"{'approved' if decision == 'approve' else 'denied'} by {by}")
             case messages.Warn("APPROVAL_EXPIRED", _, str(approval_id)):
-                self.decisions.setdefault(approval_id, "nobody decided in time")
+                self._decided(approval_id, event.seq, "nobody decided in time")
             case messages.Warn("APPROVAL_WITHDRAWN", _, str(approval_id)):
-                self.decisions.setdefault(approval_id, "withdrawn")
+                self._decided(approval_id, event.seq, "withdrawn")
             case messages.RunComplete(run_id):
-                self._run(run_id).ended_ms = event.ts
+                run = self._run(run_id)
+                run.ended_ms = event.ts if run.ended_ms is None else max(run.ended_ms, event.ts)
+
+    def _decided(self, approval_id: str, seq: int, how: str) -> None:
+        """push, Concurrency Rules: the first valid decision wins."""
+        known = self._decisions.get(approval_id)
+        if known is None or seq < known[0]:
+            self._decisions[approval_id] = seq, how
 
     def _run(self, run_id: str) -> Run:
         return self.runs.setdefault(run_id, Run())

@@ -39,7 +39,7 @@ def _spent(usage: extensions.Usage) -> str:
     if not usage.calls:
         return ""
     spent = f"↑{amounts.tokens(usage.inputTokens)} ↓{amounts.tokens(usage.outputTokens)}"
-    if usage.unpricedCalls == usage.calls:
+    if usage.unpricedCalls == usage.calls or not usage.cost:
         return spent
     return f"{spent} {'≥' if usage.unpricedCalls else ''}{amounts.dollars(usage.cost)}"
 

@@ -96,7 +96,7 @@ class ProgramScreen:
         return _APPLICATION_CURSOR in self._screen.mode
 
     def row(self, y: int) -> Iterator[Cell]:
-        row = self._screen.buffer.get(y, {})
+        row: Any = self._screen.buffer.get(y, {})
         for x in range(self.cols):
             if x not in row:
                 yield _BLANK

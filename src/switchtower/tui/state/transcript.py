@@ -16,8 +16,21 @@ from switchtower.tui.state import blocks
 from switchtower.tui.state.facts import BEGINNINGS, Facts
 from switchtower.tui.state.remedies import remedy_for
 
-_SILENT_PHASES = ("Checkpoint ", "Retry succeeded", "Retries failed", "Screen", "Keys typed by ", "Terminal resized", "Usage")
-_SILENT_PHASES += ("Typing is ", "Prompt expanded", "Dialog ")
+_SILENT_PHASES = (
+    "Checkpoint ",
+    "Retry succeeded",
+    "Retries failed",
+    "Screen",
+    "Keys typed by ",
+    "Terminal resized",
+    "Usage",
+    "Typing is ",
+    "Prompt expanded",
+    "Dialog ",
+    "Thinking",
+    "Executing tool",
+)
+"""How phases begin that say nothing new."""
 _SILENT_WARNINGS = frozenset({"SESSION_LOADED", "SESSION_UNLOADED", "SESSION_CHANGED", "APPROVAL_WITHDRAWN", "ERRAND_STARTED"})
 MOST_BLOCKS = 6_000
 

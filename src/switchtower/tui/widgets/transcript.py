@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import ClassVar, NamedTuple
 
 from rich.style import Style
+from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
@@ -68,6 +69,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._has_older = False
         self._at_end = True
         self._width = 0
+        self._greeting: list[Text] = []
         self._empty: list[Strip] = []
 
     # What is shown
@@ -94,7 +96,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._first = min(self._first, count)
         self._paint()
         if self._at_end:
-            self.scroll_end(animate=False, immediate=True)
+            self._to_end()
 
     def prepended(self, count: int, *, has_older: bool) -> None:
         """So many blocks are there now before all others. What is on the screen stays where it is."""
@@ -110,7 +112,10 @@ class TranscriptView(ScrollView, can_focus=True):
         self._first = max(0, self._first - WINDOW)
         self._shown.clear()
         self._paint()
-        self.scroll_to(y=self.scroll_y + self._starts[-1] - lines_before, animate=False, immediate=True)
+        self.scroll_to(y=self.scroll_y + self._starts[-1] - lines_before, animate=False, immediate=True, force=True)
+
+    def _to_end(self) -> None:
+        self.scroll_end(animate=False, immediate=True, force=True)
 
     def tick(self) -> None:
         """What is under way moves."""
@@ -122,10 +127,11 @@ class TranscriptView(ScrollView, can_focus=True):
     def at_end(self) -> bool:
         return self._at_end
 
-    def greet(self, lines: Iterable[Strip]) -> None:
+    def greet(self, lines: Iterable[Text]) -> None:
         """What stands there before anything was said."""
-        self._empty = list(lines)
-        self.refresh()
+        self._greeting = list(lines)
+        if self._width:
+            self._paint()
 
     def _paint(self) -> None:
         look = cards.Look(
@@ -150,6 +156,7 @@ class TranscriptView(ScrollView, can_focus=True):
                 lines = self._painter.lines(block, look._replace(unfolded=unfolded, beat=self._beat))
                 painted.append(_Painted(key, [Strip(line) for line in lines]))
         self._shown = painted
+        self._empty = [] if painted else [Strip(line) for line in cards.wrapped(self._greeting, look)]
         self._starts = [0, *accumulate(len(one.strips) for one in painted)]
         self.virtual_size = Size(self._width, self._starts[-1])
         self.refresh()
@@ -160,7 +167,7 @@ class TranscriptView(ScrollView, can_focus=True):
     def _fact(self, block: blocks.Block) -> object:
         facts = self._transcript.facts
         if isinstance(block, blocks.Asked):
-            return facts.decisions.get(block.approval.approvalId)
+            return facts.decided(block.approval.approvalId)
         if isinstance(block, blocks.Ended) and (run := facts.runs.get(block.run_id or "")) is not None:
             return run.started_ms, run.ended_ms, run.tokens_in, run.tokens_out
         return None
@@ -216,7 +223,7 @@ class TranscriptView(ScrollView, can_focus=True):
             self._shown.clear()
             self._paint()
         if self._at_end:
-            self.call_after_refresh(self.scroll_end, animate=False, immediate=True)
+            self.call_after_refresh(self._to_end)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
@@ -285,11 +292,11 @@ class TranscriptView(ScrollView, can_focus=True):
         self._unfolded.clear()
         self._paint()
         if self._at_end:
-            self.scroll_end(animate=False, immediate=True)
+            self._to_end()
 
     def _fold(self, block: blocks.Block) -> None:
         self._unfolded ^= {block.seq}
         was_at_end = self._at_end
         self._paint()
         if was_at_end and self._starts[-1] <= self.size.height:
-            self.scroll_end(animate=False, immediate=True)
+            self._to_end()

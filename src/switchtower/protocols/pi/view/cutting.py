@@ -184,6 +184,7 @@ class Cutter:
                 events.SessionStarted()
                 | events.SessionLoaded()
                 | events.SessionUnloaded()
+                | events.SessionDeleted()
                 | events.VersionAdvanced()
                 | events.SessionResumed()
                 | events.MessageQueued()

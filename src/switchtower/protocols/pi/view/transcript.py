@@ -145,6 +145,7 @@ class Transcript:
                 self._add_imported(seq, event)
             case events.ConversationCleared():
                 self.lines, self.points, self.compaction, self._asides = [], [], None, []
+                self._unpriced = False  # the line that a price would go to is gone
             case events.ContextCompacted():
                 self._compact(seq, ts_ms, event)
             case _:

@@ -1,0 +1,86 @@
+"""`tower inbox`: everything that waits for a decision, wherever it is."""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from switchtower.cli import ages, console, output
+
+if TYPE_CHECKING:
+    from switchtower.protocols.push import listings
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one array.")
+@click.option("--watch", is_flag=True, help="Go on, and tell of each one as it comes. Ctrl-C ends it.")
+def inbox(as_json: bool, watch: bool) -> int:
+    """List what waits for a decision, of all sessions and hosts, with exactly what will run.
+
+    Exit code 0 when nothing waits, 1 when something does.
+
+    \b
+    Example:
+      tower inbox
+      tower inbox --json | jq -r '.[].approval.approvalId'
+      tower inbox --watch
+    """
+    try:
+        return asyncio.run(_watch(as_json=as_json) if watch else _list(as_json=as_json))
+    except KeyboardInterrupt:
+        return console.Exit.OK
+
+
+async def _list(*, as_json: bool) -> int:
+    import msgspec
+
+    from switchtower import config
+    from switchtower.client.client import Client
+
+    async with await Client.connect(config.load()) as client:
+        waiting = await client.approvals()
+    if as_json:
+        output.line(msgspec.json.encode(waiting))
+    else:
+        for one in waiting:
+            _show(one)
+        if not waiting:
+            console.say("nothing waits for a decision")
+    return console.Exit.FAILED if waiting else console.Exit.OK
+
+
+_EVERY = 1.0
+"""Seconds between two looks: nobody tells of all sessions at once."""
+
+
+async def _watch(*, as_json: bool) -> int:
+    import msgspec
+
+    from switchtower import config
+    from switchtower.client.client import Client
+
+    known: set[str] = set()
+    async with await Client.connect(config.load()) as client:
+        while True:
+            waiting = await client.approvals()
+            for one in waiting:
+                if one.approval.approvalId not in known:
+                    if as_json:
+                        output.line(msgspec.json.encode(one))
+                    else:
+                        _show(one)
+            known = {one.approval.approvalId for one in waiting}
+            await asyncio.sleep(_EVERY)
+
+
+def _show(one: "listings.PendingApproval") -> None:
+    from switchtower.cli import questions
+
+    where = f" on {one.host}" if one.host else ""
+    left = ages.age(one.approval.expiresAt / 1_000 - time.time())
+    title = f" {one.sessionTitle}" if one.sessionTitle else ""
+    output.line(console.printable(f"{one.approval.approvalId}  {one.sessionId}{where}{title}"))
+    for text, _ in questions.lines(one.approval):
+        output.line(console.printable(text))
+    output.line(f"  expires in {left}; hint: `tower approve {one.approval.approvalId}` or `tower deny {one.approval.approvalId}`")

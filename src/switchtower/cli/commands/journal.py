@@ -1,0 +1,147 @@
+"""`tower journal`: looks at the journal's file itself, with or without a daemon. Changes nothing."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from switchtower.cli import console, output, table
+
+if TYPE_CHECKING:
+    from switchtower.stores import sqlite_stats, sqlite_verify
+
+_TELL_EVERY = 2.0
+_file = click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def journal(ctx: click.Context) -> None:
+    """Check the journal's file, or count what is in it. Both only read, and may be used while the daemon runs.
+
+    \b
+    Example:
+      tower journal verify
+      tower journal stats --json
+    """
+    if ctx.invoked_subcommand is None:
+        output.line(ctx.get_help())
+
+
+@journal.command(short_help="Check that the journal holds what it promises")
+@_file
+@click.option("--json", "as_json", is_flag=True, help="Print one object: what was counted, and each trouble with its place.")
+def verify(file: Path | None, as_json: bool) -> int:
+    """Check the journal, or FILE: the pages of the file, the order of each session, that every entry and receipt can be read,
+    and that each snapshot is what the entries come to. Progress is on stderr.
+
+    Exits with 0 when all is well, and with 1 and the places when something is wrong.
+
+    \b
+    Example:
+      tower journal verify
+      tower journal verify /backup/journal.db --json | jq .troubles
+    """
+    import msgspec
+
+    from switchtower.stores import sqlite_look, sqlite_verify
+
+    path = _path(file)
+    console.say(f"checking {path}", "dim")
+    try:
+        report = sqlite_verify.verify(path, _Progress().tell)
+    except sqlite_look.CannotLook as problem:
+        raise click.ClickException(str(problem)) from None
+    if as_json:
+        output.line(msgspec.json.encode({"ok": report.ok, **msgspec.to_builtins(report)}))
+    else:
+        _show(report)
+    if report.ok:
+        return console.Exit.OK
+    console.say("hint: keep the file as it is, and see docs/operations.md for what to do; `tower restore` takes a backup")
+    return console.Exit.FAILED
+
+
+@journal.command(short_help="Count what is in the journal")
+@_file
+@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+def stats(file: Path | None, as_json: bool) -> int:
+    """Count what is in the journal, or in FILE: sessions, entries by kind, sizes, and the largest sessions.
+
+    \b
+    Example:
+      tower journal stats
+    """
+    import msgspec
+
+    from switchtower.stores import sqlite_look, sqlite_stats
+
+    try:
+        counted = sqlite_stats.stats(_path(file))
+    except sqlite_look.CannotLook as problem:
+        raise click.ClickException(str(problem)) from None
+    if as_json:
+        output.line(msgspec.json.encode(counted))
+        return console.Exit.OK
+    for row in table.fields(_readable(counted)):
+        output.line(console.printable(row))
+    return console.Exit.OK
+
+
+def _path(file: Path | None) -> Path:
+    from switchtower import config
+
+    return config.load().journal_path if file is None else file
+
+
+class _Progress:
+    """A line every few moments: a journal of a few megabytes needs none."""
+
+    def __init__(self) -> None:
+        self._told_at = time.monotonic()
+
+    def tell(self, what: str, done: int, of: int) -> None:
+        if time.monotonic() - self._told_at >= _TELL_EVERY:
+            self._told_at = time.monotonic()
+            console.say(f"{what}: {done:,} of {of:,}", "dim")
+
+
+def _show(report: "sqlite_verify.Report") -> None:
+    for trouble in report.troubles:
+        output.line(console.printable(f"{trouble.place}: {trouble.what}"))
+    if report.more_troubles:
+        output.line(f"and {report.more_troubles:,} more")
+    counted = (
+        f"{report.sessions:,} sessions, {report.entries:,} entries, {report.receipts:,} receipts,"
+        f" {report.snapshots_compared:,} of {report.snapshots:,} snapshots compared"
+    )
+    pruned = f" ({report.pruned_sessions:,} sessions are pruned)" if report.pruned_sessions else ""
+    output.line(f"{'ok' if report.ok else 'not ok'}: {counted}{pruned}")
+
+
+def _readable(counted: "sqlite_stats.Stats") -> list[tuple[str, str]]:
+    from switchtower.cli import amounts
+
+    kinds = table.rows([(kind.kind, f"{kind.entries:,}", amounts.size(kind.bytes)) for kind in counted.kinds[:10]])
+    largest = table.rows([(one.session_id, f"{one.entries:,} entries", amounts.size(one.bytes)) for one in counted.largest[:5]])
+    states = ", ".join(f"{count:,} {state}" for state, count in counted.states.items())
+    return [
+        ("file", counted.path),
+        ("size", f"{amounts.size(counted.file_bytes)}, {amounts.size(counted.free_bytes)} of it free"),
+        ("log", amounts.size(counted.log_bytes)),
+        ("schema", str(counted.schema)),
+        ("sessions", f"{counted.sessions:,}" + (f" ({states})" if states else "")),
+        ("entries", f"{counted.entries:,}, {amounts.size(counted.entry_bytes)}"),
+        ("snapshots", f"{counted.snapshots:,}"),
+        ("receipts", f"{counted.receipts:,}"),
+        ("pruned", f"{counted.pruned_sessions:,} sessions"),
+        ("since", _moment(counted.oldest_ms)),
+        ("until", _moment(counted.newest_ms)),
+        ("kinds", "\n".join(kinds)),
+        ("largest", "\n".join(largest)),
+    ]
+
+
+def _moment(at_ms: int | None) -> str:
+    return "-" if at_ms is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))

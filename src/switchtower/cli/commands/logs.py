@@ -1,0 +1,60 @@
+"""`tower logs`: the daemon's log, its end or as it grows. Reads files; no daemon is asked or started."""
+
+import click
+
+from switchtower.cli import console, output
+
+
+@click.command()
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now on; Ctrl-C ends it.")
+@click.option("-n", "--lines", "count", type=click.IntRange(min=0, max=1_000_000), default=50, show_default=True, metavar="N")
+@click.option("--json", "as_json", is_flag=True, help="Print one object a line: time, level, logger, message.")
+def logs(follow: bool, count: int, as_json: bool) -> int:
+    """Print the last N lines of the daemon's log. Secrets were hidden when it was written.
+
+    With --json a line that goes on from the one before it, as in a traceback, has a message only. When the log is rotated
+    while it is followed, no line is missed.
+
+    \b
+    Example:
+      tower logs -n 200
+      tower logs -f
+      tower logs --json | jq 'select(.level == "WARNING")'
+    """
+    from switchtower import config
+    from switchtower.cli import logbook
+
+    path = config.load().log_path
+    if not follow and not logbook.files(path):
+        raise click.ClickException(f"there is no log at `{path}`; hint: a daemon writes it, start one with `tower serve`")
+    last = logbook.Follower(path)
+    try:
+        for line in last.tail(count, following=follow):
+            _print(line, as_json=as_json)
+        if follow:
+            for line in last.follow(_say_missed):
+                _print(line, as_json=as_json)
+    except KeyboardInterrupt:
+        pass  # how following ends
+    except OSError as problem:
+        raise click.ClickException(f"`{path}` cannot be read: {problem.strerror}; hint: see whose file it is") from None
+    finally:
+        last.close()
+    return console.Exit.OK
+
+
+def _say_missed() -> None:
+    console.say("the log went away while it was read; lines may be missing", "yellow")
+
+
+def _print(line: bytes, *, as_json: bool) -> None:
+    from switchtower.cli import logbook
+
+    if as_json:
+        import msgspec
+
+        output.line(msgspec.json.encode(logbook.entry(line)))
+    elif output.is_terminal():
+        output.line(console.printable(line.decode(errors="replace")))
+    else:
+        output.line(line)

@@ -1,0 +1,73 @@
+"""The configuration file in the person's own editor: on a copy, which is taken over when a daemon could start with it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from switchtower import config
+from switchtower.cli import console, editor
+from switchtower.cli.configuring import changing
+
+_FIRST_WORDS = """\
+# Switchtower's settings. `tower config show` lists them all, docs/configuration.md explains them.
+"""
+
+
+class NotTaken(Exception):
+    """Why the file is as it was, with a remedy."""
+
+
+def edit(file: Path) -> bool:
+    """Whether the file was changed. Raises `NotTaken`, or `OSError` when it cannot be written."""
+    words = editor.command() or _usual()
+    if words is None:
+        raise NotTaken("no editor is known; hint: set `EDITOR`, such as `EDITOR=nano`")
+    before = changing.read(file)
+    folder = Path(tempfile.mkdtemp(prefix="tower-config-"))  # for the owner alone
+    copy = folder / "config.toml"
+    copy.write_bytes((before or _FIRST_WORDS).encode())
+    kept = True
+    try:
+        while True:
+            _run(words, copy)
+            after = changing.read(copy)
+            if after == (before or _FIRST_WORDS):
+                kept = False
+                return False
+            try:
+                changing.check(after, file)
+                break
+            except config.ConfigError as problem:
+                console.fail(str(problem).replace(str(copy), str(file)))
+                if not (sys.stdin.isatty() and sys.stderr.isatty() and click.confirm("Edit it again?", default=True, err=True)):
+                    raise NotTaken(f"the file is as it was; hint: what you wrote is kept in `{copy}`") from None
+        if changing.read(file) != before:
+            raise NotTaken(f"the file was changed meanwhile and is left so; hint: what you wrote is kept in `{copy}`")
+        changing.write(file, after)
+        kept = False
+        return True
+    finally:
+        if not kept:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _usual() -> list[str] | None:
+    return next(([program] for program in ("nano", "vi") if shutil.which(program)), None)
+
+
+def _run(words: list[str], file: Path) -> None:
+    # stdout is for data; an editor needs the terminal, and stderr is one.
+    try:
+        ended = subprocess.run([*words, os.fspath(file)], stdout=sys.stderr.fileno(), check=False)  # noqa: S603
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise NotTaken(f"cannot start `{words[0]}`: {reason}; hint: set `EDITOR` to another one") from None
+    if ended.returncode != 0:
+        raise NotTaken(
+            f"`{words[0]}` ended with {ended.returncode}, so the file is as it was; hint: what you wrote is in `{file}`"
+        )

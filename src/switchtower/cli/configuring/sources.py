@@ -1,0 +1,111 @@
+"""Every setting with its value and where that came from. Reads the environment and the file as a start does; changes nothing."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from switchtower import config
+from switchtower.settings.folders import locate
+
+_HIDDEN = frozenset({"redaction_extra"})
+"""A pattern for secrets may well spell one out."""
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    name: str
+    value: Any
+    source: str
+    """`default`, `file` or `environment`."""
+    place: str | None
+    """The file, or the variable's name."""
+    default: Any
+
+
+def known(name: str) -> config.Setting | None:
+    return next((setting for setting in config.SETTINGS if setting.name == name), None)
+
+
+def shown(settings: config.Settings, environ: Mapping[str, str] = os.environ) -> list[Shown]:
+    """All settings, secrets hidden, and then the tables of the file."""
+    from switchtower.core import redact
+
+    in_file = _in_file(settings)
+    rows = [_shown(setting, settings, in_file, environ) for setting in config.SETTINGS]
+    redactor = redact.Redactor()
+    tables = [
+        Shown(name=name, value=redactor.value(plain(value)), source="file", place=str(settings.config_file), default=None)
+        for name in config.TABLES
+        if (value := getattr(settings, name))
+    ]
+    return rows + tables
+
+
+def plain(value: Any) -> Any:
+    """A setting's value as JSON can spell it."""
+    if isinstance(value, os.PathLike):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def spelled(value: Any) -> str:
+    """For one line of text, as the variable would have it."""
+    match plain(value):
+        case None:
+            return ""
+        case bool() as switch:
+            return "true" if switch else "false"
+        case list() as names if all(isinstance(name, str) for name in names):
+            return ",".join(names)
+        case float() as number:
+            return f"{number:.15g}"
+        case str() as text:
+            return text
+        case table:
+            import msgspec
+
+            return msgspec.json.encode(table).decode()
+
+
+def variable_of(setting: config.Setting, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The variable that decides, when one does."""
+    return next((variable for variable in setting.variables if environ.get(variable)), None)
+
+
+def _shown(setting: config.Setting, settings: config.Settings, in_file: frozenset[str], environ: Mapping[str, str]) -> Shown:
+    from switchtower.core import redact
+
+    value = plain(getattr(settings, setting.name))
+    if setting.name in _HIDDEN and value is not None:
+        value = redact.MARK
+    source, place = "default", None
+    if (variable := variable_of(setting, environ)) is not None:
+        source, place = "environment", variable
+    elif setting.name in in_file:
+        source, place = "file", str(settings.config_file)
+    redacted = redact.Redactor().value({setting.name: value})[setting.name]
+    return Shown(name=setting.name, value=redacted, source=source, place=place, default=plain(setting.default))
+
+
+def _in_file(settings: config.Settings) -> frozenset[str]:
+    """The names that the file gives a value. It was read a moment ago, so it can be."""
+    import tomllib
+
+    try:
+        return frozenset(tomllib.loads(settings.config_file.read_bytes().decode()))
+    except (OSError, ValueError):
+        return frozenset()
+
+
+def file_in_force(environ: Mapping[str, str] = os.environ) -> Path:
+    """The file's path, which is known even when what is in it cannot be used."""
+    home = known("home")
+    assert home is not None
+    named = next((value for variable in home.variables if (value := environ.get(variable))), None)
+    try:
+        folders = locate(home.parse(named) if named else None, environ)
+    except ValueError as problem:
+        raise config.ConfigError("home", f"the variable `{home.variables[0]}`", str(problem), hint=home.remedy) from None
+    return folders.config / "config.toml"

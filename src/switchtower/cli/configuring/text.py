@@ -1,0 +1,168 @@
+"""The configuration file as text: one top-level key is set or taken out, and everything else stays as people wrote it. Pure.
+
+The text is valid TOML, which the caller has made sure of; so this only has to find where things begin and end.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import NamedTuple
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_QUOTES = ('"""', "'''", '"', "'")
+_CLOSING = {"[": "]", "{": "}"}
+
+
+class Statement(NamedTuple):
+    """`key = value` of the top level, by its places in the text."""
+
+    key: str
+    start: int
+    """Of its line."""
+    value_start: int
+    value_end: int
+    end: int
+    """Behind its line end."""
+
+
+def literal(value: object) -> str:
+    """A setting's value as TOML spells it."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            return str(int(value)) if value.is_integer() else repr(value)
+        case tuple() | list():
+            return f"[{', '.join(literal(part) for part in value)}]"
+        case str() | PurePath():
+            return '"' + "".join(_escaped(character) for character in str(value)) + '"'
+        case _:
+            raise TypeError(f"no setting is a {type(value).__name__}")
+
+
+def with_value(text: str, key: str, spelled: str) -> str:
+    """The text in which the key has this value: in its old place, or behind the last key."""
+    statements = list(top_level(text))
+    for statement in statements:
+        if statement.key == key:
+            return text[: statement.value_start] + spelled + text[statement.value_end :]
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    place = statements[-1].end if statements else _before_the_first_table(text)
+    before, behind = text[:place], text[place:]
+    if before and not before.endswith("\n"):
+        before += line_end
+    gap = line_end if not statements and behind.strip() and not behind.startswith(("\n", "\r\n")) else ""
+    return f"{before}{key} = {spelled}{line_end}{gap}{behind}"
+
+
+def without(text: str, key: str) -> str:
+    """The text without the key's line. Comments above it stay: they may be about more than it."""
+    for statement in top_level(text):
+        if statement.key == key:
+            return text[: statement.start] + text[statement.end :]
+    return text
+
+
+def top_level(text: str) -> Iterator[Statement]:
+    """The statements before the first table. Dotted keys are passed over: no setting has one."""
+    place = 0
+    while place < len(text):
+        line_start = place
+        place = _past(text, place, " \t")
+        if place >= len(text) or text[place] == "[":
+            return
+        if text[place] in "\r\n#":
+            place = _line_end(text, place)
+            continue
+        equals, key = _key(text, place)
+        value_start = _past(text, equals + 1, " \t")
+        value_end = _value_end(text, value_start)
+        place = _line_end(text, value_end)
+        if key is not None:
+            yield Statement(key, line_start, value_start, value_end, place)
+
+
+def _key(text: str, place: int) -> tuple[int, str | None]:
+    """Where the `=` is, and the key's name unless it has several parts."""
+    parts: list[str] = []
+    while text[place] != "=":
+        if text[place] in "\"'":
+            end = _string_end(text, place)
+            parts.append(text[place + 1 : end - 1])
+        elif bare := _BARE_KEY.match(text, place):
+            parts.append(bare[0])
+            end = bare.end()
+        else:
+            end = place + 1
+        place = end
+    return place, parts[0] if len(parts) == 1 else None
+
+
+def _value_end(text: str, place: int) -> int:
+    if text[place] in "\"'":
+        return _string_end(text, place)
+    if text[place] in _CLOSING:
+        return _bracket_end(text, place)
+    end = re.compile(r"[#\r\n]").search(text, place)
+    return place + len(text[place : end.start() if end else len(text)].rstrip(" \t"))
+
+
+def _bracket_end(text: str, place: int) -> int:
+    open_brackets = 0
+    while True:
+        character = text[place]
+        if character in "\"'":
+            place = _string_end(text, place)
+            continue
+        if character == "#":
+            place = _line_end(text, place)
+            continue
+        open_brackets += (character in "[{") - (character in "]}")
+        place += 1
+        if not open_brackets:
+            return place
+
+
+def _string_end(text: str, place: int) -> int:
+    quote = next(quote for quote in _QUOTES if text.startswith(quote, place))
+    place += len(quote)
+    while not text.startswith(quote, place):
+        place += 2 if quote[0] == '"' and text[place] == "\\" else 1
+    place += len(quote)
+    if len(quote) == 3:
+        # Up to two more quotes belong to the text itself.
+        while text.startswith(quote[0], place):
+            place += 1
+    return place
+
+
+def _before_the_first_table(text: str) -> int:
+    """Above the comments that stand directly on it."""
+    lines = text.splitlines(keepends=True)
+    first = next((index for index, line in enumerate(lines) if line.lstrip(" \t").startswith("[")), len(lines))
+    if first == len(lines):
+        return len(text)
+    while first and lines[first - 1].lstrip(" \t").startswith("#"):
+        first -= 1
+    return sum(map(len, lines[:first]))
+
+
+def _past(text: str, place: int, characters: str) -> int:
+    while place < len(text) and text[place] in characters:
+        place += 1
+    return place
+
+
+def _line_end(text: str, place: int) -> int:
+    end = text.find("\n", place)
+    return len(text) if end < 0 else end + 1
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    code = ord(character)
+    return f"\\u{code:04X}" if code < 0x20 or code == 0x7F else character

@@ -1,0 +1,228 @@
+"""A session's events folded into blocks, one event at a time. Pure.
+
+Blocks come out as soon as nothing can change them, in the order in which they began: a block that is still open holds back
+those behind it. What is held back is bounded, so a session of any length is folded in the same memory.
+"""
+
+from collections import deque
+from typing import assert_never
+
+from msgspec import UNSET, UnsetType
+
+from switchtower.cli.exporting import blocks
+from switchtower.cli.usage import Usage
+from switchtower.client import dialogs
+from switchtower.client.frames import Event
+from switchtower.protocols.push import messages
+
+LONGEST_PROSE = 1024 * 1024
+"""Characters after which a text goes on in a block of its own."""
+LONGEST_OUTPUT = 256 * 1024
+"""Of a tool that has not ended: its end is kept. A result is kept whole."""
+MOST_HELD_BACK = 2_000
+
+_BEGINNINGS = {
+    "Compaction started": "The conversation is summarised",
+    "Undo started": "The last run is undone",
+    "Redo started": "The last undo is taken back",
+}
+_SILENT_PHASES = (
+    "Thinking",
+    "Executing tool",
+    "Checking acceptance",
+    "Checkpoint ",
+    "Retry succeeded",
+    "Retries failed",
+    "Screen",
+    "Keys typed by ",
+    "Terminal resized",
+    "Typing is ",
+    "Prompt expanded",
+    "Message queued",
+    "No longer awaiting input",
+)
+"""How phases begin that say nothing that the blocks do not show."""
+_SILENT_WARNINGS = frozenset({"SESSION_LOADED", "SESSION_UNLOADED", "SESSION_CHANGED", "ERRAND_STARTED"})
+
+
+class Fold:
+    def __init__(self) -> None:
+        self.usage = Usage()
+        """Of all that was folded."""
+        self._held: deque[blocks.Block] = deque()
+        self._message: list[blocks.Prose] = []
+        """What the model said of the message that is under way."""
+        self._tools: list[blocks.Tool] = []
+        self._asked: dict[str, blocks.Asked] = {}
+        self._dialogs: dict[str, str] = {}
+        self._run_usage = Usage()
+        self._after_gap = False
+
+    def take(self, event: Event) -> list[blocks.Block]:
+        """The blocks that are done now."""
+        self._fold(event)
+        ripe = self._ripe()
+        while len(self._held) > MOST_HELD_BACK:
+            self._let_go(self._held[0])
+            ripe += self._ripe()
+        return ripe
+
+    def end(self) -> list[blocks.Block]:
+        """What is left, although it is not done."""
+        left, self._held = list(self._held), deque()
+        return left
+
+    def _ripe(self) -> list[blocks.Block]:
+        ripe = []
+        while self._held and self._held[0].done:
+            ripe.append(self._held.popleft())
+        return ripe
+
+    def _let_go(self, block: blocks.Block) -> None:
+        """Written as it is; what still comes of it makes a block of its own."""
+        block.done = True
+        self._tools = [tool for tool in self._tools if tool is not block]
+        self._message = [prose for prose in self._message if prose is not block]
+        self._asked = {name: asked for name, asked in self._asked.items() if asked is not block}
+
+    def _fold(self, event: Event) -> None:
+        match event.payload:
+            case messages.Token(text):
+                self._prose(event, text, thinking=event.type == "thinking_token")
+            case messages.AssistantDone():
+                self._end_message()
+            case messages.ToolCall(_, name, arguments):
+                self._end_message()
+                self._tools.append(blocks.Tool(ts=event.ts, name=name, args=arguments))
+                self._held.append(self._tools[-1])
+            case messages.ToolResult():
+                self._result(event, event.payload)
+            case messages.Status(_, phase, detail):
+                self._status(event, phase, _text(detail))
+            case messages.ApprovalRequired():
+                self._question(event, event.payload)
+            case messages.ApprovalReceived(approval_id, decision, by):
+                self._decided(approval_id, f"{'approved' if decision == 'approve' else 'denied'} by {by}")
+            case messages.Warn():
+                self._warning(event, event.payload)
+            case messages.Failure(code, message, _, detail):
+                self._notice(event, f"{code}: {message}", _text(detail), is_error=True)
+            case messages.RunComplete():
+                self._complete(event, event.payload)
+            case messages.SessionSnapshot(_, _, said):
+                if self._after_gap and said:
+                    self._held.append(blocks.Prose(ts=event.ts, thinking=False, pieces=[said], done=True))
+                self._after_gap = False
+            case messages.SessionStarted() | None:
+                pass  # push, Protocol Versioning: unknown event types are ignored
+            case _:
+                assert_never(event.payload)
+
+    def _prose(self, event: Event, text: str, *, thinking: bool) -> None:
+        last = self._message[-1] if self._message else None
+        if last is None or last.thinking is not thinking or last.size > LONGEST_PROSE:
+            goes_on = last is not None and last.thinking is thinking
+            if last is not None and goes_on:
+                self._let_go(last)
+            last = blocks.Prose(ts=event.ts, thinking=thinking, pieces=[], goes_on=goes_on)
+            self._message.append(last)
+            self._held.append(last)
+        last.pieces.append(text)
+        last.size += len(text)
+
+    def _end_message(self, *, void: bool = False) -> None:
+        for prose in self._message:
+            prose.done, prose.void = True, void
+        self._message = []
+
+    def _result(self, event: Event, result: messages.ToolResult) -> None:
+        # push, beyond the document: results come in the order of their calls.
+        tool = next((tool for tool in self._tools if tool.name == result.toolName), None)
+        if tool is None:
+            tool = blocks.Tool(ts=event.ts, name=result.toolName, args={})
+            self._held.append(tool)
+        else:
+            self._tools.remove(tool)
+        tool.result, tool.duration_ms, tool.is_error = result.text, result.durationMs, result.isError
+        if result.structuredError is not None:
+            tool.problem = result.structuredError.message
+        tool.done = True
+
+    def _question(self, event: Event, approval: messages.ApprovalRequired) -> None:
+        """Before the calls that wait for it: what was asked comes before what was done."""
+        asked = blocks.Asked(ts=event.ts, approval=approval)
+        self._asked[approval.approvalId] = asked
+        first_open = next((at for at, block in enumerate(self._held) if isinstance(block, blocks.Tool) and not block.done), None)
+        self._held.insert(len(self._held) if first_open is None else first_open, asked)
+
+    def _status(self, event: Event, phase: str, detail: str) -> None:
+        if (ending := dialogs.ended(event.payload)) is not None:
+            title = self._dialogs.pop(ending.dialog_id, ending.dialog_id)
+            self._notice(event, f"{title}: {ending.how}")
+        elif phase == "Tool output":
+            if self._tools:
+                self._tools[-1].output = (self._tools[-1].output + detail)[-LONGEST_OUTPUT:]
+        elif phase == "Usage" and self._run_usage.add(detail):
+            self.usage.add(detail)
+        elif phase == "Run started":
+            self._all_over()
+            self._held.append(blocks.Said(ts=event.ts, text=detail, done=True))
+        elif phase == "Message delivered":
+            self._held.append(blocks.Said(ts=event.ts, text=detail, how="while it worked", done=True))
+        elif phase in _BEGINNINGS:
+            self._all_over()
+            self._notice(event, _BEGINNINGS[phase])
+        elif not phase.startswith(_SILENT_PHASES):
+            self._notice(event, phase, detail)
+
+    def _warning(self, event: Event, warning: messages.Warn) -> None:
+        detail = _text(warning.detail)
+        if (dialog := dialogs.opened(warning)) is not None:
+            self._dialogs[dialog.dialog_id] = dialog.title
+            self._notice(event, f"Asks: {dialog.title}", dialog.message)
+            return
+        match warning.code:
+            case "APPROVAL_EXPIRED" | "APPROVAL_WITHDRAWN":
+                self._decided(detail, warning.message)
+            case "MODEL_RETRY":
+                self._end_message(void=True)
+                self._notice(event, warning.message, detail, is_error=True)
+            case "SESSION_CONFIGURED":
+                self._notice(event, f"Configured: {detail or 'nothing'}")
+            case "EVENT_GAP":
+                self._after_gap = True
+                self._notice(event, "What came before is no longer kept in full")
+            case code if code not in _SILENT_WARNINGS:
+                self._notice(event, f"{code}: {warning.message}", detail)
+
+    def _decided(self, approval_id: str, ending: str) -> None:
+        if (asked := self._asked.pop(approval_id, None)) is not None:
+            asked.ending, asked.done = ending, True
+
+    def _complete(self, event: Event, complete: messages.RunComplete) -> None:
+        self._all_over()
+        usage, self._run_usage = self._run_usage, Usage()
+        self._held.append(
+            blocks.Ended(
+                ts=event.ts,
+                outcome=complete.outcome,
+                summary=complete.summary,
+                results=complete.acceptance.results,
+                usage=str(usage) if usage.calls else "",
+                done=True,
+            )
+        )
+
+    def _all_over(self) -> None:
+        """A run that begins or ends leaves nothing open."""
+        self._end_message()
+        for block in self._held:
+            block.done = True
+        self._tools, self._asked, self._dialogs = [], {}, {}
+
+    def _notice(self, event: Event, text: str, detail: str = "", *, is_error: bool = False) -> None:
+        self._held.append(blocks.Notice(ts=event.ts, text=text, detail=detail, is_error=is_error, done=True))
+
+
+def _text(detail: str | UnsetType) -> str:
+    return "" if detail is UNSET else detail

@@ -1,0 +1,20 @@
+"""Text that came from a model, a tool or a person, as a document may carry it. Pure.
+
+What steers a terminal or turns the direction of writing is left out or spelled: whoever reads the file with `cat`, or reads a
+command in it, sees what is there.
+"""
+
+import re
+
+from switchtower.cli import console
+
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Controls but tab and line feed, marks and overrides of direction, and halves of characters that no file can hold."""
+
+
+def plain(text: str) -> str:
+    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), console.program_text(text))
+
+
+def one_line(text: str) -> str:
+    return " ".join(plain(text).split())

@@ -1,0 +1,133 @@
+"""The daemon's log as files: the newest is at its path, older ones have `.1`, `.2` … behind their names. Reads, prints nothing.
+
+When the log is rotated the open file stays the one it was, so what is left of it is read before the next one is opened.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+_BLOCK = 64 * 1024
+_PAUSE = 0.1
+_MOST_FILES = 20
+LONGEST_LINE = 1024 * 1024
+_ENTRY = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ([A-Z]+) ([\w.]+): (.*)", re.DOTALL)
+
+
+def files(path: Path) -> list[Path]:
+    """Those that are there, the newest first."""
+    older = [path.with_name(f"{path.name}.{number}") for number in range(1, _MOST_FILES)]
+    return [file for file in (path, *older) if file.exists()]
+
+
+def entry(line: bytes) -> dict[str, str]:
+    """A line's parts. One that does not begin an entry is a message."""
+    text = line.decode(errors="replace")
+    if (parts := _ENTRY.fullmatch(text)) is None:
+        return {"message": text}
+    return dict(zip(("time", "level", "logger", "message"), parts.groups(), strict=True))
+
+
+class Follower:
+    """First its `tail`, then `follow`: together they miss nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._open: BinaryIO | None = None
+        self._rest = b""
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+
+    def tail(self, count: int, *, following: bool = False) -> Iterator[bytes]:
+        """The last lines, from older files too where the newest has too few. `following`: what is half written comes later."""
+        self._open = _opened(self._path)
+        newest: list[bytes] = []
+        if self._open is not None:
+            end = os.fstat(self._open.fileno()).st_size
+            newest = _last_lines(self._open, end, count + following)
+            self._open.seek(end)
+            if following and newest and not newest[-1].endswith(b"\n"):
+                self._rest = newest.pop()
+        older: list[bytes] = []
+        for file in files(self._path):
+            if file != self._path and (wanted := count - len(older) - len(newest)) > 0:
+                with file.open("rb") as content:
+                    older = _last_lines(content, os.fstat(content.fileno()).st_size, wanted) + older
+        lines = [*older, *newest]
+        yield from (line.rstrip(b"\r\n") for line in lines[max(0, len(lines) - count) :])
+
+    def follow(self, missed: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+        """What comes from here on, line by line, for ever. `missed` is told when files went away that may not have been read."""
+        while True:
+            if self._open is not None:
+                yield from self._new_lines()
+            following = self._following(missed)
+            if following is None:
+                time.sleep(_PAUSE)
+                continue
+            if self._open is not None:
+                yield from self._new_lines()  # what was written until it was put aside
+                if self._rest:
+                    yield self._rest
+                    self._rest = b""
+                self._open.close()
+            self._open = following
+
+    def _new_lines(self) -> Iterator[bytes]:
+        assert self._open is not None
+        if os.fstat(self._open.fileno()).st_size < self._open.tell():
+            self._open.seek(0)  # emptied, not rotated
+            self._rest = b""
+        while block := self._open.read(_BLOCK):
+            *lines, self._rest = (self._rest + block).split(b"\n")
+            yield from (line.rstrip(b"\r") for line in lines)
+            if len(self._rest) > LONGEST_LINE:
+                yield self._rest
+                self._rest = b""
+
+    def _following(self, missed: Callable[[], None]) -> BinaryIO | None:
+        """The file after the open one; None when there is none yet."""
+        if self._open is None:
+            return _opened(self._path)
+        ours = os.fstat(self._open.fileno())
+        newer: list[Path] = []
+        for file in files(self._path):
+            try:
+                status = file.stat()
+            except FileNotFoundError:
+                continue  # the log is just being rotated
+            if (status.st_dev, status.st_ino) == (ours.st_dev, ours.st_ino):
+                return _opened(newer[-1]) if newer else None
+            if status.st_mtime_ns >= ours.st_mtime_ns:
+                newer.append(file)
+        if not newer:
+            return None
+        missed()
+        return _opened(newer[-1])
+
+
+def _opened(path: Path) -> BinaryIO | None:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return None
+
+
+def _last_lines(file: BinaryIO, end: int, count: int) -> list[bytes]:
+    """With their line ends. Reads backwards, no further than needed."""
+    blocks: list[bytes] = []
+    found, start = 0, end
+    while start > 0 and found <= count:
+        step = min(_BLOCK, start)
+        start -= step
+        file.seek(start)
+        blocks.append(file.read(step))
+        found += blocks[-1].count(b"\n")
+    *whole, rest = b"".join(reversed(blocks)).split(b"\n")
+    lines = [line + b"\n" for line in whole] + ([rest] if rest else [])
+    return lines[max(0, len(lines) - count) :]

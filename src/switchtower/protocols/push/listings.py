@@ -1,0 +1,151 @@
+"""Requests about all sessions at once, and about a session's place among them: listed, searched, forked, deleted. Ours, and
+spelled like the document's own. Knows nothing of the core.
+"""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from switchtower.protocols.push.messages import ApprovalRequired, AttachToken, SessionId, SessionState
+
+Limit = Annotated[int, Meta(ge=1, le=500)]
+
+
+# Requests
+
+
+class ListCards(Struct, frozen=True):
+    """More of each session than `list_sessions` tells. `waiting`: only those that wait for a decision."""
+
+    limit: Limit = 100
+    waiting: bool = False
+
+
+class ListApprovals(Struct, frozen=True):
+    """Everything that waits for a decision, of all sessions and hosts, the oldest first."""
+
+    limit: Limit = 100
+
+
+class SearchSessions(Struct, frozen=True):
+    """All words must be there; the last may be a beginning, and words in double quotes stand together."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    limit: Limit = 50
+    sessionId: SessionId | None = None
+    """Only in this one."""
+
+
+class ForkSession(Struct, frozen=True):
+    """A new session that begins with what was said in this one: up to a message of a person, or all of it."""
+
+    sessionId: SessionId | None = None
+    beforeSeq: Annotated[int, Meta(ge=1, le=2**53 - 1)] | None = None
+
+
+class DeleteSession(Struct, frozen=True):
+    """For good. Refused while something runs in it."""
+
+    sessionId: SessionId | None = None
+
+
+Request = ListCards | ListApprovals | SearchSessions | ForkSession | DeleteSession
+
+REQUESTS: dict[str, type[Request]] = {
+    "list_cards": ListCards,
+    "list_approvals": ListApprovals,
+    "search_sessions": SearchSessions,
+    "fork_session": ForkSession,
+    "delete_session": DeleteSession,
+}
+NEEDS_SESSION = frozenset({"fork_session", "delete_session"})
+CAPABILITIES = ["cards", "inbox", "search", "fork", "delete"]
+
+
+# Answers
+
+
+class Waiting(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a session waits for, in short."""
+
+    approvalId: str
+    title: str
+    tool: str
+    summary: str
+
+
+class Card(Struct, frozen=True, forbid_unknown_fields=True):
+    sessionId: str
+    state: SessionState
+    title: str
+    engine: str
+    provider: str
+    model: str | None
+    mode: str
+    rootPath: str
+    branch: str | None
+    createdAt: int
+    updatedAt: int
+    endedAt: int | None
+    activeRunId: str | None
+    messages: int
+    tool: str | None
+    """The program in its terminal, when it is one."""
+    waitsFor: str | None
+    """What that program waits for."""
+    exitCode: int | None
+    host: str | None
+    """Where it lives, when that is not here."""
+    hostLost: bool
+    waiting: Waiting | None
+
+
+class Cards(Struct, frozen=True, forbid_unknown_fields=True):
+    cards: list[Card]
+
+
+class PendingApproval(Struct, frozen=True, forbid_unknown_fields=True):
+    sessionId: str
+    runId: str
+    sessionTitle: str
+    rootPath: str
+    host: str | None
+    approval: ApprovalRequired
+
+
+class Approvals(Struct, frozen=True, forbid_unknown_fields=True):
+    approvals: list[PendingApproval]
+
+
+class Hit(Struct, frozen=True, forbid_unknown_fields=True):
+    sessionId: str
+    seq: int
+    ts: int
+    kind: str
+    snippet: str
+    title: str
+    """The session's."""
+
+
+class Hits(Struct, frozen=True, forbid_unknown_fields=True):
+    hits: list[Hit]
+
+
+class Forked(Struct, frozen=True, forbid_unknown_fields=True):
+    sessionId: str
+    attachToken: AttachToken
+    text: str | None
+    """Of the message that it was forked before, to be said in other words."""
+
+
+class Deleted(Struct, frozen=True, forbid_unknown_fields=True):
+    accepted: bool
+
+
+ANSWERS: dict[str, type[Any]] = {
+    "list_cards": Cards,
+    "list_approvals": Approvals,
+    "search_sessions": Hits,
+    "fork_session": Forked,
+    "delete_session": Deleted,
+}

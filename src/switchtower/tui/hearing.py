@@ -1,0 +1,73 @@
+"""What the feed tells, put where it belongs: into the list, the inbox and the open conversation."""
+
+from typing import TYPE_CHECKING
+
+from switchtower.client import errors
+from switchtower.client.frames import Event
+from switchtower.protocols.push import extensions
+from switchtower.tui.feed import Link
+from switchtower.tui.state import harmless, roster
+from switchtower.tui.state.conversation import Conversation
+from switchtower.tui.state.inbox import Pending
+
+if TYPE_CHECKING:
+    from switchtower.tui.app import TowerApp
+
+
+class Hearing:
+    def __init__(self, app: "TowerApp") -> None:
+        self._app = app
+        self._reason = ""
+
+    def link_changed(self, link: Link, reason: str) -> None:
+        app = self._app
+        if not app.is_there:
+            return
+        if reason and reason != self._reason:
+            app.notify(harmless.prose(reason), severity="warning", timeout=6, markup=False)
+        self._reason = reason
+        if link == "connected":
+            app.know_the_place()
+        app.drawing.all()
+
+    def sessions_listed(self, rows: list[roster.Row]) -> None:
+        self._app.rows = rows
+        self._app.drawing.sessions()
+        self._app.drawing.all()
+
+    def approvals_listed(self, pending: list[Pending], sessions: set[str] | None) -> None:
+        self._app.inbox.listed(pending, sessions=sessions)
+        self._app.deciding.ask_next()
+
+    def session_told(self, about: extensions.SessionInfo) -> None:
+        app = self._app
+        if app.is_there and app.open is not None and app.open.session_id == about.sessionId:
+            app.open.told(about)
+            app.drawing.all()
+
+    def session_refused(self, session_id: str, problem: errors.ClientError) -> None:
+        if self._app.is_there:
+            self._app.complain(problem)
+
+    def events_came(self, session_id: str, events: list[Event]) -> None:
+        app = self._app
+        if not app.is_there or app.open is None or app.open.session_id != session_id:
+            return
+        app.open.extend(events)
+        name = app.name_of(session_id)
+        for event in events:
+            app.inbox.saw(event, session_name=name)
+        if app.open.is_program:
+            self._program(app.open, events)
+        else:
+            app.main.transcript.changed()
+        app.deciding.ask_next()
+
+    def _program(self, conversation: Conversation, events: list[Event]) -> None:
+        terminal = self._app.main.terminal
+        if (size := conversation.size(events)) is not None:
+            terminal.set_size(*size)
+        if text := conversation.output(events):
+            terminal.feed(text)
+        if not conversation.is_running:
+            terminal.ended()

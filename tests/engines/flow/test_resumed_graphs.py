@@ -1,0 +1,92 @@
+"""Random graphs, cut off at any event and gone on with: the end is that of a run in one piece, and nothing is done twice."""
+
+import asyncio
+import copy
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engines.flow.recording import RecordingDesk
+from tests.engines.flow.runtime.stage import Work, document
+from tests.engines.flow.runtime.test_against_a_reference import Graph, graphs, interpret
+
+from switchtower.core import engine, events
+from switchtower.engines.flow import calls, chronicle, ir
+from switchtower.engines.flow.runtime import events as runtime_events
+from switchtower.engines.flow.runtime import executor, reading, run
+from switchtower.engines.flow.runtime.kinds import port, registry
+
+INPUTS = {letter: letter for letter in "abcdz"}
+
+
+class Life:
+    """One life of a daemon: it goes on with what the journal has, and journals what it does."""
+
+    def __init__(self, described: dict[str, Any], journal: tuple[engine.FlowEvent, ...]) -> None:
+        self.desk = RecordingDesk()
+        before = calls.read(journal)
+        self.standing = calls.standing(ir.parse(described), before)
+        flow = reading.flow_of(described)
+        setting = port.Setting(run_id="run_1", workspace="/nonexistent", events=runtime_events.Events())
+        self.work = Work()
+        self.run = run.Run(
+            flow, reading.inputs_for(flow, INPUTS), registry.Registry({"work": self.work}), setting, before=self.standing.before
+        )
+        of = events.Flow(name="staged", document=described, inputs=INPUTS)
+        self.chronicle = chronicle.Chronicle(self.desk, of, "run_1", before)
+
+    async def to_the_end(self) -> dict[str, Any]:
+        for step_id, attempt, failure in self.standing.interrupted:
+            await self.chronicle.interrupted(step_id, attempt, failure.spelled())
+        async with asyncio.timeout(20):
+            await executor.Execution(self.run).execute()
+        told: dict[str, Any] = json.loads(self.run.told())
+        for event in told["events"]:
+            await self.chronicle.take(event)
+        return told
+
+
+def succeeded(journal: tuple[engine.FlowEvent, ...]) -> set[str]:
+    return {event.call_id for event in journal if isinstance(event, events.ToolFinished) and not event.is_error}
+
+
+def with_lost_tries(graph: Graph, lost: dict[str, int]) -> Graph:
+    """The same graph where these tries failed too."""
+    nodes, edges = copy.deepcopy(graph)
+    for described in nodes:
+        if described["id"] in lost:
+            described["with"]["fails"] = max(described["with"]["fails"], lost[described["id"]] + 1)
+    return nodes, edges
+
+
+@settings(max_examples=300, deadline=None)
+@given(graph=graphs(), cuts=st.lists(st.floats(0, 1), min_size=1, max_size=3))
+def test_a_run_that_was_cut_off_ends_like_one_in_one_piece(graph: Graph, cuts: list[float]) -> None:
+    described = document(*graph, a="string", b="string", c="string", d="string", z="string")
+    journal: tuple[engine.FlowEvent, ...] = ()
+    lost: dict[str, int] = {}
+    for cut in cuts:
+        life = Life(described, journal)
+        asyncio.run(life.to_the_end())
+        kept = life.desk.steps[: round(cut * len(life.desk.steps))]
+        journal += kept
+        for step_id, attempt, _ in Life(described, journal).standing.interrupted:
+            lost[step_id] = max(attempt, lost.get(step_id, 0))
+
+    last = Life(described, journal)
+    told = asyncio.run(last.to_the_end())
+
+    wanted, fatal = interpret(with_lost_tries(graph, lost), stop_at_failure=False)
+    began = [*calls.read(journal).called, *last.desk.called]
+    assert len(began) == len(set(began)), "a try begins once"
+    assert not succeeded(journal) & set(last.desk.ends), "what succeeded is not done again"
+    executed = {call_id.split(":")[1] for call_id in began}
+    assert executed <= wanted
+    assert told["status"] == ("failed" if fatal else "completed")
+    if fatal:
+        assert told["summary"]["error"]["data"]["step_id"] in fatal
+    else:
+        assert executed == wanted
+        assert told["summary"]["completed_steps"] + told["summary"]["failed_steps"] == len(wanted)
+        assert calls.read((*journal, *last.desk.steps)).open == []

@@ -1,0 +1,226 @@
+"""Flows that a runtime runs whole, as sessions of a daemon: what is told, and how each end comes out."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.daemons import Daemon
+from tests.contract_proc.driving import IR
+from tests.crash.tower_process import processes_of
+from tests.flows.flowing import chain, counting, document, edge, finished, foreign, node, ran, report, run, shell, start, steps
+
+from switchtower.testing.push_client import PushClient
+
+
+async def nothing_is_left(client: PushClient, run_id: str) -> None:
+    await client.ping()
+    assert processes_of({run_id}) == {}
+
+
+@pytest.mark.requirement("rep:tower:session", "rep:tower:steps-are-calls")
+async def test_a_flow_is_a_session_and_its_steps_are_calls(client: PushClient, workspace: Path) -> None:
+    flow = chain(
+        node("greet", "log", message="$input.who"),
+        shell("make", "echo made"),
+        node("tell", "dsl.emit", said="$step.make.stdout"),
+        who="string",
+    )
+    events, told = await run(client, workspace, flow, inputs={"who": "Ann"})
+
+    calls = [(event.payload["toolName"], event.payload["args"].get("step")) for event in events if event.type == "tool_call"]
+    assert calls == [("flow", None), ("log", "greet"), ("shell", "make"), ("dsl.emit", "tell")]
+    results = [event.payload["toolName"] for event in events if event.type == "tool_result"]
+    assert results == ["log", "shell", "dsl.emit", "flow"]
+    assert any(event.type == "status" and event.payload["detail"] == "[info] Ann\n" for event in events)
+    assert (events[-1].payload["outcome"], events[-1].payload["summary"]) == ("success", "staged: completed, 3 steps")
+    assert [event.seq for event in events] == list(range(events[0].seq, events[0].seq + len(events)))
+    assert (told["flow"], told["status"], told["exitCode"], told["eventsLeftOut"]) == ("staged", "completed", 0, 0)
+    assert told["summary"] == {"completed_steps": 3, "failed_steps": 0, "outputs": {"said": "made\n"}}
+    assert steps(told) == [(step, state, 0) for step in ("greet", "make", "tell") for state in ("started", "succeeded")]
+    assert [event["message"] for event in told["events"] if event["type"] == "log"] == ["Ann"]
+    await nothing_is_left(client, str(events[-1].run_id))
+
+
+@pytest.mark.requirement("rep:tower:report")
+async def test_who_comes_later_reads_the_same(client: PushClient, connect: Any, pushd: Daemon, workspace: Path) -> None:
+    session_id = await start(client, workspace, IR)
+    events = await finished(client, session_id)
+    late: PushClient = await connect(pushd)
+    await late.attach(session_id)
+
+    seen = [event for event in await finished(late, session_id) if event.seq >= events[0].seq]
+    assert [event.raw for event in seen] == [event.raw for event in events]
+    assert await report(late, session_id) == await report(client, session_id)
+
+
+async def test_a_client_is_told_that_there_are_flows(client: PushClient) -> None:
+    assert "flows" in (await client.hello())["capabilities"]
+
+
+async def test_a_report_of_what_is_no_flow_is_refused(client: PushClient, workspace: Path) -> None:
+    session_id = (await client.start_session(workspace)).session_id
+
+    answer = await client.request("get_flow", {"sessionId": session_id}, session_id=session_id)
+    assert (answer.ok, answer.code) == (False, "INVALID_REQUEST")
+
+
+@pytest.mark.requirement("rep:tower:no-talk")
+async def test_a_flow_takes_no_messages(client: PushClient, workspace: Path) -> None:
+    session_id = await start(client, workspace, IR)
+    await finished(client, session_id)
+
+    payload = {"sessionId": session_id, "clientMessageId": "msg_1", "text": "hello"}
+    answer = await client.request("send_user_message", payload, session_id=session_id)
+    assert answer.ok is False
+    assert answer.error is not None
+    assert "a flow takes no messages" in answer.error["message"]
+
+
+@pytest.mark.requirement("rep:tower:failed")
+async def test_a_step_that_fails_fails_the_run_with_its_error(client: PushClient, workspace: Path) -> None:
+    flow = chain(shell("no", "echo sorry; exit 3", retries=1), counting("never"))
+    events, told = await run(client, workspace, flow)
+
+    assert events[-1].payload["outcome"] == "failed"
+    assert events[-1].payload["summary"].startswith("staged failed in step `no`: ")
+    assert [event.payload["code"] for event in events if event.type == "error"] == ["FLOW_FAILED"]
+    assert (told["status"], told["exitCode"], told["summary"]["failed_steps"]) == ("failed", 1, 1)
+    error = told["summary"]["error"]
+    assert (error["code"], error["data"]["step_id"]) == (2001, "no")
+    assert ran(workspace, "never") == 0
+
+
+async def test_shell_steps_need_to_be_allowed(client: PushClient, workspace: Path) -> None:
+    _, told = await run(client, workspace, chain(counting("no")), allowShell=False)
+
+    assert told["status"] == "failed"
+    assert ran(workspace, "no") == 0
+
+
+@pytest.mark.requirement("rep:tower:refused")
+@pytest.mark.parametrize(
+    ("wish", "complaint"),
+    [
+        ({"document": {}}, "version"),
+        ({"document": document([node("a", "log")], [edge("a", "nobody")])}, "nobody"),
+        ({"document": document([node("a", "log"), node("b", "log")], [edge("a", "b"), edge("b", "a")])}, "wait for each other"),
+        ({"document": IR, "inputs": {"x": 1}}, "the flow has no input `x`"),
+        ({"document": document([node("a", "log")], who="string")}, "who"),
+        ({"document": IR, "argv": ["a\0b"]}, "not one that can be started"),
+    ],
+    ids=["empty", "edge", "circle", "inputs", "missing input", "argv"],
+)
+async def test_a_flow_that_is_not_valid_begins_no_session(
+    client: PushClient, workspace: Path, wish: dict[str, Any], complaint: str
+) -> None:
+    payload = {
+        "mode": "interactive",
+        "provider": "flow",
+        "sandboxProvider": "local",
+        "repo": {"rootPath": str(workspace), "currentBranch": "main", "defaultBranch": "main"},
+        "engine": "flow",
+        "flow": wish,
+    }
+    answer = await client.request("start_session", payload)
+
+    assert answer.error is not None
+    assert complaint in answer.error["message"]
+    listed = await client.ask("list_sessions", {"limit": 100})
+    assert not any(session.get("workspace") == str(workspace) for session in listed["sessions"])
+
+
+@pytest.mark.parametrize(
+    "fields", [{"engine": "flow"}, {"flow": {"document": IR}}, {"engine": "agent", "flow": {"document": IR}}]
+)
+async def test_the_engine_and_the_flow_belong_together(client: PushClient, workspace: Path, fields: dict[str, Any]) -> None:
+    repo = {"rootPath": str(workspace), "currentBranch": "main", "defaultBranch": "main"}
+    payload = {"mode": "interactive", "provider": "demo", "sandboxProvider": "local", "repo": repo, **fields}
+
+    assert (await client.request("start_session", payload)).code == "INVALID_REQUEST"
+
+
+@pytest.mark.requirement("rep:tower:runtime-broke")
+@pytest.mark.parametrize(
+    ("name", "exit_code", "error_code"),
+    [
+        ("good", 0, None),
+        ("fails_step", 1, 2001),
+        ("lies", 3, 1002),
+        ("dies_mid_run", 4, 3001),
+        ("half_a_line", 4, 3001),
+        ("exits_at_once", 4, 3001),
+        ("closes_stdout", 4, 3001),
+    ],
+)
+async def test_whatever_a_foreign_runtime_does_the_run_ends_and_nothing_is_left(
+    client: PushClient, workspace: Path, name: str, exit_code: int, error_code: int | None
+) -> None:
+    events, told = await run(client, workspace, IR, **foreign(name))
+
+    error = told["summary"].get("error")
+    assert (told["exitCode"], error and error["code"]) == (exit_code, error_code)
+    assert told["status"] == ("completed" if exit_code == 0 else "failed")
+    assert events[-1].payload["outcome"] == ("success" if exit_code == 0 else "failed")
+    if exit_code == 4:
+        assert [event.payload["code"] for event in events if event.type == "error"] == ["FLOW_BROKEN"]
+    assert "swordfish" not in str([event.payload for event in events])
+    await nothing_is_left(client, str(events[-1].run_id))
+
+
+@pytest.mark.requirement("rep:tower:lacks-a-kind")
+async def test_a_runtime_that_lacks_a_kind_runs_nothing(client: PushClient, workspace: Path) -> None:
+    _, told = await run(client, workspace, chain(node("one", "moon.landing")), **foreign("good"))
+
+    assert (told["exitCode"], told["summary"]["error"]["code"], steps(told)) == (3, 1002, [])
+    assert "hint: " in told["summary"]["error"]["message"]
+
+
+async def test_a_runtime_that_is_not_there_is_a_failed_run(client: PushClient, workspace: Path) -> None:
+    _, told = await run(client, workspace, IR, runtime="proc", argv=["./nowhere"])
+
+    assert (told["exitCode"], told["summary"]["error"]["code"]) == (4, 3001)
+
+
+@pytest.mark.requirement("rep:tower:timeout")
+@pytest.mark.parametrize("name", ["never_answers", "obeys_cancel"])
+async def test_a_runtime_that_takes_too_long_is_ended(client: PushClient, workspace: Path, name: str) -> None:
+    events, told = await run(client, workspace, IR, timeoutSeconds=0.5, **foreign(name))
+
+    assert (told["exitCode"], told["summary"]["error"]["data"]["cause"]) == (4, "Timeout")
+    await nothing_is_left(client, str(events[-1].run_id))
+
+
+@pytest.mark.requirement("rep:tower:cancel")
+@pytest.mark.parametrize("name", ["obeys_cancel", "ignores_sigterm"])
+async def test_an_endless_run_can_be_cancelled(client: PushClient, workspace: Path, name: str) -> None:
+    session_id = await start(client, workspace, IR, **foreign(name))
+    call = await client.event()
+    while call.type != "tool_call":
+        call = await client.event()
+    assert (await client.cancel(session_id, str(call.run_id))).ok
+    events = await finished(client, session_id)
+    told = await report(client, session_id)
+
+    assert events[-1].payload["outcome"] == "cancelled"
+    assert (told["status"], told["summary"]["error"]["data"]["cause"]) == ("failed", "Cancelled")
+    await nothing_is_left(client, str(call.run_id))
+
+
+async def test_a_runtime_without_control_kinds_is_directed(client: PushClient, workspace: Path) -> None:
+    flow = chain(node("one", "log", do="hello"), node("tell", "dsl.emit", said="$step.one.said"))
+    _, told = await run(client, workspace, flow, **foreign("foreign"))
+
+    assert (told["status"], told["summary"]["outputs"]) == ("completed", {"said": "hello"})
+    assert steps(told) == [(step, state, 0) for step in ("one", "tell") for state in ("started", "succeeded")]
+
+
+async def test_steps_side_by_side_and_large_outputs_come_through(client: PushClient, workspace: Path) -> None:
+    wide = [node(f"n{number}", "log", message=f"{number}") for number in range(40)]
+    long = shell("long", "head -c 300000 /dev/zero | tr '\\0' x")
+    tell = node("tell", "dsl.emit", text="$step.long.stdout")
+    _, told = await run(client, workspace, document([*wide, long, tell], [edge("long", "tell")]))
+
+    assert told["status"] == "completed"
+    assert len(steps(told)) == 84
+    assert {event["message"] for event in told["events"] if event["type"] == "log"} == {str(number) for number in range(40)}
+    assert len(told["summary"]["outputs"]["text"]) > 50_000

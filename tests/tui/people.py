@@ -1,0 +1,58 @@
+"""Sessions as the daemon describes them, with fixed ids and times."""
+
+from typing import Any
+
+from msgspec import structs
+from tests.tui.told import RUN, SESSION, T0
+
+from switchtower.client.frames import Event
+from switchtower.protocols.push import extensions, messages
+from switchtower.tui.state.inbox import Pending
+
+NOTHING_SPENT = extensions.Usage(0, 0, 0, 0, 0, 0.0, 0)
+
+ABOUT = extensions.SessionInfo(
+    sessionId=SESSION,
+    state="completed",
+    title="fix the build",
+    mode="interactive",
+    engine="agent",
+    provider="demo",
+    model="demo-1",
+    thinking=None,
+    policy="ask",
+    rules=[],
+    limits=messages.Limits(),
+    sandbox="local",
+    rootPath="/work/orchard",
+    branch="main",
+    worktreeOf=None,
+    activeRunId=None,
+    queue=[],
+    usage=extensions.Usage(3, 12_345, 678, 0, 0, 0.0421, 0),
+    runUsage=None,
+    contextTokens=9_000,
+    contextWindow=20_000,
+    undoable=1,
+    redoable=0,
+    version=1,
+    lastSeq=10,
+    createdAt=T0,
+    updatedAt=T0 + 10_000,
+)
+PROGRAM = extensions.Terminal(
+    tool="htop", command="htop", cols=40, rows=6, screenSeq=0, waitsFor=None, exitCode=None, host="attic"
+)
+
+
+def about(**changes: Any) -> extensions.SessionInfo:
+    return structs.replace(ABOUT, **changes)
+
+
+def listed(session_id: str = SESSION, state: Any = "completed", updated_ms: int = T0, root: str = "/work/orchard") -> Any:
+    return messages.ListedSession(session_id, state, updated_ms, messages.ListedRepo(root, "main"))
+
+
+def pending(event: Event, session_name: str = "fix the build", host: str = "") -> Pending:
+    assert isinstance(event.payload, messages.ApprovalRequired)
+    return Pending(event.session_id, event.run_id or RUN, event.payload, session_name, host)

@@ -1,0 +1,213 @@
+"""A conversation from the first word on: it streams, it is steered, it is cancelled, it is found again."""
+
+from pathlib import Path
+
+import pytest
+from tests.conformance.daemons import Daemon
+from tests.conftest import StartDaemon
+from tests.tui.seats import sit
+
+from switchtower.client.client import Client
+from switchtower.tui.screens.reading import ReadingScreen
+
+
+async def test_a_session_begins_with_the_first_message_and_not_before(own_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(own_daemon(), workspace) as seat:
+        client = await Client.connect(seat.app.settings, start=False)
+        assert await client.list_sessions() == []
+        await seat.write("say: **good** morning")
+        await seat.until_said("✓ done")
+        assert "▌ say: **good** morning" in seat.transcript()
+        assert "\ngood morning\n" in seat.transcript()
+        (listed,) = await client.list_sessions()
+        assert listed.repo.rootPath == str(workspace)
+        client.close()
+
+
+async def test_thinking_and_tools_are_folded_cards_that_unfold(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write("read README.md")
+        await seat.until_done()
+        assert "▸ ✓ Read README.md" in seat.transcript()
+        assert "with two lines" not in seat.transcript()
+        await seat.press("ctrl+o")
+        assert "▾ ✓ Read README.md" in seat.transcript()
+        assert "with two lines" in seat.transcript()
+
+
+async def test_one_card_is_unfolded_by_keys_and_by_a_click(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write("read README.md")
+        await seat.until_done()
+        view = seat.app.main.transcript
+        view.focus()
+        await seat.press("left_square_bracket", "enter")
+        assert seat.transcript().count("▾") == 1
+        await seat.press("enter")
+        assert seat.transcript().count("▾") == 0
+        row = next(at for at, line in enumerate(seat.transcript().split("\n")) if "Read README.md" in line and "▸" in line)
+        await seat.pilot.click(view, offset=(4, row - view.scroll_offset.y))
+        await seat.pilot.pause()
+        assert seat.transcript().count("▾") == 1
+
+
+async def test_what_is_written_while_it_works_steers_it(start_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(start_daemon(demo_delay_ms=20), workspace) as seat:
+        await seat.write("count 200")
+        await seat.until(lambda: seat.app.open is not None and seat.app.open.is_running and "1 2" in seat.transcript())
+        await seat.write("say: enough")
+        await seat.until(lambda: seat.app.open is not None and seat.app.open.about.queue)
+        assert seat.app.open is not None
+        assert [one.text for one in seat.app.open.about.queue] == ["say: enough"]
+        await seat.press("escape")
+        await seat.until_said("◌ cancelled")
+
+
+async def test_escape_cancels_and_leaves_what_was_said(start_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(start_daemon(demo_delay_ms=20), workspace) as seat:
+        await seat.write("count 500")
+        await seat.until(lambda: "1 2 3" in seat.transcript())
+        await seat.press("escape")
+        await seat.until_said("◌ cancelled")
+        assert "1 2 3" in seat.transcript()
+
+
+async def test_a_refused_message_comes_back_into_the_input(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write("/provider nobody-has-this-one")
+        seat.app.draft = type(seat.app.draft)(root=str(workspace), provider="nobody-has-this-one")
+        await seat.write("hello")
+        await seat.until(lambda: seat.app.main.composer.text == "hello")
+
+
+async def test_a_mistyped_command_stays_in_the_input(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write("/modle x")
+        await seat.until_shown("did you mean `/model`?")
+        assert seat.app.main.composer.text == "/modle x"
+        assert seat.app.open is None
+
+
+async def test_commands_and_files_are_completed(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.until(lambda: "README.md" in seat.app.main.composer.files)
+        await seat.press("/", "c", "o", "m")
+        await seat.until_shown("summarise the conversation")
+        await seat.press("tab")
+        assert seat.app.main.composer.text == "/compact "
+        seat.app.main.composer.put("")
+        await seat.press("@", "r", "e", "a")
+        await seat.until(lambda: seat.app.main.composer.is_offering)
+        await seat.press("enter")
+        assert seat.app.main.composer.text == "@README.md "
+
+
+async def test_history_is_walked_with_the_arrows(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write("say: one")
+        await seat.until_done()
+        seat.app.main.composer.put("draft")
+        await seat.press("up")
+        assert seat.app.main.composer.text == "say: one"
+        await seat.press("down")
+        assert seat.app.main.composer.text == "draft"
+
+
+async def test_several_lines_are_one_message(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.press(*"say: one", "ctrl+j", *"say: two", "enter")
+        await seat.until_done()
+        assert "▌ say: one\n ▌ say: two".replace(" ▌", "▌") in seat.transcript()
+
+
+@pytest.mark.parametrize("command", ["/session", "/help", "/diff"])
+async def test_something_to_read_comes_and_goes(pushd: Daemon, workspace: Path, command: str) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write("/policy auto")
+        await seat.until(lambda: seat.app.draft.policy == "auto")
+        await seat.write("write notes.txt: hello")
+        await seat.until_done()
+        await seat.write(command)
+        await seat.until(lambda: isinstance(seat.app.screen, ReadingScreen))
+        await seat.until_shown({"/session": "policy", "/help": "Ctrl-Q", "/diff": "+hello"}[command])
+        await seat.press("escape")
+        assert seat.app.screen is seat.app.main
+
+
+async def test_undo_takes_back_and_redo_makes_again(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write("/policy auto")
+        await seat.until(lambda: seat.app.draft.policy == "auto")
+        await seat.write("write notes.txt: hello")
+        await seat.until_done()
+        assert (workspace / "notes.txt").read_text() == "hello"
+        await seat.write("/undo")
+        await seat.until(lambda: not (workspace / "notes.txt").exists())
+        await seat.until_done()
+        await seat.write("/redo")
+        await seat.until(lambda: (workspace / "notes.txt").exists())
+
+
+async def test_a_session_is_renamed_and_found_in_the_list(own_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(own_daemon(), workspace) as seat:
+        await seat.write("say: hello")
+        await seat.until_done()
+        await seat.write("/rename the orchard")
+        await seat.until(lambda: any(row.title == "the orchard" for row in seat.app.rows))
+        await seat.until_shown("the orchard")
+        await seat.press("ctrl+n")
+        assert seat.app.open is None
+        await seat.write("say: other")
+        await seat.until_said("other")
+        await seat.write("/session orchard")
+        await seat.until_said("hello")
+
+
+async def test_the_list_is_filtered_by_typing_and_opens_what_is_chosen(own_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(own_daemon(), workspace) as seat:
+        for text in ("say: apple", "say: pear"):
+            await seat.press("ctrl+n")
+            await seat.write(text)
+            await seat.until_said("✓ done")
+        await seat.until(lambda: len([row for row in seat.app.rows if row.title]) == 2)
+        await seat.press("ctrl+b", "slash", *"apple", "enter", "enter")
+        await seat.until_said("▌ say: apple")
+        assert seat.app.open is not None
+
+
+async def test_the_model_is_chosen_from_a_list(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        seat.app.draft = type(seat.app.draft)(root=str(workspace))
+        await seat.write("/model")
+        await seat.until_shown("Which model?")
+        await seat.press(*"demo", "enter")
+        await seat.until(lambda: seat.app.draft.provider == "demo")
+
+
+async def test_what_this_daemon_cannot_do_is_said(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write("/undo")
+        await seat.until_shown("there is no session yet")
+
+
+async def test_the_look_can_be_turned_light_and_is_remembered(own_daemon: StartDaemon, workspace: Path) -> None:
+    daemon = own_daemon()
+    async with sit(daemon, workspace) as seat:
+        await seat.write("/theme light")
+        assert not seat.app.current_theme.dark
+        async with sit(daemon, workspace) as other:
+            assert not other.app.current_theme.dark
+
+
+async def test_leaving_says_how_to_come_back(start_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(start_daemon(demo_delay_ms=20), workspace) as seat:
+        await seat.write("count 300")
+        await seat.until(lambda: seat.app.open is not None and seat.app.open.is_running)
+        await seat.write("/exit")
+        assert seat.app.return_code == 0
+        async with sit(
+            start_daemon(demo_delay_ms=20), workspace, session_id=seat.app.open.session_id if seat.app.open else None
+        ) as other:
+            await other.until(lambda: other.app.open is not None and other.app.open.is_running)
+            await other.press("escape")
+            await other.until_said("◌ cancelled")

@@ -1,0 +1,110 @@
+"""A program's screen and the keys that are typed into it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.tui import people, told
+
+from switchtower.tui.state import keys
+from switchtower.tui.state.conversation import Conversation
+from switchtower.tui.state.screen import ProgramScreen
+
+
+def drawn(*pieces: str) -> ProgramScreen:
+    screen = ProgramScreen(20, 4)
+    for piece in pieces:
+        screen.feed(piece)
+    return screen
+
+
+def test_output_is_drawn_where_the_program_wants_it() -> None:
+    assert drawn("\x1b[2;3Hhello\x1b[1;1Htop").lines()[:2] == ["top", "  hello"]
+
+
+def test_colours_reach_the_cells() -> None:
+    cell = next(drawn("\x1b[1;31mx").row(0))
+    assert (cell.text, cell.fg, cell.bold) == ("x", "red", True)
+
+
+@pytest.mark.parametrize(
+    "noise", ["\x1b[>4;1m", "\x1b[?u", "\x1b]0;title\x07", "\x1bPq#0\x1b\\", "\x1b[2 q", "\x1b[22;0t", "\x1b[=1;1u"]
+)
+def test_what_the_emulator_does_not_know_leaves_no_marks(noise: str) -> None:
+    assert drawn(f"a{noise}b").lines()[0] == "ab"
+
+
+def test_the_alternate_screen_gives_the_first_one_back() -> None:
+    screen = drawn("shell\x1b[?1049h\x1b[Hvim")
+    assert screen.lines()[0] == "vim"
+    screen.feed("\x1b[?1049l")
+    assert screen.lines()[0] == "shell"
+
+
+@given(st.text(st.sampled_from("ab\n\r\x1b[]?1049hlmHK;0\x07\x9bP\\💡é"), max_size=60), st.lists(st.integers(0, 60), max_size=4))
+def test_pieces_draw_the_same_as_the_whole_and_never_fail(text: str, cuts: list[int]) -> None:
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    whole = drawn(text + "\x1b[m")
+    parts = drawn(*(text[start:end] for start, end in zip(edges, edges[1:], strict=False)), "\x1b[m")
+    assert parts.lines() == whole.lines()
+
+
+def test_a_flood_is_bounded_and_ends_with_its_end() -> None:
+    assert drawn("x\r\n" * 500_000 + "end").lines()[-1] == "end"
+
+
+def test_a_window_may_have_any_size() -> None:
+    for size in ((0, 0), (100_000, 100_000), (1, 1)):
+        screen = ProgramScreen(*size)
+        screen.resize(size[1], size[0])
+        screen.feed("hello")
+
+
+@pytest.mark.parametrize(
+    ("key", "character", "sent"),
+    [
+        ("a", "a", "a"),
+        ("enter", "\r", "\r"),
+        ("ctrl+c", "\x03", "\x03"),
+        ("escape", "\x1b", "\x1b"),
+        ("up", None, "\x1b[A"),
+        ("ctrl+right", None, "\x1b[1;5C"),
+        ("f5", None, "\x1b[15~"),
+        ("backspace", "\x7f", "\x7f"),
+        ("alt+x", None, "\x1bx"),
+        ("plus", "+", "+"),
+        ("upper_a", "A", "A"),
+        ("f99", None, None),
+    ],
+)
+def test_a_key_types_what_a_terminal_would_send(key: str, character: str | None, sent: str | None) -> None:
+    assert keys.sent(key, character) == sent
+
+
+def test_cursor_keys_follow_the_program() -> None:
+    assert keys.sent("up", None, application_cursor=drawn("\x1b[?1h").application_cursor) == "\x1bOA"
+
+
+def test_the_screen_is_painted_once_and_then_kept_by_output() -> None:
+    conversation = Conversation(people.about(terminal=people.PROGRAM))
+    screen = told.status("Screen", "<painted>", "tool")
+    assert conversation.output(told.story(screen, told.output("more"), screen)) == "<painted>more"
+    assert conversation.output(told.story(told.output("and"), screen, first=4)) == "and"
+    assert conversation.output(told.story(told.warning("EVENT_GAP", "gap", "x"), screen, first=6)) == "<painted>"
+
+
+def test_a_changed_window_is_noticed() -> None:
+    conversation = Conversation(people.about(terminal=people.PROGRAM))
+    assert conversation.size(told.story(told.status("Terminal resized", "100x30"))) == (100, 30)
+    assert conversation.size(told.story(told.status("Terminal resized", "wide"))) is None
+
+
+def test_a_run_is_under_way_from_its_beginning_to_its_end() -> None:
+    conversation = Conversation(people.ABOUT)
+    conversation.extend(told.story(told.said("go"), told.thinking("hm")))
+    assert (conversation.is_running, conversation.doing()) == (True, "thinks")
+    conversation.extend(told.story(told.call("sandbox_exec", command="ls"), first=3))
+    assert conversation.doing() == "runs a tool"
+    conversation.extend(told.story(told.approval(command="ls"), first=4))
+    assert conversation.doing() == "waits for your decision"
+    conversation.extend(told.story(told.complete(), first=5))
+    assert not conversation.is_running

@@ -1,0 +1,133 @@
+"""What is written: history, commands, names of files."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchtower.tui.state import completion, mentions, slash
+from switchtower.tui.state.history import MOST, History
+
+# History
+
+
+def test_one_walks_back_and_forth_and_finds_the_draft_again() -> None:
+    history = History(["one", "two"])
+    assert history.older("dra") == "two"
+    assert history.older("two") == "one"
+    assert history.older("one") is None
+    assert history.newer() == "two"
+    assert history.newer() == "dra"
+    assert history.newer() is None
+
+
+def test_the_same_twice_is_remembered_once_and_blanks_never() -> None:
+    history = History()
+    assert [history.add(text) for text in ("a", "a", " ", "b")] == [True, False, False, True]
+    assert history.sent == ["a", "b"]
+
+
+@given(st.lists(st.text(min_size=1, max_size=3), max_size=20))
+def test_walking_back_gives_what_was_sent_in_reverse(texts: list[str]) -> None:
+    history = History(texts)
+    walked = []
+    while (text := history.older("")) is not None:
+        walked.append(text)
+    assert walked == texts[::-1]
+
+
+def test_history_is_bounded() -> None:
+    history = History(str(number) for number in range(2 * MOST))
+    history.add("x" * 100_000)
+    assert len(history.sent) == MOST
+
+
+# Commands
+
+
+def test_a_command_is_told_from_what_is_said() -> None:
+    typed = slash.parse("/model  demo ")
+    assert isinstance(typed, slash.Typed)
+    assert (typed.command.name, typed.rest) == ("model", "demo")
+    assert slash.parse("hello /model") is None
+    assert slash.parse("/etc/hosts is odd") is None
+    assert slash.parse("// not a command") is None
+    assert slash.parse("/review src", ["review"]) is None
+
+
+def test_an_alias_is_the_command() -> None:
+    typed = slash.parse("/q")
+    assert isinstance(typed, slash.Typed)
+    assert typed.command.name == "exit"
+
+
+def test_a_mistyped_command_is_not_sent_and_says_what_was_meant() -> None:
+    assert slash.parse("/modle") == slash.Unknown("modle", "model")
+    assert slash.parse("/reviw", ["review"]) == slash.Unknown("reviw", "review")
+    assert slash.parse("/xyzzy") == slash.Unknown("xyzzy", None)
+
+
+@given(st.text(max_size=20))
+def test_nothing_typed_breaks_the_commands(text: str) -> None:
+    slash.parse("/" + text)
+    slash.options("/" + text)
+    completion.offers(text, files=["a b.txt", "src/"])
+
+
+def test_commands_and_skills_are_offered_alike() -> None:
+    offered = [option.text for option in slash.options("/re", [slash.Option("review", "looks at it")])]
+    assert offered == ["/redo", "/rename", "/review"]
+
+
+def test_values_are_offered_behind_a_command() -> None:
+    assert [one.text for one in slash.options("/policy a")] == ["/policy ask", "/policy auto", "/policy read-only"]
+    assert [one.text for one in slash.options("/model d", values=[slash.Option("demo")])] == ["/model demo"]
+
+
+def test_every_command_has_a_name_of_its_own() -> None:
+    names = [name for command in slash.COMMANDS for name in (command.name, *command.aliases)]
+    assert len(names) == len(set(names))
+
+
+def test_the_commands_that_people_expect_are_there() -> None:
+    wanted = "help new model provider session skills compact fork undo diff export exit".split()
+    assert set(wanted) <= {command.name for command in slash.COMMANDS}
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted"),
+    [("@", ""), ("see @src/a", "src/a"), ("(@x", "x"), ('@"a b', "a b"), ("line\n@y", "y")],
+)
+def test_a_name_that_is_being_typed_is_found(before: str, wanted: str) -> None:
+    found = mentions.being_typed(before)
+    assert found is not None
+    assert found.wanted == wanted
+    assert before[found.start] == "@"
+
+
+@pytest.mark.parametrize("before", ["me@example", "@src/app.py done", "", "@a ", '@"a b" '])
+def test_what_is_no_name_is_left_alone(before: str) -> None:
+    assert mentions.being_typed(before) is None
+
+
+def test_the_nearest_file_is_first() -> None:
+    paths = ["docs/apple.md", "app.py", "src/app.py", "a/p/p.txt", "zzz"]
+    assert mentions.options("app", paths) == ["app.py", "src/app.py", "docs/apple.md", "a/p/p.txt"]
+
+
+def test_a_name_with_blanks_is_quoted() -> None:
+    assert mentions.spelled("a b.txt") == '@"a b.txt"'
+    assert mentions.spelled("a.txt") == "@a.txt"
+
+
+def test_what_stands_there_in_full_is_not_offered() -> None:
+    assert completion.offers("/help") == completion.NOTHING
+    assert completion.offers("@a.txt", files=["a.txt"]) == completion.NOTHING
+
+
+def test_a_completion_replaces_what_was_typed_of_it() -> None:
+    offer = completion.offers("look at @sr", files=["src/", "src/app.py"])
+    assert offer.start == len("look at ")
+    assert [option.text for option in offer.options] == ["@src/", "@src/app.py"]
