@@ -10,7 +10,7 @@ from tests.engines.flow.runtime.stage import document as document
 from tests.engines.flow.runtime.stage import edge as edge
 from tests.engines.flow.runtime.stage import node as node
 
-from switchtower.testing.push_client import Event, PushClient
+from switchtower.testing.push_client import Event, PushClient, Refused
 
 
 def chain(*nodes: dict[str, Any], **inputs: str) -> dict[str, Any]:
@@ -77,6 +77,19 @@ async def until_step(client: PushClient, session_id: str, step: str, state: str 
             return event
         if state == "ended" and event.type == "tool_result" and event.payload["text"].startswith(f"{step}: "):
             return event
+
+
+async def asked_inside(client: PushClient, session_id: str, step: str = "do") -> Event:
+    """The question of the agent that does this step."""
+    call = await until_step(client, session_id, step)
+    inside = str(call.payload["args"]["session_id"])
+    while True:
+        try:
+            await client.attach(inside)
+            break
+        except Refused:
+            await client.ping()  # its session is about to begin
+    return await asked(client, inside)
 
 
 def steps(told: dict[str, Any]) -> list[tuple[str, str, int]]:

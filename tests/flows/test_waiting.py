@@ -12,6 +12,7 @@ from tests.conformance.daemons import Daemon
 from tests.crash.tower_process import processes_of
 from tests.flows.flowing import (
     asked,
+    asked_inside,
     chain,
     counting,
     document,
@@ -90,7 +91,7 @@ async def test_nothing_runs_while_a_flow_waits(client: PushClient, workspace: Pa
 
 @pytest.mark.requirement("rep:tower:denied")
 async def test_a_no_fails_the_flow(client: PushClient, workspace: Path) -> None:
-    _, events, told = await decided(client, workspace, ASKS, "deny_continue", "not today")
+    _, events, told = await decided(client, workspace, ASKS, "deny", "not today")
 
     assert events[-1].payload["outcome"] == "failed"
     error = told["summary"]["error"]
@@ -99,16 +100,16 @@ async def test_a_no_fails_the_flow(client: PushClient, workspace: Path) -> None:
     assert ran(workspace, "last") == 0
 
 
-async def test_a_no_leads_along_the_failure_edge(client: PushClient, workspace: Path) -> None:
-    _, events, told = await decided(client, workspace, WAY_OUT, "deny_continue")
+async def test_a_no_with_a_reason_leads_along_the_failure_edge(client: PushClient, workspace: Path) -> None:
+    _, events, told = await decided(client, workspace, WAY_OUT, "deny", "rather not")
 
     assert (events[-1].payload["outcome"], told["exitCode"]) == ("success", 0)
     assert (ran(workspace, "yes"), (workspace / "no.txt").read_text()) == (0, "no\n")
 
 
 @pytest.mark.requirement("rep:tower:denied-and-stopped")
-async def test_deny_and_stop_ends_the_flow_at_once(client: PushClient, workspace: Path) -> None:
-    _, events, told = await decided(client, workspace, WAY_OUT, "deny_stop")
+async def test_a_no_without_a_reason_ends_the_flow_at_once(client: PushClient, workspace: Path) -> None:
+    _, events, told = await decided(client, workspace, WAY_OUT, "deny")
 
     assert events[-1].payload["outcome"] == "denied"
     assert (told["status"], told["exitCode"], steps(told)) == ("failed", 1, [("ask", "started", 0), ("ask", "failed", 0)])
@@ -186,7 +187,7 @@ async def test_a_foreign_runtime_that_lacks_a_kind_is_asked_first(client: PushCl
 @pytest.mark.requirement("rep:tower:agent")
 async def test_an_agent_s_session_does_a_step(client: PushClient, workspace: Path) -> None:
     flow = chain(
-        agent("write notes.txt: hello\nsay: written", policy="full-auto", acceptance=["test -s notes.txt"]),
+        agent("write notes.txt: hello\nsay: written", policy="yolo", acceptance=["test -s notes.txt"]),
         node("tell", "dsl.emit", said="$step.do.text", passed="$step.do.acceptance.0.passed"),
     )
     events, told = await run(client, workspace, flow)
@@ -217,19 +218,6 @@ async def test_a_failed_acceptance_is_a_failed_try_and_the_next_try_is_a_new_ses
     )
 
 
-async def asked_inside(client: PushClient, session_id: str) -> Event:
-    """The question of the agent that does the step."""
-    call = await until_step(client, session_id, "do")
-    inside = call.payload["args"]["session_id"]
-    while True:
-        try:
-            await client.attach(inside)
-            break
-        except Exception:
-            await client.ping()  # its session is about to begin
-    return await asked(client, inside)
-
-
 async def test_a_question_of_the_agent_is_anybody_s_too(client: PushClient, workspace: Path) -> None:
     session_id = await start(client, workspace, document([agent("run: echo made > made.txt", policy="ask")]))
     question = await asked_inside(client, session_id)
@@ -243,7 +231,7 @@ async def test_a_question_of_the_agent_is_anybody_s_too(client: PushClient, work
 async def test_who_stops_the_agent_fails_the_step(client: PushClient, workspace: Path) -> None:
     session_id = await start(client, workspace, document([agent("run: echo made > made.txt", policy="ask", retries=3)]))
     question = await asked_inside(client, session_id)
-    assert (await client.decide(question, "deny_stop")).ok
+    assert (await client.decide(question, "deny")).ok
     await finished(client, session_id)
     told = await report(client, session_id)
 
@@ -330,7 +318,7 @@ async def test_what_a_flow_starts_cannot_approve_it_nor_start_another(client: Pu
 async def test_secrets_are_used_and_not_kept(client: PushClient, pushd: Daemon, workspace: Path) -> None:
     secret = "hunter-22-xyzzy-pass"
     flow = chain(
-        shell("use", 'printf %s "$SECRET" > used.txt', env={"SECRET": "$input.password"}),
+        node("use", "file.write", path="used.txt", content="$input.password"),
         node("ask", "approval"),
         node("tell", "dsl.emit", password="$input.password"),
         password="string",

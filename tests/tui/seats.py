@@ -47,12 +47,16 @@ class Seat:
 
     def shown(self) -> str:
         """The whole screen as text."""
-        width, height = self.app.size
+        height = self.app.size.height
         rows = self.app.screen._compositor.render_strips()
         return "\n".join("".join(segment.text for segment in row).rstrip() for row in rows[:height])
 
     async def until_shown(self, text: str) -> None:
         await self.until(lambda: text in self.shown())
+
+    async def until_told(self, text: str) -> None:
+        """In one of the notes that come and go."""
+        await self.until(lambda: any(text in note.message for note in self.app._notifications))
 
     async def until_said(self, text: str) -> None:
         await self.until(lambda: text in self.transcript())

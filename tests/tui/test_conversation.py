@@ -83,7 +83,7 @@ async def test_a_refused_message_comes_back_into_the_input(pushd: Daemon, worksp
 async def test_a_mistyped_command_stays_in_the_input(pushd: Daemon, workspace: Path) -> None:
     async with sit(pushd, workspace) as seat:
         await seat.write("/modle x")
-        await seat.until_shown("did you mean `/model`?")
+        await seat.until_told("did you mean `/model`?")
         assert seat.app.main.composer.text == "/modle x"
         assert seat.app.open is None
 
@@ -187,7 +187,7 @@ async def test_the_model_is_chosen_from_a_list(pushd: Daemon, workspace: Path) -
 async def test_what_this_daemon_cannot_do_is_said(pushd: Daemon, workspace: Path) -> None:
     async with sit(pushd, workspace) as seat:
         await seat.write("/undo")
-        await seat.until_shown("there is no session yet")
+        await seat.until_told("there is no session yet")
 
 
 async def test_the_look_can_be_turned_light_and_is_remembered(own_daemon: StartDaemon, workspace: Path) -> None:

@@ -1,5 +1,7 @@
 """A program's screen and the keys that are typed into it."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +46,7 @@ def test_the_alternate_screen_gives_the_first_one_back() -> None:
 def test_pieces_draw_the_same_as_the_whole_and_never_fail(text: str, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     whole = drawn(text + "\x1b[m")
-    parts = drawn(*(text[start:end] for start, end in zip(edges, edges[1:], strict=False)), "\x1b[m")
+    parts = drawn(*(text[start:end] for start, end in pairwise(edges)), "\x1b[m")
     assert parts.lines() == whole.lines()
 
 

@@ -89,7 +89,7 @@ def test_every_command_has_a_name_of_its_own() -> None:
 
 
 def test_the_commands_that_people_expect_are_there() -> None:
-    wanted = "help new model provider session skills compact fork undo diff export exit".split()
+    wanted = ["help", "new", "model", "provider", "session", "skills", "compact", "fork", "undo", "diff", "export", "exit"]
     assert set(wanted) <= {command.name for command in slash.COMMANDS}
 
 

@@ -45,13 +45,13 @@ class ApprovalWatch:
         if attached is not None and self._session.last_seen_seq >= attached.replay.toSeq:
             self._ask_all()
 
-    def found(self, before: waiting.Open) -> None:
-        """Those from before what is watched."""
-        self._open.approvals.update(before.approvals)
+    def found(self, asked: waiting.Asked) -> None:
+        """One from before what is watched."""
+        self._open.approvals[asked.approval.approvalId] = asked
         self._ask_all()
 
     def _ask_all(self) -> None:
-        for approval_id, (run_id, approval) in self._open.approvals.items():
-            if approval_id not in self._asked and run_id is not None:
+        for approval_id, (_, run_id, approval) in self._open.approvals.items():
+            if approval_id not in self._asked:
                 self._asked.add(approval_id)
                 self._asks.ask(approval, run_id)

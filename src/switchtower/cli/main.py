@@ -24,6 +24,7 @@ COMMANDS = (
     Row("status", "status", "Say whether the daemon runs, where it listens and what waits"),
     Row("stop", "stop", "Stop the daemon"),
     Row("stdio", "stdio", "Speak a protocol with the daemon over stdin and stdout"),
+    Row("ui", "ui", "Open the terminal UI; `tower` alone does too"),
     Row("run", "run", "Start a run in a new session and wait for its outcome"),
     Row("exec", "exec", "Run any program in a terminal that outlives this one"),
     Row("sessions", "sessions", "List the sessions, the last used first"),
@@ -54,8 +55,11 @@ COMMANDS = (
     Row("hosts", "hosts", "List the hosts of this hub, and say which may stay"),
     Row("token", "token", "List and revoke logins, or print the page's address"),
     Row("config", "config", "See and change the settings"),
+    Row("doctor", "doctor", "Look at everything that the daemon needs, and say what to do about what is wrong"),
     Row("logs", "logs", "Print the daemon's log, or follow it"),
     Row("journal", "journal", "Check the journal's file, or count what is in it"),
+    Row("backup", "backup", "Write the journal, settings and users to one file"),
+    Row("restore", "backup", "Bring back what a backup holds"),
     Row("version", "version", "Print the version"),
 )
 ALIASES = {"users": "user", "tokens": "token"}
@@ -100,19 +104,27 @@ class Tower(click.Group):
 )
 @click.version_option(__version__, "--version", message="switchtower %(version)s")
 @click.pass_context
-def tower(ctx: click.Context) -> None:
+def tower(ctx: click.Context) -> int | None:
     """One daemon that holds coding-agent sessions: journalled, gated, and open to any client.
 
-    A command that needs the daemon starts it when none runs.
+    Alone it opens the terminal UI; everything that does is a command too. A command that needs the daemon starts it when none
+    runs.
 
     \b
     Example:
+      tower
       tower run --headless "read README.md"
       tower sessions
       tower attach last
     """
-    if ctx.invoked_subcommand is None:
+    if ctx.invoked_subcommand is not None:
+        return None
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout)):
         click.echo(ctx.get_help())
+        return None
+    from switchtower.cli.commands import ui
+
+    return ui.open_(None, None)
 
 
 def main(args: list[str] | None = None, prog_name: str | None = None) -> NoReturn:

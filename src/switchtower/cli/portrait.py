@@ -1,23 +1,28 @@
 """A session as names and values for people. Pure."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from switchtower.cli import ages, usage, workspace
+from switchtower.cli import ages, usage, waiting, workspace
 from switchtower.protocols.push import extensions, messages
 
 _LONGEST_MESSAGE = 100
 
 
-def of(about: extensions.SessionInfo, *, now: float | None = None) -> list[tuple[str, str]]:
-    return list(_pairs(about, time.time() if now is None else now))
+def of(
+    about: extensions.SessionInfo, waits: Sequence[waiting.Waiting] = (), *, now: float | None = None
+) -> list[tuple[str, str]]:
+    """`waits` is what people are asked there."""
+    return list(_pairs(about, waits, time.time() if now is None else now))
 
 
-def _pairs(about: extensions.SessionInfo, now: float) -> Iterator[tuple[str, str]]:
+def _pairs(about: extensions.SessionInfo, waits: Sequence[waiting.Waiting], now: float) -> Iterator[tuple[str, str]]:
     yield "session", about.sessionId
     if about.title:
         yield "title", about.title
     yield "state", about.state + (f", {about.activeRunId}" if about.activeRunId else "")
+    if waits:
+        yield "waits for", "\n".join(f"{waiting.spelled(one)}{_left(one, now)}" for one in waits)
     if about.preset:
         yield "preset", about.preset
     if about.terminal is not None:
@@ -42,6 +47,10 @@ def _pairs(about: extensions.SessionInfo, now: float) -> Iterator[tuple[str, str
     yield "undo", f"{_runs(about.undoable)} can be undone, {about.redoable} made again"
     yield "started", f"{ages.age(now - about.createdAt / 1000)} ago, in the mode {about.mode}, by the engine {about.engine}"
     yield "last event", f"{about.lastSeq}, {ages.age(now - about.updatedAt / 1000)} ago"
+
+
+def _left(asked: waiting.Waiting, now: float) -> str:
+    return f" (expires in {ages.age(asked.expires_at / 1000 - now)})" if asked.expires_at else ""
 
 
 def _program(terminal: extensions.Terminal) -> Iterator[tuple[str, str]]:

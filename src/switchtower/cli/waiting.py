@@ -3,8 +3,9 @@
 Asks the daemon nothing that is kept: a look at a session leaves no trace in its journal.
 """
 
-from collections.abc import Iterable
-from contextlib import aclosing
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -16,6 +17,7 @@ from switchtower.protocols.push import messages
 LATEST = 500
 """Events that are read at first. An open question is usually among the last."""
 _WIDER = 8
+_MOST_TOLD = 500
 _UNDER_WAY = ("running", "awaiting_approval")
 
 
@@ -29,12 +31,19 @@ class Waiting(Struct, frozen=True, rename="camel"):
     """In milliseconds, as the daemon's clock has it."""
 
 
+class Asked(NamedTuple):
+    """An approval, where it was asked for, and by which run."""
+
+    seq: int
+    run_id: str
+    approval: messages.ApprovalRequired
+
+
 class Open:
     """What is open after the events so far."""
 
     def __init__(self) -> None:
-        self.approvals: dict[str, tuple[str | None, messages.ApprovalRequired]] = {}
-        """Each with its run."""
+        self.approvals: dict[str, Asked] = {}
         self.dialogs = dialogs.Open()
         self.runs: set[str] = set()
 
@@ -43,23 +52,20 @@ class Open:
         if event.run_id is not None:
             self.runs.add(event.run_id)
         match event.payload:
-            case messages.ApprovalRequired(approval_id):
-                self.approvals[approval_id] = (event.run_id, event.payload)
+            case messages.ApprovalRequired(approval_id) if event.run_id is not None:
+                self.approvals[approval_id] = Asked(event.seq, event.run_id, event.payload)
             case messages.ApprovalReceived(approval_id):
                 self.approvals.pop(approval_id, None)
             case messages.Warn("APPROVAL_EXPIRED" | "APPROVAL_WITHDRAWN", detail=str(approval_id)):
                 self.approvals.pop(approval_id, None)
-            case messages.SessionSnapshot(_, run_id, _, messages.ApprovalRequired() as approval):
-                self.approvals[approval.approvalId] = (run_id, approval)
+            case messages.SessionSnapshot(_, str(run_id), _, messages.ApprovalRequired() as approval):
+                self.approvals[approval.approvalId] = Asked(event.seq, run_id, approval)
             case messages.RunComplete():
                 self.approvals.clear()
 
     def listed(self) -> list[Waiting]:
         return [
-            *(
-                Waiting("approval", approval.approvalId, approval.title, approval.summary, approval.expiresAt)
-                for _, approval in self.approvals.values()
-            ),
+            *(_approval(approval) for _, _, approval in self.approvals.values()),
             *(
                 Waiting("dialog", dialog.dialog_id, dialog.title, dialog.message, dialog.expires_at)
                 for _, dialog in self.dialogs.dialogs.values()
@@ -87,19 +93,33 @@ async def look(client: Client, session_id: str, *, thoroughly: bool = True) -> O
         most *= _WIDER
 
 
-async def of(client: Client, listed: Iterable[messages.ListedSession]) -> dict[str, list[Waiting]]:
+async def of(client: Client, listed: Sequence[messages.ListedSession]) -> dict[str, list[Waiting]]:
     """By session, of those that wait for something. One whose token we do not have is passed over."""
-    found = {}
+    found: dict[str, list[Waiting]] = {}
+    told = await _told(client)
     for session in listed:
-        if session.state in _UNDER_WAY:
-            try:
+        waits = [] if told is None else told.get(session.sessionId, [])
+        if session.state in _UNDER_WAY and (told is None or session.state == "running"):
+            with suppress(errors.RequestFailed):
                 # An approval is certainly there, so it is looked for until it is found.
                 waits = (await look(client, session.sessionId, thoroughly=session.state == "awaiting_approval")).listed()
-            except errors.RequestFailed:
-                continue
-            if waits:
-                found[session.sessionId] = waits
+        if waits:
+            found[session.sessionId] = waits
     return found
+
+
+async def _told(client: Client) -> dict[str, list[Waiting]] | None:
+    """All approvals at once, by session; None where the daemon cannot tell them so."""
+    if not client.offers("inbox"):
+        return None
+    found: dict[str, list[Waiting]] = {}
+    for pending in await client.approvals(_MOST_TOLD):
+        found.setdefault(pending.sessionId, []).append(_approval(pending.approval))
+    return found
+
+
+def _approval(approval: messages.ApprovalRequired) -> Waiting:
+    return Waiting("approval", approval.approvalId, approval.title, approval.summary, approval.expiresAt)
 
 
 def spelled(waits: Waiting) -> str:

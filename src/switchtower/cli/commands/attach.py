@@ -25,13 +25,23 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="With --no-follow: print one array of events.")
 @click.option("--jsonl", "as_jsonl", is_flag=True, help="Print each event as it comes, one a line.")
 @click.option("--follow/--no-follow", default=True, help="Stay for what happens next, or stop at the present.  [default: follow]")
-@click.option("--read-only", is_flag=True, help="Of a program in a terminal: only show it, and pass on no key.")
+@click.option("--read-only", is_flag=True, help="Only show it: ask nothing, and pass on no key to a program in a terminal.")
+@click.option("--no-prompt", is_flag=True, help="Ask nothing here, and leave approvals and dialogs to others.")
 @arguments.token
-def attach(session: str, from_seq: int, as_json: bool, as_jsonl: bool, follow: bool, read_only: bool, token: str | None) -> int:
+def attach(
+    session: str,
+    from_seq: int,
+    as_json: bool,
+    as_jsonl: bool,
+    follow: bool,
+    read_only: bool,
+    no_prompt: bool,
+    token: str | None,
+) -> int:
     """Watch a session from any point of its history. Ctrl-C detaches; the session goes on.
 
-    SESSION is an id, a unique beginning or end of one, or `last`. At a terminal, the dialogs that are open or come up can be
-    answered here; elsewhere they are left to `tower answer`, and approvals always to `tower approve`.
+    SESSION is an id, a unique beginning or end of one, or `last`. At a terminal, the approvals and dialogs that
+    are open or come up can be answered here; elsewhere they are left to `tower approve` and `tower answer`.
 
     To a program in a terminal, as `tower exec` starts one, this terminal is joined: its screen is painted again, what you type
     goes to it, Ctrl-] or Ctrl-\\ twice leaves it running, and the exit code is the program's.
@@ -39,21 +49,24 @@ def attach(session: str, from_seq: int, as_json: bool, as_jsonl: bool, follow: b
     \b
     Example:
       tower attach last
+      tower attach last --read-only
       tower attach last --from 120 --jsonl --no-follow
     """
     if as_json and (as_jsonl or follow):
         raise click.UsageError("`--json` prints one array, so it wants `--no-follow` and excludes `--jsonl`")
     form = "json" if as_json else "jsonl" if as_jsonl else "text"
-    return asyncio.run(_attach(session, from_seq, token, form, follow=follow, read_only=read_only))
+    return asyncio.run(_attach(session, from_seq, token, form, follow=follow, read_only=read_only, prompts=not no_prompt))
 
 
-async def _attach(meant: str, from_seq: int, token: str | None, form: str, *, follow: bool, read_only: bool) -> int:
+async def _attach(
+    meant: str, from_seq: int, token: str | None, form: str, *, follow: bool, read_only: bool, prompts: bool
+) -> int:
     from switchtower.cli import lookup
 
     async with lookup.opened(meant, token) as (client, session_id):
         if form == "text" and follow and (about := await _program(client, session_id)) is not None:
             return await _join(client, about, from_seq, read_only=read_only)
-        return await _follow(client, session_id, from_seq, follow, form)
+        return await _follow(client, session_id, from_seq, form, follow=follow, prompts=prompts and not read_only)
 
 
 async def _program(client: "Client", session_id: str) -> "extensions.SessionInfo | None":
@@ -83,7 +96,7 @@ async def _join(client: "Client", about: "extensions.SessionInfo", from_seq: int
     return seat.said_goodbye(parted, about.sessionId)
 
 
-async def _follow(client: "Client", session_id: str, from_seq: int, follow: bool, form: str) -> int:
+async def _follow(client: "Client", session_id: str, from_seq: int, form: str, *, follow: bool, prompts: bool) -> int:
     from switchtower.cli import signals, through
     from switchtower.cli.asker import Asker
 
@@ -96,7 +109,7 @@ async def _follow(client: "Client", session_id: str, from_seq: int, follow: bool
         elif not follow:
             show = _shower()
         else:
-            show = await _asking_shower(client, session, asker)
+            show = await _asking_shower(client, session, asker, prompts=prompts)
         watching = asyncio.create_task(_watch(session, follow, show))
         asked = asyncio.create_task(interrupted.wait())
         try:
@@ -125,28 +138,37 @@ def _shower() -> "Show":
     return View(Transcript()).show
 
 
-async def _asking_shower(client: "Client", session: "Session", asker: "Asker") -> "Show":
-    """Also has open dialogs answered, or says how they are."""
-    from switchtower.cli import dialog_watch, keyboard
+async def _asking_shower(client: "Client", session: "Session", asker: "Asker", *, prompts: bool) -> "Show":
+    """Also has open approvals and dialogs answered, or says how they are."""
+    from switchtower.cli import approval_watch, dialog_watch, keyboard, prompt, waiting
     from switchtower.cli.screens import Transcript
     from switchtower.cli.view import View
 
     view = View(Transcript())
-    at_terminal = dialog_watch.AtTerminal(asker, client, session.session_id, is_shown=output.is_terminal())
-    watch = dialog_watch.DialogWatch(
-        session, at_terminal if keyboard.is_possible() else dialog_watch.ByOthers(session.session_id)
-    )
-    if session.last_seen_seq and client.offers("dialogs"):
+    session_id, is_shown = session.session_id, output.is_terminal()
+    asks_dialogs: dialog_watch.Asks = dialog_watch.ByOthers(session_id)
+    asks_approvals: approval_watch.Asks = approval_watch.ByOthers(session_id)
+    if prompts and keyboard.is_possible():
+        asks_dialogs = dialog_watch.AtTerminal(asker, client, session_id, is_shown=is_shown)
+        asks_approvals = prompt.Prompt(asker, client, session_id, is_shown=is_shown, ours=False)
+    dialogs, approvals = dialog_watch.DialogWatch(session, asks_dialogs), approval_watch.ApprovalWatch(session, asks_approvals)
+    if session.last_seen_seq:
         # Who comes back may have been asked before.
-        for seq, dialog in (await session.open_dialogs()).values():
+        before = await waiting.look(client, session_id)
+        for seq, dialog in before.dialogs.dialogs.values():
             if seq <= session.last_seen_seq:
                 view.dialog(dialog)
-                watch.found(seq, dialog)
+                dialogs.found(seq, dialog)
+        for asked in before.approvals.values():
+            if asked.seq <= session.last_seen_seq:
+                view.question(asked.approval)
+                approvals.found(asked)
 
     def show(event: "Event") -> None:
         console.end_piece()  # a question that waits for its answer keeps its own line
         view.show(event)
-        watch.saw(event)
+        dialogs.saw(event)
+        approvals.saw(event)
 
     return show
 

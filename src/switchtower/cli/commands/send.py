@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 @click.option("--steer", is_flag=True, help="Into the run that is under way: the model reads it at its next step.")
 @click.option("--follow-up", is_flag=True, help="For after the run that is under way.")
 @click.option("--wait", is_flag=True, help="Show the run until it ends; the exit code is then the run's, as in `tower run`.")
+@click.option("--no-prompt", is_flag=True, help="With --wait: ask nothing here, and leave approvals and dialogs to others.")
 @arguments.token
-def send(session: str, text: str, steer: bool, follow_up: bool, wait: bool, token: str | None) -> int:
+def send(session: str, text: str, steer: bool, follow_up: bool, wait: bool, no_prompt: bool, token: str | None) -> int:
     """Send a message to a session, which starts a run, and print the run's id.
 
     SESSION is an id, a unique beginning or end of one, or `last`; TEXT may be `-` for stdin. With --wait the answer is printed
-    instead; dialogs are asked at the terminal, or left to `tower answer` where there is none, and approvals to `tower approve`.
+    instead; approvals and dialogs are asked at the terminal, or left to `tower approve` and `tower answer` where there is none.
     Ctrl-C then stops waiting, and the run goes on.
 
     With --steer or --follow-up the message joins a run that is under way, and its own id is printed. If none is, it starts one.
@@ -34,18 +35,21 @@ def send(session: str, text: str, steer: bool, follow_up: bool, wait: bool, toke
     """
     if sum((steer, follow_up, wait)) > 1:
         raise click.UsageError("`--steer`, `--follow-up` and `--wait` exclude each other; hint: watch with `tower attach`")
+    if no_prompt and not wait:
+        raise click.UsageError("`--no-prompt` is for who waits; hint: add `--wait`")
     text = arguments.message(text)
-    return asyncio.run(_send(session, text, "steer" if steer else "follow_up" if follow_up else None, wait, token))
+    delivery: Delivery | None = "steer" if steer else "follow_up" if follow_up else None
+    return asyncio.run(_send(session, text, delivery, token, wait=wait, prompts=not no_prompt))
 
 
-async def _send(meant: str, text: str, delivery: "Delivery | None", wait: bool, token: str | None) -> int:
+async def _send(meant: str, text: str, delivery: "Delivery | None", token: str | None, *, wait: bool, prompts: bool) -> int:
     from switchtower.cli import lookup
 
     async with lookup.opened(meant, token) as (client, session_id):
         if delivery is not None:
             return await queue(client, session_id, text, delivery)
         if wait:
-            return await _send_and_wait(client, session_id, text)
+            return await _send_and_wait(client, session_id, text, prompts=prompts)
         output.line(await _start_run(client, session_id, text))
         return console.Exit.OK
 
@@ -61,8 +65,8 @@ async def queue(client: "Client", session_id: str, text: str, delivery: "Deliver
     return console.Exit.OK
 
 
-async def _send_and_wait(client: "Client", session_id: str, text: str) -> int:
-    from switchtower.cli import dialog_watch, keyboard, through
+async def _send_and_wait(client: "Client", session_id: str, text: str, *, prompts: bool) -> int:
+    from switchtower.cli import approval_watch, dialog_watch, keyboard, prompt, through
     from switchtower.cli.asker import Asker
     from switchtower.cli.follow import Follower
     from switchtower.cli.screens import Progress
@@ -70,22 +74,27 @@ async def _send_and_wait(client: "Client", session_id: str, text: str) -> int:
     from switchtower.client.frames import Event
     from switchtower.protocols.push import messages
 
-    def leave_to_others(approval: messages.ApprovalRequired) -> None:
-        console.say(f"waiting for a decision; hint: `tower approve {session_id}` or `tower deny {session_id}`", "yellow")
-
     head = (await client.session(session_id).attach()).replay.toSeq
     run_id = await _start_run(client, session_id, text)
     session = client.session(session_id, last_seen_seq=head, on_lost=through.say_lost)
     view, asker = View(Progress()), Asker()
-    at_terminal = dialog_watch.AtTerminal(asker, client, session_id)
-    watch = dialog_watch.DialogWatch(session, at_terminal if keyboard.is_possible() else dialog_watch.ByOthers(session_id))
+    dialogs: dialog_watch.Asks = dialog_watch.ByOthers(session_id)
+    approvals: approval_watch.Asks = approval_watch.ByOthers(session_id)
+    if prompts and keyboard.is_possible():
+        dialogs = dialog_watch.AtTerminal(asker, client, session_id)
+        approvals = prompt.Prompt(asker, client, session_id, ours=False)
+    watch = dialog_watch.DialogWatch(session, dialogs)
 
     def show(event: Event) -> None:
         view.show(event)
+        approvals.saw(event)
         watch.saw(event)
 
+    def decide(approval: messages.ApprovalRequired) -> None:
+        approvals.ask(approval, run_id)
+
     try:
-        follower = Follower(client, session, run_id, show=show, decide=leave_to_others)
+        follower = Follower(client, session, run_id, show=show, decide=decide)
         return (await follower.until_complete()).headless.exitCodeHint
     finally:
         await asker.close()

@@ -10,9 +10,11 @@ import click
 from switchtower.cli import ages, console, output, table
 
 if TYPE_CHECKING:
+    from switchtower.cli.waiting import Waiting
     from switchtower.protocols.push import extensions, messages
 
-    Listing = tuple[Sequence[messages.ListedSession], Mapping[str, extensions.TerminalListing]]
+    Programs = Mapping[str, extensions.TerminalListing]
+    Waits = Mapping[str, Sequence[Waiting]]
 
 
 @click.command()
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 def sessions(as_json: bool, limit: int) -> int:
     """List the sessions, the last used first.
 
-    Of a program in a terminal, the command is shown too, or what somebody has called it. The end of an id is enough to name a
-    session in other commands, and `last` is the first one listed.
+    Of a program in a terminal, the command is shown too, or what somebody has called it. A session that waits for a decision or
+    an answer has what is asked below it. The end of an id is enough to name a session in other commands, and `last` is the first
+    one listed.
 
     \b
     Example:
@@ -30,40 +33,50 @@ def sessions(as_json: bool, limit: int) -> int:
     """
     import msgspec
 
-    listed, programs = asyncio.run(_list(limit))
+    listed, programs, waits = asyncio.run(_list(limit))
     if as_json:
-        output.line(msgspec.json.encode([_described(session, programs) for session in listed]))
+        output.line(msgspec.json.encode([_described(session, programs, waits) for session in listed]))
         return console.Exit.OK
     if not listed:
         console.say('no sessions yet; hint: start one with `tower run --headless "…"`')
-    for row in table.rows(_cells(listed, programs, now=time.time())):
+    for session, row in zip(listed, table.rows(_cells(listed, programs, now=time.time())), strict=True):
         output.line(console.printable(row))
+        for line in _asked(waits.get(session.sessionId, ())):
+            output.line(console.printable(line))
     return console.Exit.OK
 
 
-async def _list(limit: int) -> "Listing":
+def _asked(waits: "Sequence[Waiting]") -> list[str]:
+    from switchtower.cli import waiting
+
+    return [f"  ? {waiting.spelled(one)}" for one in waits]
+
+
+async def _list(limit: int) -> "tuple[Sequence[messages.ListedSession], Programs, Waits]":
     from switchtower import config
+    from switchtower.cli import waiting
     from switchtower.client.client import Client
 
     async with await Client.connect(config.load()) as client:
         listed = await client.list_sessions(limit)
-        return listed, {program.sessionId: program for program in await client.terminals(limit)}
+        programs = {program.sessionId: program for program in await client.terminals(limit)}
+        return listed, programs, await waiting.of(client, [one for one in listed if one.sessionId not in programs])
 
 
 def _described(
-    session: "messages.ListedSession", programs: "Mapping[str, extensions.TerminalListing]"
+    session: "messages.ListedSession", programs: "Programs", waits: "Waits"
 ) -> "messages.ListedSession | dict[str, Any]":
     import msgspec
 
-    if (program := programs.get(session.sessionId)) is None:
-        return session
-    about = {name: value for name, value in msgspec.to_builtins(program).items() if name != "sessionId"}
-    return {**msgspec.to_builtins(session), "terminal": about}
+    more: dict[str, Any] = {}
+    if (program := programs.get(session.sessionId)) is not None:
+        more["terminal"] = {name: value for name, value in msgspec.to_builtins(program).items() if name != "sessionId"}
+    if asked := waits.get(session.sessionId):
+        more["waiting"] = msgspec.to_builtins(asked)
+    return {**msgspec.to_builtins(session), **more} if more else session
 
 
-def _cells(
-    listed: "Sequence[messages.ListedSession]", programs: "Mapping[str, extensions.TerminalListing]", *, now: float
-) -> list[tuple[str, ...]]:
+def _cells(listed: "Sequence[messages.ListedSession]", programs: "Programs", *, now: float) -> list[tuple[str, ...]]:
     return [
         (
             session.sessionId,

@@ -8,6 +8,7 @@ import click
 from switchtower.cli import arguments, console, output, table
 
 if TYPE_CHECKING:
+    from switchtower.cli.waiting import Waiting
     from switchtower.protocols.push import extensions
 
 
@@ -25,22 +26,27 @@ def show(session: str, as_json: bool, token: str | None) -> int:
       tower show last
       tower show last --json
     """
-    about = asyncio.run(_ask(session, token))
+    about, waits = asyncio.run(_ask(session, token))
     if as_json:
         import msgspec
 
-        output.line(msgspec.json.encode(about))
+        output.line(
+            msgspec.json.encode({**msgspec.to_builtins(about), "waiting": msgspec.to_builtins(waits)} if waits else about)
+        )
         return console.Exit.OK
 
     from switchtower.cli import portrait
 
-    for line in table.fields(portrait.of(about)):
+    for line in table.fields(portrait.of(about, waits)):
         output.line(console.printable(line))
     return console.Exit.OK
 
 
-async def _ask(meant: str, token: str | None) -> "extensions.SessionInfo":
-    from switchtower.cli import lookup
+async def _ask(meant: str, token: str | None) -> "tuple[extensions.SessionInfo, list[Waiting]]":
+    from switchtower.cli import lookup, waiting
 
     async with lookup.opened(meant, token) as (client, session_id):
-        return await client.get_session(session_id)
+        about = await client.get_session(session_id)
+        if about.activeRunId is None or about.terminal is not None:
+            return about, []  # what a program waits for, its terminal says
+        return about, (await waiting.look(client, session_id)).listed()

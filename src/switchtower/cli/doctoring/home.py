@@ -25,7 +25,9 @@ def look(settings: config.Settings) -> Iterator[finding.Finding]:
     endpoints = discover.read_endpoints(settings)
     yield _daemon(settings, pid)
     yield _socket(settings, pid)
-    yield _port("http", settings.http, endpoints.http if pid and endpoints else None, running=bool(pid), asked="http" in settings.asked)
+    yield _port(
+        "http", settings.http, endpoints.http if pid and endpoints else None, running=bool(pid), asked="http" in settings.asked
+    )
     yield _port("pi", settings.pi, endpoints.pi if pid and endpoints else None, running=bool(pid), asked="pi" in settings.asked)
 
 
@@ -43,7 +45,9 @@ def _folders(settings: config.Settings) -> Iterator[finding.Finding]:
         if not stat.S_ISDIR(status.st_mode):
             yield finding.fail(label, f"{folder} is not a folder", "move it away")
         elif status.st_uid != os.geteuid():
-            yield finding.fail(label, f"{folder} belongs to uid {status.st_uid}", f"`chown -R $USER {folder}`, or choose another `TOWER_HOME`")
+            yield finding.fail(
+                label, f"{folder} belongs to uid {status.st_uid}", f"`chown -R $USER {folder}`, or choose another `TOWER_HOME`"
+            )
         elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             yield finding.fail(label, f"{folder} cannot be written", f"`chmod u+rwx {folder}`")
         elif status.st_mode & _OTHERS_WRITE:
@@ -90,7 +94,9 @@ def _daemon(settings: config.Settings, pid: int | None) -> finding.Finding:
         return finding.fail("daemon", f"pid {pid} holds the home and does not answer: {said}", "`tower stop`; see `tower logs`")
     detail = f"pid {pid}, version {version}"
     if version != __version__:
-        return finding.warn("daemon", f"{detail}; this command is {__version__}", "`tower stop`, and the next command starts the new one")
+        return finding.warn(
+            "daemon", f"{detail}; this command is {__version__}", "`tower stop`, and the next command starts the new one"
+        )
     return finding.ok("daemon", detail)
 
 
@@ -115,7 +121,9 @@ def _socket(settings: config.Settings, pid: int | None) -> finding.Finding:
     if status.st_mode & _OTHERS:
         return finding.fail("socket", f"{path} can be reached by others ({_mode(status)})", f"`chmod 600 {path}`")
     if not pid and _answers(path):
-        return finding.warn("socket", f"somebody else listens at {path}", "see who: `lsof` or `ss -xlp`; systemd does, for a service")
+        return finding.warn(
+            "socket", f"somebody else listens at {path}", "see who: `lsof` or `ss -xlp`; systemd does, for a service"
+        )
     return finding.ok("socket", f"{path} ({_mode(status)})" + ("" if pid else ", left by a daemon that is gone"))
 
 
@@ -129,11 +137,19 @@ def _port(name: str, wanted: str, serving: str | None, *, running: bool, asked: 
     address = values.address(wanted)
     if running:
         if serving is None:
-            return finding.ok(name, "off") if address is None else finding.warn(
-                name, f"{wanted} is not served by the daemon that runs", "`tower stop`, free the port or choose another, and start it anew"
+            return (
+                finding.ok(name, "off")
+                if address is None
+                else finding.warn(
+                    name,
+                    f"{wanted} is not served by the daemon that runs",
+                    "`tower stop`, free the port or choose another, and start it anew",
+                )
             )
         if address is not None and address.port and not serving.partition("/ws")[0].endswith(f":{address.port}"):
-            return finding.warn(name, f"{serving}, because {wanted} was in use when the daemon started", f"`tower config set {name} HOST:PORT`")
+            return finding.warn(
+                name, f"{serving}, because {wanted} was in use when the daemon started", f"`tower config set {name} HOST:PORT`"
+            )
         return finding.ok(name, f"{serving}, which is ours")
     if address is None:
         return finding.ok(name, "off")

@@ -56,7 +56,9 @@ def _libraries() -> Iterator[finding.Finding]:
             if name in needed:
                 missing.append(name)
     if missing:
-        yield finding.fail("libraries", f"not installed: {', '.join(missing)}", "install switchtower again, with its dependencies")
+        yield finding.fail(
+            "libraries", f"not installed: {', '.join(missing)}", "install switchtower again, with its dependencies"
+        )
     yield finding.ok("libraries", ", ".join(there))
 
 
@@ -72,7 +74,9 @@ def _needed() -> frozenset[str]:
 
 def _sqlite() -> finding.Finding:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        return finding.fail("sqlite", sqlite3.sqlite_version, f"use a Python with SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer")
+        return finding.fail(
+            "sqlite", sqlite3.sqlite_version, f"use a Python with SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer"
+        )
     return finding.ok("sqlite", sqlite3.sqlite_version)
 
 

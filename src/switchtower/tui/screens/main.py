@@ -3,12 +3,9 @@
 It shows what it is given and passes on what the person does; what that means is the app's.
 """
 
-from typing import ClassVar
-
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer
@@ -31,13 +28,6 @@ _WELCOME = (
 
 
 class MainScreen(Screen[None]):
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("ctrl+home", "page(-1000)", "Oldest", show=False),
-        Binding("ctrl+end", "page(1000)", "Newest", show=False),
-    ]
-
     def __init__(self, history: History) -> None:
         super().__init__(id="main")
         self._history = history
@@ -122,10 +112,15 @@ class MainScreen(Screen[None]):
         lines = [Text(), Text("What shall we do?", "heading"), Text(f"in {harmless.line(wish.root)}", "dim"), Text()]
         self.transcript.greet([*lines, *(Text(line, "dim") for line in _WELCOME)])
 
-    def action_page(self, pages: int) -> None:
-        """The transcript is read while one writes."""
+    def on_composer_reads_back(self, message: Composer.ReadsBack) -> None:
         view = self.transcript
-        if abs(pages) > 1:
-            (view.action_oldest if pages < 0 else view.action_newest)()
-        else:
-            view.scroll_relative(y=pages * max(1, view.size.height - 2), animate=False)
+        page = max(1, view.size.height - 2)
+        match message.key:
+            case "ctrl+home":
+                view.action_oldest()
+            case "ctrl+end":
+                view.action_newest()
+            case "pageup":
+                view.scroll_relative(y=-page, animate=False)
+            case "pagedown":
+                view.scroll_relative(y=page, animate=False)

@@ -29,6 +29,13 @@ class Composer(Vertical):
     class Left(Message):
         """Esc, with nothing here that it could close."""
 
+    class ReadsBack(Message):
+        """The keys with which one moves in what was said, while one writes."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
     def __init__(self, history: History, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.history = history
@@ -199,6 +206,8 @@ class Page(TextArea):
                 composer.walk(composer.history.older(self.text))
             case "down" if self.cursor_at_last_line:
                 composer.walk(composer.history.newer())
+            case "pageup" | "pagedown" | "ctrl+home" | "ctrl+end":
+                composer.post_message(Composer.ReadsBack(event.key))
             case "escape":
                 if composer.is_offering:
                     composer.close_offer()

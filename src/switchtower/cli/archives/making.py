@@ -1,0 +1,148 @@
+"""Makes a backup: databases copied as of one moment while a daemon may write them, files as they are, all in one tar.gz."""
+
+import hashlib
+import io
+import os
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import msgspec
+from msgspec import Struct
+
+from switchtower import __version__, config
+from switchtower.cli.archives import contents, manifest
+from switchtower.stores import sqlite_copy
+
+
+class CannotBackUp(Exception):
+    """Why there is no backup, with a remedy."""
+
+
+class Made(Struct, frozen=True, kw_only=True):
+    file: str
+    bytes: int
+    secrets: bool
+    members: list[manifest.Member]
+    left_out: list[str]
+    """Files that are too large, or could not be read."""
+
+
+def make(
+    settings: config.Settings, target: Path, *, with_secrets: bool, force: bool, tell: Callable[[str], None] = lambda _: None
+) -> Made:
+    """Raises `CannotBackUp` or `sqlite_look.CannotLook`, or `OSError` when it cannot be written."""
+    if target.is_dir():
+        raise CannotBackUp(f"`{target}` is a folder; hint: name a file in it, such as `{target / 'tower.tar.gz'}`")
+    if target.exists() and not force:
+        raise CannotBackUp(f"`{target}` is there already; hint: choose another name, or --force to replace it")
+    if not target.parent.is_dir():
+        raise CannotBackUp(f"there is no folder `{target.parent}`; hint: make it first")
+    # Beside the target: there must be room for it in any case, and the owner chose the place.
+    with tempfile.TemporaryDirectory(prefix=".tower-backup-", dir=target.parent) as folder:
+        parts = _Parts(Path(folder))
+        for name, path, kind in contents.databases(settings):
+            tell(f"copying {path}")
+            parts.add_database(name, path, kind)
+        for found in contents.files(settings, with_secrets=with_secrets):
+            parts.add_file(found)
+        if not parts.members:
+            raise CannotBackUp(f"there is nothing to back up in `{settings.data_dir}`; hint: is `TOWER_HOME` the one you mean?")
+        described = manifest.Manifest(
+            format=manifest.FORMAT,
+            version=__version__,
+            created_at_ms=time.time_ns() // 1_000_000,
+            secrets=with_secrets,
+            schemas=parts.schemas,
+            members=parts.members,
+        )
+        tell(f"writing {target}")
+        _write(target, described, parts)
+    return Made(
+        file=str(target), bytes=target.stat().st_size, secrets=with_secrets, members=parts.members, left_out=parts.left_out
+    )
+
+
+class _Parts:
+    """What goes in: each database as a copy, each file as the bytes that it had when it was read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._bytes: dict[str, bytes] = {}
+        self._held = 0
+        self._copies: dict[str, Path] = {}
+        self.members: list[manifest.Member] = []
+        self.schemas: dict[str, int] = {}
+        self.left_out: list[str] = []
+
+    def add_database(self, name: str, path: Path, kind: str) -> None:
+        copy = self._folder / Path(name).name
+        self.schemas[name] = sqlite_copy.copy(path, copy, kind)
+        self._copies[name] = copy
+        with copy.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        self._add(name, copy.stat().st_size, digest)
+
+    def add_file(self, found: contents.Found) -> None:
+        if len(self.members) >= contents.MOST_FILES:
+            raise CannotBackUp(f"there are more than {contents.MOST_FILES} files; hint: see what is in your prompts and skills")
+        try:
+            with found.path.open("rb") as file:
+                content = file.read(contents.LARGEST_FILE + 1)
+        except OSError as problem:
+            self.left_out.append(f"{found.name}: {problem.strerror}")
+            return
+        if len(content) > contents.LARGEST_FILE:
+            self.left_out.append(f"{found.name}: larger than {contents.LARGEST_FILE} bytes")
+            return
+        self._held += len(content)
+        if self._held > contents.MOST_BYTES:
+            raise CannotBackUp(
+                f"your files have more than {contents.MOST_BYTES} bytes; hint: see what is in your prompts and skills"
+            )
+        self._bytes[found.name] = content
+        self._add(found.name, len(content), hashlib.sha256(content).hexdigest(), executable=found.executable)
+
+    def _add(self, name: str, size: int, digest: str, *, executable: bool = False) -> None:
+        stored = manifest.stored_name(name, len(self.members))
+        self.members.append(manifest.Member(name=name, stored=stored, size=size, sha256=digest, executable=executable))
+
+    def opened(self, name: str) -> IO[bytes]:
+        return io.BytesIO(self._bytes[name]) if name in self._bytes else self._copies[name].open("rb")
+
+
+def _write(target: Path, described: manifest.Manifest, parts: _Parts) -> None:
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # with mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            # GNU's headers can tell of files beyond 8 GiB without members of other kinds.
+            with tarfile.open(fileobj=out, mode="w:gz", compresslevel=6, format=tarfile.GNU_FORMAT) as tar:
+                for info, content in _members(described, parts):
+                    with content:
+                        tar.addfile(info, content)
+            out.flush()
+            os.fsync(out.fileno())
+        Path(temporary).replace(target)
+    except BaseException:
+        with suppress(OSError):
+            Path(temporary).unlink()
+        raise
+
+
+def _members(described: manifest.Manifest, parts: _Parts) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
+    text = msgspec.json.format(msgspec.json.encode(described))
+    yield _info(manifest.NAME, len(text), described), io.BytesIO(text)
+    for member in described.members:
+        yield _info(member.stored, member.size, described, executable=member.executable), parts.opened(member.name)
+
+
+def _info(name: str, size: int, described: manifest.Manifest, *, executable: bool = False) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    info.mode = 0o700 if executable else 0o600
+    info.mtime = described.created_at_ms // 1000
+    return info

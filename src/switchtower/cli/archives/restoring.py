@@ -1,0 +1,163 @@
+"""Brings a backup back. Everything is unpacked and checked before the first file moves; what was there is kept aside. The home
+is locked meanwhile, so no daemon can run or start."""
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from switchtower import config
+from switchtower.cli.archives import contents, manifest, reading
+from switchtower.daemon.home import Home
+from switchtower.stores import sqlite_copy
+
+_STAGING = ".restore-"
+_ROOTS = ("data", "config")
+_BESIDE_A_DATABASE = ("-wal", "-shm", "-journal")
+
+
+class CannotRestore(Exception):
+    """Why nothing was restored, with a remedy."""
+
+
+class Restored(Struct, frozen=True, kw_only=True):
+    file: str
+    version: str
+    created_at_ms: int
+    secrets: bool
+    restored: list[str]
+    unchanged: list[str]
+    kept_aside: list[str]
+
+
+def restore(settings: config.Settings, file: Path, *, force: bool) -> Restored:
+    """Raises `CannotRestore`, `manifest.Broken`, `sqlite_look.CannotLook`, `home.AlreadyRunning`, or the disk's `OSError`."""
+    home = Home(settings)
+    home.claim()
+    try:
+        with file.open("rb") as content, _staging(settings) as folders:
+            archive = reading.Archive(content)
+            try:
+                return _restored(settings, file, archive, folders, force=force)
+            finally:
+                archive.close()
+    finally:
+        home.release()
+
+
+def _restored(
+    settings: config.Settings, file: Path, archive: reading.Archive, folders: dict[str, Path], *, force: bool
+) -> Restored:
+    described = archive.described
+    _check_room(settings, described)
+    staged = {
+        member.name: folders[member.name.partition("/")[0]] / f"{index:05}" for index, member in enumerate(described.members)
+    }
+    archive.unpack(staged)
+    for name, kind in contents.DATABASES.items():
+        if name in staged and (problems := sqlite_copy.check(staged[name], kind)):
+            raise CannotRestore(f"`{name}` in it is damaged: {problems[0]}; hint: take another backup")
+    unchanged = [name for name, place in staged.items() if _is_same(place, contents.place_of(name, settings))]
+    wanted = {name: place for name, place in staged.items() if name not in unchanged}
+    in_the_way = [str(place) for name in wanted for place in _occupied(name, settings)]
+    if in_the_way and not force:
+        more = f" and {len(in_the_way) - 3} more" if len(in_the_way) > 3 else ""
+        raise CannotRestore(
+            f"{', '.join(f'`{place}`' for place in in_the_way[:3])}{more} would be replaced;"
+            " hint: --force does it, and keeps the old ones aside"
+        )
+    kept_aside = _move_in(settings, wanted)
+    return Restored(
+        file=str(file),
+        version=described.version,
+        created_at_ms=described.created_at_ms,
+        secrets=described.secrets,
+        restored=[*wanted],
+        unchanged=unchanged,
+        kept_aside=[str(place) for place in kept_aside],
+    )
+
+
+@contextmanager
+def _staging(settings: config.Settings) -> Iterator[dict[str, Path]]:
+    """A folder beside each target, so that moving in is a rename. What a killed restore left goes first: we hold the lock."""
+    folders: dict[str, Path] = {}
+    try:
+        for root in _ROOTS:
+            top = contents.root_of(root, settings)
+            top.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for left in top.glob(f"{_STAGING}*"):
+                shutil.rmtree(left, ignore_errors=True)
+            folders[root] = top / f"{_STAGING}{root}-{secrets.token_hex(4)}"
+            folders[root].mkdir(mode=0o700)
+        yield folders
+    finally:
+        for folder in folders.values():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_room(settings: config.Settings, described: manifest.Manifest) -> None:
+    needed, free = sum(member.size for member in described.members), shutil.disk_usage(settings.data_dir).free
+    if needed > free:
+        raise CannotRestore(f"it needs {needed} bytes and {free} are free at `{settings.data_dir}`; hint: make room")
+
+
+def _is_same(staged: Path, place: Path) -> bool:
+    """A file that is already as the backup has it is not in the way. Databases never are the same byte by byte."""
+    with suppress(OSError):
+        return place.is_file() and staged.stat().st_size == place.stat().st_size and staged.read_bytes() == place.read_bytes()
+    return False
+
+
+def _occupied(name: str, settings: config.Settings) -> Iterator[Path]:
+    """What stands where a member belongs, and beside it what would be taken for its own."""
+    place = contents.place_of(name, settings)
+    if os.path.lexists(place):
+        yield place
+    if name in contents.DATABASES:
+        yield from (beside for end in _BESIDE_A_DATABASE if (beside := place.with_name(place.name + end)).exists())
+
+
+def _move_in(settings: config.Settings, wanted: dict[str, Path]) -> list[Path]:
+    """All of it, or as it was."""
+    mark = f".before-restore-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    moved: list[tuple[Path, Path]] = []
+
+    def move(source: Path, target: Path) -> None:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        source.rename(target)
+        moved.append((source, target))
+
+    kept: list[Path] = []
+    try:
+        for name, place in wanted.items():
+            target = contents.place_of(name, settings)
+            for old in _occupied(name, settings):
+                # `journal.db-wal` stays beside `journal.db` under the new name too, so that it can be opened.
+                kept.append(target.with_name(f"{target.name}{mark}{old.name.removeprefix(target.name)}"))
+                move(old, kept[-1])
+            move(place, target)
+    except OSError:
+        for source, target in reversed(moved):
+            with suppress(OSError):
+                target.rename(source)
+        raise
+    if contents.JOURNAL in wanted:
+        for end in ("", *_BESIDE_A_DATABASE):
+            (settings.data_dir / f"{contents.SEARCH_INDEX}{end}").unlink(missing_ok=True)
+    for root in _ROOTS:
+        _flush(contents.root_of(root, settings))
+    return kept
+
+
+def _flush(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

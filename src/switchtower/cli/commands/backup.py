@@ -1,0 +1,104 @@
+"""`tower backup` and `tower restore`: the journal, the registry and the configuration in one file, and back."""
+
+import time
+from pathlib import Path
+
+import click
+
+from switchtower.cli import console, output
+
+_file = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+_as_object = click.option("--json", "as_json", is_flag=True, help="Print one object.")
+
+
+@click.command()
+@_file
+@click.option("--with-secrets", is_flag=True, help="Also the owner's token, the key that signs logins and this host's identity.")
+@click.option("--force", is_flag=True, help="Replace FILE when it is there.")
+@_as_object
+def backup(file: Path, with_secrets: bool, force: bool, as_json: bool) -> int:
+    """Write the journal, users and hosts, settings, presets, prompts and skills to FILE, a tar.gz that only you can read.
+
+    The daemon may run: the journal is copied as of one moment. Checkpoints for undo and worktrees are not part of it.
+
+    \b
+    Example:
+      tower backup ~/tower-$(date +%F).tar.gz
+      tower backup --with-secrets /media/usb/tower.tar.gz
+    """
+    import msgspec
+
+    from switchtower import config
+    from switchtower.cli import amounts
+    from switchtower.cli.archives import making
+    from switchtower.stores import sqlite_look
+
+    try:
+        made = making.make(
+            config.load(), file.absolute(), with_secrets=with_secrets, force=force, tell=lambda text: console.say(text, "dim")
+        )
+    except (making.CannotBackUp, sqlite_look.CannotLook) as problem:
+        raise click.ClickException(str(problem)) from None
+    except OSError as problem:
+        raise click.ClickException(f"{problem.strerror}: {problem.filename or file}; hint: choose another place") from None
+    for left_out in made.left_out:
+        console.say(f"left out: {left_out}", "yellow")
+    if as_json:
+        output.line(msgspec.json.encode(made))
+    else:
+        secrets = "with secrets" if made.secrets else "without secrets"
+        console.say(f"{made.file}: {len(made.members)} files, {amounts.size(made.bytes)}, {secrets}")
+    return console.Exit.OK
+
+
+@click.command()
+@_file
+@click.option("--force", is_flag=True, help="Replace what is there; the old files are kept, with `.before-restore-TIME` behind.")
+@_as_object
+def restore(file: Path, force: bool, as_json: bool) -> int:
+    """Bring back what `tower backup` wrote to FILE. No daemon may run meanwhile.
+
+    Everything is checked before the first file is replaced. Files of yours that the backup does not have stay as they are.
+
+    \b
+    Example:
+      tower stop
+      tower restore ~/tower-2026-03-01.tar.gz --force
+      tower journal verify
+    """
+    import msgspec
+
+    from switchtower import config
+    from switchtower.cli.archives import manifest, restoring
+    from switchtower.daemon.home import AlreadyRunning
+    from switchtower.stores import sqlite_look
+
+    settings = config.load()
+    if not file.is_file():
+        raise click.ClickException(f"there is no file `{file}`; hint: name what `tower backup` wrote")
+    try:
+        restored = restoring.restore(settings, file, force=force)
+    except manifest.Broken as problem:
+        raise click.ClickException(f"`{file}` was not restored: {problem}") from None
+    except (restoring.CannotRestore, sqlite_look.CannotLook, AlreadyRunning) as problem:
+        raise click.ClickException(f"nothing was restored: {problem}") from None
+    except OSError as problem:
+        raise click.ClickException(f"{problem.strerror}: {problem.filename}; hint: see who owns it, and the disk") from None
+    for kept in restored.kept_aside:
+        console.say(f"kept aside: {kept}", "dim")
+    if as_json:
+        output.line(msgspec.json.encode(restored))
+    else:
+        made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(restored.created_at_ms / 1000))
+        console.say(f"restored {len(restored.restored)} files of a backup of {made}, made by version {restored.version}")
+    _warn_of_the_settings()
+    return console.Exit.OK
+
+
+def _warn_of_the_settings() -> None:
+    from switchtower import config
+
+    try:
+        config.load()
+    except config.ConfigError as problem:
+        console.say(f"the settings that came back cannot be used: {problem}", "yellow")

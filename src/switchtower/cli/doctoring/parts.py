@@ -1,0 +1,187 @@
+"""The daemon's parts: the journal, the sandbox, models and their keys, MCP servers, the hub."""
+
+import asyncio
+import os
+import re
+import socket
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from switchtower import config
+from switchtower.cli import amounts, logbook
+from switchtower.cli.doctoring import finding
+from switchtower.cli.mcp_servers import probing
+from switchtower.client import discover
+from switchtower.models.catalog import Catalog
+from switchtower.stores import sqlite_look
+from switchtower.tools.sandboxes import sandbox
+
+CHECK_TIME = 10.0
+LARGE_JOURNAL = 10 * 1024**3
+LARGE_LOG = 1024**3
+FUTURE_MS = 5 * 60_000
+_LINK = "switchtower.protocols.relay.link"
+_LOG_LINES = 2_000
+_HUB_PATIENCE = 3.0
+
+
+def look(settings: config.Settings, *, deep: bool = False) -> Iterator[finding.Finding]:
+    yield from _journal(settings)
+    yield from _registry(settings)
+    yield _sandbox(settings)
+    yield from _models(settings)
+    yield from _servers(settings, deep=deep)
+    yield _hub(settings, deep=deep)
+
+
+def _journal(settings: config.Settings) -> Iterator[finding.Finding]:
+    path = settings.journal_path
+    if not path.exists():
+        yield finding.ok("journal", f"{path} is not there yet")
+        return
+    try:
+        with sqlite_look.opened(path) as connection:
+            found = sqlite_look.quick_check(connection, CHECK_TIME)
+            newest_ms = sqlite_look.newest_entry_ms(connection)
+    except (sqlite_look.CannotLook, sqlite3.Error) as problem:
+        yield finding.fail(
+            "journal", getattr(problem, "problem", str(problem)), getattr(problem, "hint", "see `tower journal verify`")
+        )
+        return
+    if found:
+        yield finding.fail(
+            "journal", f"{path} is damaged: {found[0]}", "see `tower journal verify`; `tower restore` takes a backup"
+        )
+    log = path.with_name(f"{path.name}-wal")
+    size, log_size = path.stat().st_size, log.stat().st_size if log.exists() else 0
+    detail = f"{amounts.size(size)}, and {amounts.size(log_size)} of log"
+    if found is None:
+        yield finding.ok("journal", f"{detail}; too large to be checked here: see `tower journal verify`")
+    elif not found and size > LARGE_JOURNAL:
+        yield finding.warn("journal", detail, "keep less with `tower config set retention_days 7`, or delete sessions")
+    elif not found and log_size > LARGE_LOG:
+        yield finding.warn(
+            "journal", detail, "something reads for long and keeps the log from shrinking; `tower stop` shrinks it"
+        )
+    elif not found:
+        yield finding.ok("journal", detail)
+    if newest_ms is not None and newest_ms > time.time() * 1000 + FUTURE_MS:
+        yield finding.warn("journal's clock", "its newest entry is in the future", "set the clock of this machine")
+
+
+def _registry(settings: config.Settings) -> Iterator[finding.Finding]:
+    if not settings.registry_path.exists():
+        return
+    try:
+        with sqlite_look.opened(settings.registry_path, sqlite_look.REGISTRY) as connection:
+            found = sqlite_look.quick_check(connection, CHECK_TIME)
+    except sqlite_look.CannotLook as problem:
+        yield finding.fail("registry", problem.problem, problem.hint)
+        return
+    if found:
+        yield finding.fail("registry", f"it is damaged: {found[0]}", "`tower restore` takes a backup")
+    else:
+        yield finding.ok("registry", amounts.size(settings.registry_path.stat().st_size))
+
+
+def _sandbox(settings: config.Settings) -> finding.Finding:
+    trouble = sandbox.probe("bubblewrap")
+    chosen = f"sessions use `{settings.sandbox}`"
+    if trouble is not None:
+        problem, _, remedy = trouble.partition("; hint: ")
+        if settings.sandbox == "bubblewrap":
+            return finding.fail("sandbox", f"{chosen}, and {problem}", remedy)
+        return finding.warn("sandbox", f"{chosen}; {problem}", remedy)
+    if (other := sandbox.probe(settings.sandbox)) is not None:
+        problem, _, remedy = other.partition("; hint: ")
+        return finding.fail("sandbox", f"{chosen}, and {problem}", remedy)
+    return finding.ok("sandbox", f"bubblewrap works; {chosen}")
+
+
+def _models(settings: config.Settings) -> Iterator[finding.Finding]:
+    try:
+        catalog = Catalog(settings.models, os.environ)
+        listed = catalog.listings()
+    except config.ConfigError as problem:
+        yield finding.fail("models", problem.message, problem.hint)
+        return
+    keys = sorted(name for name in catalog.secret_variables() if os.environ.get(name))
+    yield finding.ok("model keys", ", ".join(keys) if keys else "none in this environment")
+    usable = [one.name for one in listed if one.usable and one.source != "built in"]
+    for one in listed:
+        if one.source == "config" and not one.usable:
+            reason, _, remedy = one.reason.partition("; hint: ")
+            yield finding.warn("models", f"`{one.name}`: {reason}", remedy or "see `tower models`")
+    if usable:
+        yield finding.ok("models", f"usable: {', '.join(usable)}, demo")
+    else:
+        yield finding.warn(
+            "models", "only the demo model can be used", "set a key such as `ANTHROPIC_API_KEY`; see `tower models`"
+        )
+
+
+def _servers(settings: config.Settings, *, deep: bool) -> Iterator[finding.Finding]:
+    folder = Path.home() if Path.home().is_dir() else Path("/")
+    found = probing.found(settings, folder)
+    for problem in found.problems:
+        reason, _, remedy = problem.partition("; hint: ")
+        yield finding.warn("mcp", reason, remedy or f"correct {settings.mcp_file}")
+    own = [one for one in found.servers if one.trusted]
+    if not own:
+        yield finding.ok("mcp", f"no servers in {settings.mcp_file}")
+    elif not deep:
+        yield finding.ok("mcp", f"{', '.join(one.name for one in own)}; `tower doctor --deep` starts them")
+    else:
+        for probed in asyncio.run(probing.probe_all(settings, folder)):
+            if probed.tools is not None:
+                yield finding.ok("mcp", f"{probed.name}: {len(probed.tools)} tools after {probed.seconds:.1f} s")
+            else:
+                told = "; ".join(probed.told) or "it cannot be had"
+                yield finding.fail("mcp", told, f"try `tower mcp test {probed.name}`")
+
+
+def _hub(settings: config.Settings, *, deep: bool) -> finding.Finding:
+    if settings.hub is None:
+        return finding.ok("hub", "none is dialled")
+    if deep and (problem := _unreachable(settings.hub)) is not None:
+        return finding.fail(
+            "hub", f"{settings.hub} cannot be reached: {problem}", "see whether it runs, and whether a wall is between"
+        )
+    if not discover.holder(settings):
+        return finding.ok("hub", f"{settings.hub}, dialled when the daemon runs")
+    said = _last_word_of_the_link(settings)
+    if said is None:
+        return finding.ok("hub", f"{settings.hub} is dialled; the log does not say how that went")
+    level, message = said
+    if level == "INFO":
+        return finding.ok("hub", message)
+    return finding.warn("hub", message, "the daemon goes on dialling; see `tower logs`")
+
+
+def _unreachable(hub: str) -> str | None:
+    address = urlsplit(hub)
+    try:
+        port = address.port or (443 if address.scheme == "https" else 80)
+        socket.create_connection((address.hostname or "", port), timeout=_HUB_PATIENCE).close()
+    except (OSError, ValueError) as problem:
+        return getattr(problem, "strerror", None) or str(problem)
+    return None
+
+
+def _last_word_of_the_link(settings: config.Settings) -> tuple[str, str] | None:
+    """The link tells of each change once, in the log."""
+    log = logbook.Follower(settings.log_path)
+    try:
+        lines = [logbook.entry(line) for line in log.tail(_LOG_LINES)]
+    except OSError:
+        return None
+    finally:
+        log.close()
+    about = re.compile(re.escape(settings.hub or ""))
+    for line in reversed(lines):
+        if line.get("logger", "").startswith(_LINK) and about.search(line["message"]):
+            return line["level"], line["message"]
+    return None

@@ -1,0 +1,68 @@
+"""Starts an MCP server for a moment, asks for its tools and ends it again, with everything that it started."""
+
+import asyncio
+import os
+import secrets
+import time
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from switchtower import config
+from switchtower.tools.mcp import files, server
+from switchtower.tools.mcp.config import ServerConfig
+from switchtower.tools.mcp.listing import Listed
+from switchtower.tools.running import patience
+from switchtower.tools.sandboxes import sandbox
+
+TIMEOUT = 20.0
+
+
+class Probed(Struct, frozen=True):
+    name: str
+    tools: tuple[Listed, ...] | None
+    """None when it could not be had."""
+    told: tuple[str, ...]
+    """What went wrong, or what people should know."""
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return self.tools is not None
+
+
+def found(settings: config.Settings, folder: Path) -> files.Found:
+    """The servers that a session in this folder would have."""
+    return files.find(str(folder), settings.mcp_file, os.environ)
+
+
+async def probe(configured: ServerConfig, settings: config.Settings, folder: Path, timeout_s: float = TIMEOUT) -> Probed:
+    """A server of the folder's own file runs in the sandbox that the settings name, as in a session."""
+    told: list[str] = []
+
+    async def report(code: str, sentence: str) -> None:
+        told.append(sentence)
+
+    place = server.Place(
+        f"probe_{secrets.token_hex(4)}",
+        str(folder),
+        settings.sandbox,
+        dict(os.environ),
+        partial(sandbox.choose, network=settings.sandbox_network),
+    )
+    tried = server.Server(configured, place, server.Limits(start_s=timeout_s), report)
+    started = time.monotonic()
+    try:
+        tools = await tried.prepare()
+    finally:
+        await patience.to_the_end(tried.stop())
+    return Probed(configured.name, tools, tuple(told), time.monotonic() - started)
+
+
+async def probe_all(
+    settings: config.Settings, folder: Path, timeout_s: float = TIMEOUT, *, own_only: bool = True
+) -> list[Probed]:
+    """Side by side. `own_only`: what came with the folder is not started unasked."""
+    servers = [one for one in found(settings, folder).servers if one.trusted or not own_only]
+    return await asyncio.gather(*(probe(one, settings, folder, timeout_s) for one in servers))

@@ -1,0 +1,136 @@
+"""Decisions: they come to the front wherever one is, show exactly what will run, and are never made by accident."""
+
+from pathlib import Path
+
+from tests.conformance.daemons import Daemon
+from tests.conftest import StartDaemon
+from tests.tui.seats import Seat, sit
+
+from switchtower.client.client import Client
+from switchtower.protocols.push import messages
+from switchtower.tui.screens.dialog import DialogScreen
+from switchtower.tui.screens.help import HelpScreen
+from switchtower.tui.screens.inbox import InboxScreen
+
+# In what is added, the file's own end is told too.
+WRITE = "write notes.txt: hello"
+
+
+async def another_session(seat: Seat, workspace: Path, text: str) -> tuple[Client, str]:
+    """Somebody else starts a session on the same daemon."""
+    client = await Client.connect(seat.app.settings, start=False)
+    request = messages.StartSession("interactive", "demo", "local", messages.Repo(str(workspace), "", ""))
+    session_id = (await client.start_session(request)).sessionId
+    await client.send(session_id, text)
+    return client, session_id
+
+
+async def test_yes_lets_exactly_what_was_shown_happen(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write(WRITE)
+        await seat.until_asked()
+        assert "+hello" in seat.shown()
+        assert "notes.txt" in seat.shown()
+        assert "left" in seat.shown()
+        assert not (workspace / "notes.txt").exists()
+        await seat.press("y")
+        await seat.until_said("approved by cli")
+        await seat.until_done()
+        assert (workspace / "notes.txt").read_text() == "hello"
+
+
+async def test_no_tells_the_reason_and_the_run_goes_on(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write(WRITE)
+        await seat.until_asked()
+        await seat.press("n", *"use a.txt", "enter")
+        await seat.until_said("✓ done")
+        assert "denied: use a.txt" in seat.transcript()
+        assert not (workspace / "notes.txt").exists()
+
+
+async def test_deny_stops_the_run(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write(WRITE)
+        await seat.until_asked()
+        await seat.press("d")
+        await seat.until_said("✗ denied")
+
+
+async def test_always_shows_its_rule_and_asks_no_second_time(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write(WRITE)
+        await seat.until_asked()
+        assert "always for this session: allow write_file notes.txt" in seat.shown()
+        await seat.press("a")
+        await seat.until_said("✓ done")
+        await seat.write("write notes.txt: again")
+        await seat.until(lambda: (workspace / "notes.txt").read_text() == "again")
+        assert seat.app.screen is seat.app.main
+
+
+async def test_later_leaves_it_in_the_inbox(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write(WRITE)
+        await seat.until_asked()
+        await seat.press("escape")
+        assert seat.app.screen is seat.app.main
+        await seat.until_shown("1 waiting")
+        await seat.press("ctrl+t")
+        assert isinstance(seat.app.screen, InboxScreen)
+        await seat.press("enter")
+        await seat.until_asked()
+        await seat.press("y")
+        await seat.until_said("✓ done")
+
+
+async def test_a_question_of_another_session_comes_to_the_front_on_any_screen(own_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(own_daemon(), workspace) as seat:
+        await seat.press("f1")
+        assert isinstance(seat.app.screen, HelpScreen)
+        client, _ = await another_session(seat, workspace, WRITE)
+        screen = await seat.until_asked()
+        assert screen.pending.session_name == WRITE
+        await seat.press("y")
+        await seat.until((workspace / "notes.txt").exists)
+        client.close()
+
+
+async def test_what_somebody_else_decides_is_not_asked_any_more(own_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(own_daemon(), workspace) as seat:
+        client, session_id = await another_session(seat, workspace, WRITE)
+        pending = (await seat.until_asked()).pending
+        await client.decide(session_id, pending.run_id, pending.id, "deny")
+        await seat.until(lambda: seat.app.screen is seat.app.main)
+        assert not seat.app.inbox.pending
+        client.close()
+
+
+async def test_keys_that_were_meant_for_something_else_do_not_decide(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace, quiet=3_600) as seat:
+        await seat.write(WRITE)
+        await seat.until_asked()
+        await seat.press(*"yes and always deny", "escape")
+        assert seat.app.screen.id == "approval-screen"
+        assert not (workspace / "notes.txt").exists()
+        # A click is no accident.
+        await seat.pilot.click("#stop")
+        await seat.until_said("✗ denied")
+
+
+async def test_a_question_that_expires_goes_away_and_says_so(start_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(start_daemon(approval_timeout=1.0), workspace) as seat:
+        await seat.write(WRITE)
+        await seat.until_asked()
+        await seat.until(lambda: seat.app.screen is seat.app.main)
+        await seat.until_said("nobody decided in time")
+
+
+async def test_the_agent_asks_and_is_answered(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write("ask: which fruit? | apple | pear")
+        await seat.until(lambda: isinstance(seat.app.screen, DialogScreen))
+        assert "which fruit?" in seat.shown()
+        await seat.press("down", "enter")
+        await seat.until_said("✓ done")
+        assert "pear" in seat.transcript()

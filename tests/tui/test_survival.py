@@ -1,0 +1,124 @@
+"""Long sessions, lost daemons, small screens."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from tests.conformance.daemons import Daemon
+from tests.conftest import StartDaemon
+from tests.tui.seats import sit
+
+from switchtower.client.client import Client
+from switchtower.protocols.push import messages
+from switchtower.tui import watch
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_restarted_daemon_loses_neither_the_place_nor_a_word(
+    own_daemon: StartDaemon, workspace: Path, how: signal.Signals
+) -> None:
+    daemon = own_daemon()
+    async with sit(daemon, workspace) as seat:
+        await seat.write("say: before")
+        await seat.until_said("✓ done")
+        session_id = seat.app.open.session_id if seat.app.open else ""
+        daemon.stop(how)
+        await seat.until_shown("daemon away")
+        assert "before" in seat.transcript()
+        daemon.start()
+        await seat.until_shown("● connected")
+        await seat.write("say: after")
+        await seat.until(lambda: seat.transcript().count("✓ done") == 2)
+        assert seat.app.open is not None
+        assert seat.app.open.session_id == session_id
+        shown = seat.transcript()
+        assert shown.count("▌ say: before") == shown.count("▌ say: after") == 1
+        assert shown.index("before") < shown.index("after")
+
+
+async def test_a_daemon_killed_in_the_middle_is_told_and_gone_on_with(own_daemon: StartDaemon, workspace: Path) -> None:
+    daemon = own_daemon(demo_delay_ms=20)
+    async with sit(daemon, workspace) as seat:
+        await seat.write("count 1000")
+        await seat.until_said("1 2 3")
+        daemon.stop(signal.SIGKILL)
+        daemon.start()
+        await seat.until_said("send a message to go on where it stopped")
+        assert seat.app.open is not None
+        assert not seat.app.open.is_running
+        assert seat.transcript().count("1 2 3") == 1
+
+
+async def test_a_long_session_opens_at_its_end_and_is_read_back_page_by_page(pushd: Daemon, workspace: Path) -> None:
+    upto = 3 * watch.PAGE
+    async with sit(pushd, workspace) as seat:
+        client = await Client.connect(seat.app.settings, start=False)
+        request = messages.StartSession("interactive", "demo", "local", messages.Repo(str(workspace), "", ""))
+        session_id = (await client.start_session(request)).sessionId
+        session = client.session(session_id)
+        await client.send(session_id, f"count {upto}")
+        async for event in session.events():
+            if event.type == "run_complete":
+                break
+        client.close()
+
+        await seat.app.show_session(session_id)
+        await seat.until_said("✓ done")
+        assert seat.app.open is not None
+        transcript = seat.app.open.transcript
+        assert transcript.first_seq > 2 * watch.PAGE
+        assert "▌ count" not in seat.transcript()
+        while transcript.first_seq > 1:
+            first = transcript.first_seq
+            seat.app.main.transcript.action_oldest()
+            await seat.until(lambda first=first: transcript.first_seq < first)
+        words = seat.transcript().split()
+        numbers = [word for word in words if word.isdigit()]
+        counted = [str(number) for number in range(1, upto + 1)]
+        start = numbers.index("1", numbers.index(str(upto)))
+        assert numbers[start : start + upto] == counted
+        assert f"▌ count {upto}" in seat.transcript()
+
+
+async def test_somebody_who_reads_back_is_not_pulled_to_the_end(start_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(start_daemon(demo_delay_ms=20), workspace, size=(80, 24)) as seat:
+        await seat.write("\n".join(f"say: line {number}" for number in range(60)) + "\ncount 500")
+        view = seat.app.main.transcript
+        await seat.until(lambda: view.max_scroll_y > 20)
+        await seat.press("pageup")
+        await seat.until(lambda: not view.at_end)
+        place, height = view.scroll_offset.y, view.virtual_size.height
+        await seat.until(lambda: view.virtual_size.height > height)
+        assert view.scroll_offset.y == place
+        await seat.until_shown("more below")
+        await seat.press("ctrl+end")
+        await seat.until(lambda: view.at_end)
+        await seat.press("escape")
+        await seat.until_said("◌ cancelled")
+
+
+async def test_a_small_screen_gives_the_room_to_the_conversation(own_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(own_daemon(), workspace, size=(80, 24)) as seat:
+        assert seat.app.main.is_list_shown
+        await seat.write("say: hello")
+        await seat.until_said("✓ done")
+        assert not seat.app.main.is_list_shown
+        assert seat.app.main.transcript.size.width > 70
+        await seat.press("ctrl+b")
+        assert seat.app.main.is_list_shown
+        await seat.press("escape")
+        assert not seat.app.main.is_list_shown
+        await seat.pilot.resize_terminal(200, 60)
+        await seat.until(lambda: seat.app.main.size.width == 200)
+        seat.app.main.show_list(True)
+        assert "hello" in seat.transcript()
+
+
+async def test_a_tiny_screen_breaks_nothing(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace, size=(12, 6)) as seat:
+        await seat.write("say: hello")
+        await seat.until_done()
+        await seat.press("f1", "escape", "ctrl+b", "escape", "ctrl+t", "escape")
+        await seat.pilot.resize_terminal(3, 2)
+        await seat.pilot.resize_terminal(80, 24)
+        await seat.until_said("hello")
