@@ -204,6 +204,7 @@ NOT_FREE_TEXT = {
     events.HostSaid: {"type"},
     events.Program: {"tool"},
     events.Flow: {"name", "runtime", "timeout_s"},
+    events.SessionDeleted: {"by"},
     events.SessionLoaded: {"by"},
     events.SessionUnloaded: {"by"},
     events.VersionAdvanced: {"by", "command"},

@@ -1,0 +1,59 @@
+"""What people are asked, and what became of it."""
+
+from typing import Any, ClassVar
+
+from switchtower.core.events.event import Event
+from switchtower.core.events.nouns import Actor, Approval, Dialog, Rule
+from switchtower.core.events.words import Verdict
+
+
+class DialogOpened(Event, frozen=True):
+    kind: ClassVar[str] = "dialog.opened"
+    dialog: Dialog
+
+
+class DialogAnswered(Event, frozen=True):
+    """`response` has `value`, `confirmed` or `responses`, as the method wants it."""
+
+    kind: ClassVar[str] = "dialog.answered"
+    dialog_id: str
+    response: dict[str, Any]
+    by: Actor
+
+
+class DialogClosed(Event, frozen=True):
+    """Nobody will answer it: it was dismissed, it expired, or whoever asked has ended."""
+
+    kind: ClassVar[str] = "dialog.closed"
+    dialog_id: str
+    reason: str
+
+
+class ApprovalRequested(Event, frozen=True):
+    kind: ClassVar[str] = "approval.requested"
+    approval: Approval
+
+
+class ApprovalDecided(Event, frozen=True):
+    kind: ClassVar[str] = "approval.decided"
+    approval_id: str
+    verdict: Verdict
+    by: Actor
+    comment: str | None = None
+    rule: Rule | None = None
+    """Made by this decision, for the rest of the session."""
+
+
+class ApprovalExpired(Event, frozen=True):
+    """Nobody decided in time. Not a denial: nobody said no."""
+
+    kind: ClassVar[str] = "approval.expired"
+    approval_id: str
+
+
+class ApprovalWithdrawn(Event, frozen=True):
+    """The run that asked has ended, so there is nothing left to decide."""
+
+    kind: ClassVar[str] = "approval.withdrawn"
+    approval_id: str
+    reason: str

@@ -1,0 +1,90 @@
+"""A session's own life: started, configured, at hand or not, deleted."""
+
+from typing import Any, ClassVar
+
+from msgspec import field
+
+from switchtower.core.events.event import Event
+from switchtower.core.events.nouns import Actor, Approval, Budget, Flow, Preset, Program, Workspace
+from switchtower.core.events.words import SessionState
+
+
+class SessionStarted(Event, frozen=True):
+    kind: ClassVar[str] = "session.started"
+    engine: str
+    mode: str
+    provider: str
+    sandbox: str
+    workspace: Workspace
+    by: Actor
+    attach_token_sha256: str
+    model: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    policy: str = "ask"
+    thinking: str | None = None
+    budget: Budget = Budget()
+    parent: str | None = None
+    """The session whose conversation it began with."""
+    preset: Preset | None = None
+    program: Program | None = None
+    """What runs in its terminal, when it is one."""
+    host: str | None = None
+    """The host that it lives on, when that is not this daemon."""
+    flow: Flow | None = None
+    """What it runs, when it is a flow."""
+
+
+class SessionLoaded(Event, frozen=True):
+    """Somebody wants the session at hand. Its version counts from 0 again."""
+
+    kind: ClassVar[str] = "session.loaded"
+    by: Actor
+
+
+class SessionUnloaded(Event, frozen=True):
+    """Nobody needs it at hand any more. Everything stays in the journal."""
+
+    kind: ClassVar[str] = "session.unloaded"
+    by: Actor
+
+
+class SessionDeleted(Event, frozen=True):
+    """The last that is told of a session: from here on nobody finds it, and what the journal has of it goes."""
+
+    kind: ClassVar[str] = "session.deleted"
+    by: Actor
+
+
+class VersionAdvanced(Event, frozen=True):
+    """A command has changed the session, by the rules of a protocol that counts for itself."""
+
+    kind: ClassVar[str] = "session.version"
+    by: Actor
+    command: str
+
+
+class SessionConfigured(Event, frozen=True):
+    """Somebody changed how the session works from its next run on. None leaves a thing as it was."""
+
+    kind: ClassVar[str] = "session.configured"
+    by: Actor
+    provider: str | None = None
+    model: str | None = None
+    policy: str | None = None
+    thinking: str | None = None
+    title: str | None = None
+    auto_compact: bool | None = None
+    auto_retry: bool | None = None
+
+
+class SessionResumed(Event, frozen=True):
+    """Somebody came back and asked where things stand; this is what they were told."""
+
+    kind: ClassVar[str] = "session.resumed"
+    by: Actor
+    state: SessionState
+    provider: str
+    sandbox: str
+    active_run_id: str | None = None
+    last_assistant_text: str = ""
+    pending_approval: Approval | None = None

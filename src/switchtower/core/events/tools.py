@@ -1,0 +1,110 @@
+"""What is done in a workspace: by tools, by people's own commands, from afar; and what of it can be taken back."""
+
+from typing import Any, ClassVar
+
+from switchtower.core.events.event import Event
+from switchtower.core.events.nouns import Actor, ToolError
+
+
+class ToolCalled(Event, frozen=True):
+    kind: ClassVar[str] = "tool.called"
+    call_id: str
+    tool: str
+    args: dict[str, Any]
+
+
+class ToolProgressed(Event, frozen=True):
+    """A piece of what a tool put out while it worked; its result comes in one piece at the end."""
+
+    kind: ClassVar[str] = "tool.progressed"
+    prunable: ClassVar[bool] = True
+    call_id: str
+    text: str
+
+
+class ToolFinished(Event, frozen=True):
+    kind: ClassVar[str] = "tool.finished"
+    call_id: str
+    tool: str
+    duration_ms: int
+    text: str
+    is_error: bool = False
+    error: ToolError | None = None
+    result: dict[str, Any] | None = None
+    """The CallToolResult of an MCP tool, as its server sent it."""
+    outputs: dict[str, Any] | None = None
+    """What a step of a flow gave, for the steps after it."""
+
+
+class ShellStarted(Event, frozen=True):
+    """A person runs a command of their own in the workspace."""
+
+    kind: ClassVar[str] = "shell.started"
+    shell_id: str
+    command: str
+    by: Actor
+    told: bool = True
+    """Whether the model is told of it with the next message."""
+
+
+class ShellCancelRequested(Event, frozen=True):
+    kind: ClassVar[str] = "shell.cancel_requested"
+    shell_id: str
+    by: Actor
+
+
+class ShellFinished(Event, frozen=True):
+    kind: ClassVar[str] = "shell.finished"
+    shell_id: str
+    exit_code: int | None
+    """None when it did not get so far."""
+    text: str
+    cancelled: bool = False
+
+
+class ErrandStarted(Event, frozen=True):
+    """Somebody uses a tool in the workspace from afar: reads a file, looks at a diff."""
+
+    kind: ClassVar[str] = "errand.started"
+    errand_id: str
+    tool: str
+    args: dict[str, Any]
+    by: Actor
+
+
+class ErrandFinished(Event, frozen=True):
+    """`result` is bounded: what was asked for has gone to who asked."""
+
+    kind: ClassVar[str] = "errand.finished"
+    errand_id: str
+    tool: str
+    by: Actor
+    ok: bool
+    duration_ms: int
+    result: dict[str, Any] | None = None
+    error: str | None = None
+
+
+class CheckpointTaken(Event, frozen=True):
+    """The workspace's files as they were `before` the run's first change or `after` its last. `tree` names the git object."""
+
+    kind: ClassVar[str] = "workspace.checkpoint"
+    when: str
+    tree: str
+    of: str | None = None
+    """The run that it belongs to, when that is not the one that took it: a crashed run's end is kept when it is undone."""
+
+
+class WorkspaceRestored(Event, frozen=True):
+    """A run's changes were taken back, or made again: `direction` is `undo` or `redo`."""
+
+    kind: ClassVar[str] = "workspace.restored"
+    direction: str
+    run_id: str
+    after: str
+    """The tree that counted as the run's end."""
+    files: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    """Files left alone because somebody has changed them since."""
+    failed: tuple[str, ...] = ()
+    """Files that could not be written."""
