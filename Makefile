@@ -7,7 +7,7 @@ TESTS ?=
 # The tests and the bench start daemons by the hundred; what Python compiled once is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check format bench schemas clean
+.PHONY: help setup run test check format bench schemas reference clean
 
 help: ## What can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -47,6 +47,9 @@ schemas: setup ## Write the JSON Schemas and the TypeScript types from the wire 
 	@mkdir -p documents/typescript
 	$(BIN)/python -m switchtower.protocols.minicodex.typescript > documents/typescript/minicodex.ts
 	$(BIN)/python -m switchtower.engines.flow.ir.publish documents/flow-ir
+
+reference: setup ## Write a page for each command, from the commands themselves
+	$(BIN)/python -m switchtower.cli.reference docs/commands
 
 clean: ## Remove what was made
 	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from statistics import median
+from typing import Any
 
 import msgspec
 
@@ -22,22 +22,22 @@ for line in sys.stdin.buffer:
 
 
 def spawn(times: int) -> float:
-    """Milliseconds from starting the interpreter to its end, in the middle."""
+    """Milliseconds from starting the interpreter to its end, the shortest of a few."""
     took = []
     for _ in range(times + 1):
         began = time.perf_counter()
         subprocess.run([sys.executable, "-c", "pass"], check=True)
         took.append(time.perf_counter() - began)
-    return median(took[1:]) * 1_000
+    return min(took[1:]) * 1_000
 
 
 def polls(seconds: float, cwd: str) -> float:
-    return rep.polls_a_second([sys.executable, "-c", ECHO], cwd, seconds, rep.POLL % 0)
+    return rep.polls_a_second([sys.executable, "-c", ECHO], cwd, seconds, rep.POLL % 0, b'"running"')
 
 
 def main() -> None:
     arguments = msgspec.json.decode(sys.argv[1])
-    work = {"spawn": spawn, "polls": polls}[arguments.pop("what")]
+    work: Any = {"spawn": spawn, "polls": polls}[arguments.pop("what")]
     print(msgspec.json.encode(work(**arguments)).decode())
 
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -61,7 +61,7 @@ def _command(setting: Setting, name: str, arguments: list[str], detail: dict[str
     return compare("rep", name, "ms", *setting.alternate(name, ours, bare, unit=" ms"), NOTHING, detail=detail)
 
 
-def _milliseconds(argv: list[str], variables: Mapping[str, str], times: int) -> float:
+def _milliseconds(argv: list[str], variables: dict[str, str], times: int) -> float:
     """The shortest of a few: a command has nothing in it that varies but the neighbours."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     took = []

@@ -19,8 +19,12 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 POLICIES = ("read-only", "ask", "auto", "yolo")
 SANDBOXES = ("local", "bubblewrap", "modal")
 NEW_HOSTS = ("local", "trust", "ask", "refuse")
+NOTIFY_FORMATS = ("json", "ntfy")
+NOTIFY_EVENTS = ("decision", "finished", "failed")
 TABLES = ("models", "rules")
 """Parts of the file that are no single values: `[models.NAME]` and `[[rules]]`. The rooms that use them read them."""
+SECTIONS = ("notify", "telemetry")
+"""Tables of the file that only group settings: `webhook` in `[notify]` is the setting `notify_webhook`."""
 
 
 class ConfigError(Exception):
@@ -68,6 +72,8 @@ class Setting(NamedTuple):
         """What to write instead of a value that was refused."""
         if isinstance(self.parse, values.OneOf):
             return f"use one of {', '.join(self.parse.choices)}"
+        if isinstance(self.parse, values.SomeOf):
+            return f"use some of {', '.join(self.parse.choices)}"
         if self.name == "socket":
             return f"set `{self.variables[0]}` to a path of at most {values.SOCKET_PATH_LIMIT} bytes"
         if self.is_switch:
@@ -201,6 +207,26 @@ class Settings:
     heartbeat: float = _setting(10.0, values.number(0.001), "SECONDS", "How often a host tells its hub that it lives")
     origins: tuple[str, ...] = _setting(
         (), values.names, "NAMES", "Other names that pages may come from and be reached by, such as `hub.example`"
+    )
+    public_url: str | None = _setting(
+        None, values.public_url, "URL", "Where people reach the page, such as `https://tower.example`; for links and behind a proxy"
+    )
+    metrics_public: bool = _setting(False, values.switch, "", "Show `/metrics` to everybody who reaches the port")
+    notify_webhook: tuple[str, ...] = _setting(
+        (), values.urls, "URLS", "Addresses that are told of decisions and runs that end, with commas between"
+    )
+    notify_format: str = _setting(
+        "json", values.OneOf(*NOTIFY_FORMATS), "FORMAT", f"How they are told: {', '.join(NOTIFY_FORMATS)}"
+    )
+    notify_events: tuple[str, ...] = _setting(
+        NOTIFY_EVENTS, values.SomeOf(*NOTIFY_EVENTS), "EVENTS", f"What is told, with commas between: {', '.join(NOTIFY_EVENTS)}"
+    )
+    web_push: bool = _setting(False, values.switch, "", "Let browsers subscribe to notifications (Web Push)")
+    web_push_contact: str | None = _setting(
+        None, values.text, "ADDRESS", "Whom a push service may turn to, such as `mailto:me@example.org`"
+    )
+    telemetry_otlp_endpoint: str | None = _setting(
+        None, values.url, "URL", "Where traces go (OTLP over HTTP), such as `http://127.0.0.1:4318`"
     )
     redaction_extra: str | None = _setting(
         None, values.regex, "REGEX", "What to hide besides known secrets", also={"REDACTION_EXTRA_REGEX": None}
@@ -382,11 +408,27 @@ def _read(config_file: Path) -> dict[str, object]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise ConfigError("config.toml", f"`{config_file}`", f"not valid TOML: {problem}", hint="correct that line") from None
 
+    in_file = _flattened(in_file, config_file)
     known = [setting.name for setting in SETTINGS if setting.in_file]
     for key in in_file:
         if key not in known and key not in TABLES:
             raise ConfigError(key, f"`{config_file}`", "no setting has this name", hint=_suggestion(key, known))
     return in_file
+
+
+def _flattened(in_file: dict[str, object], config_file: Path) -> dict[str, object]:
+    """With what the sections hold at the top, by its whole name."""
+    flat = {key: value for key, value in in_file.items() if key not in SECTIONS}
+    for section in SECTIONS:
+        held = in_file.get(section, {})
+        if not isinstance(held, dict):
+            raise ConfigError(section, f"`{config_file}`", "is a single value", hint=f"write it as `[{section}]`")
+        for key, value in held.items():
+            name = f"{section}_{key}"
+            if name in flat:
+                raise ConfigError(name, f"`{config_file}`", f"is there twice, also in `[{section}]`", hint="remove one of them")
+            flat[name] = value
+    return flat
 
 
 def _suggestion(key: str, known: list[str]) -> str:

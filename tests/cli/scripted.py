@@ -51,6 +51,7 @@ class ScriptedDaemon:
             "resume_session": self._resumed,
             "submit_approval": {"accepted": True},
             "list_terminals": {"terminals": []},
+            "list_approvals": lambda _: {"approvals": [self._pending_approval()] if self.pending else []},
         }
         self._socket = home / "run/pushd.sock"
         self._watchers: list[asyncio.StreamWriter] = []
@@ -134,6 +135,10 @@ class ScriptedDaemon:
         }
         self.happened("session_snapshot", snapshot, run_id=None)
         return self._attached(payload)
+
+    def _pending_approval(self) -> dict[str, Any]:
+        about = {"sessionId": SESSION, "runId": RUN, "sessionTitle": "", "rootPath": "/w", "host": None}
+        return {**about, "approval": self.pending}
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import PATIENCE
+from tests.warm import processes
 
 ENTRY = "from switchtower.cli.main import pi_server; pi_server()"
 
@@ -24,8 +25,9 @@ def _without_pi(environment: dict[str, str]) -> dict[str, str]:
 
 
 def start(tower: Any, *arguments: str, **environment: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
+    return processes.Popen(
         [sys.executable, "-P", "-c", ENTRY, *arguments],
+        loaded="daemon",
         cwd=tower.folder,
         env={**_without_pi(tower.environment), "PI_SERVER_PORT": "0", **environment},
         stdin=subprocess.PIPE,

@@ -87,6 +87,12 @@ def test_a_failure_whose_error_was_not_kept_has_the_text_that_was() -> None:
     assert told.events[-1]["error"] == {"code": 3001, "message": "one: failed", "data": {}}
 
 
+def test_outputs_that_were_not_kept_are_said_to_be_missing() -> None:
+    told = report(began(), ended(outputs=None))
+
+    assert (told.events[-1]["outputs"], told.events[-1]["outputs_left_out"]) == ({}, True)
+
+
 def test_who_does_a_step_of_the_tower_is_told_at_its_start() -> None:
     told = report(began("ask", kind="approval", approval_id="appr_1"), began("do", kind="agent.run", session_id="sess_2"))
 

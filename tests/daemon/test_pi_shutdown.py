@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.daemon.pi_stage import PATIENCE, Stage, text_of
+from tests.warm import processes
 
 from switchtower.testing.pi_client import PiClient
 from switchtower.testing.wires import WebSocketWire
@@ -113,8 +114,9 @@ class Server:
     def __init__(self, home: Path, code: str = QUIET, **environment: str) -> None:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_", "PI_"))}
         given = {"TOWER_HOME": str(home), "HOME": str(home), "TOWER_HTTP": "off", "PI_SERVER_PORT": "0"}
-        self.process = subprocess.Popen(
+        self.process = processes.Popen(
             [sys.executable, "-P", "-c", code],
+            loaded="daemon",
             cwd=home / "ws",
             env={**inherited, **given, "TOWER_DEMO_DELAY_MS": "0", **environment},
             stdin=subprocess.PIPE,

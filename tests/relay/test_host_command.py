@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.relay.stage import PATIENCE, Stage, counting, eventually, lines
+from tests.warm import processes
 
 LINKED = "linked to the hub"
 
@@ -28,8 +29,9 @@ class Foreground:
 
     def start(self, *flags: str, **variables: str) -> None:
         with self._said.open("wb") as said:
-            self._process = subprocess.Popen(
+            self._process = processes.Popen(
                 [sys.executable, "-m", "switchtower", "host", *flags],
+                loaded="daemon",
                 env=self.environment(**variables),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
@@ -143,7 +145,7 @@ async def test_a_host_that_has_to_wait_is_let_in_by_the_command_line(stage: Stag
 
 
 async def test_a_hub_that_is_stopped_and_started_has_its_hosts_again(stage: Stage, foreground: Foreground) -> None:
-    hub = await stage.open_hub()
+    hub = await stage.open_hub(shutdown_timeout=0.5)  # an app that does not leave is not waited for longer
     foreground.start("--hub", hub.url, "--host-id", "faithful")
     await foreground.says(LINKED)
     app = await stage.app()

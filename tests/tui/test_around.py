@@ -7,7 +7,7 @@ import pytest
 
 from switchtower import config
 from switchtower.client import errors
-from switchtower.tui import place, remembered, themes
+from switchtower.tui import exporting, place, remembered, themes
 from switchtower.tui.typist import MOST_WAITING, Typist
 
 # The folder
@@ -83,6 +83,28 @@ def test_the_look_follows_the_terminal() -> None:
     assert themes.probable({"COLORFGBG": "0;15"}) == themes.LIGHT.name
     assert themes.probable({"COLORFGBG": "15;0"}) == themes.DARK.name
     assert themes.probable({}) == themes.DARK.name
+
+
+# Exports
+
+
+@pytest.mark.parametrize(
+    ("wish", "form", "file"),
+    [
+        ("", "markdown", ""),
+        ("html", "html", ""),
+        ("jsonl a b.txt", "jsonl", "a b.txt"),
+        ("notes.html", "html", "notes.html"),
+        ("notes", "markdown", "notes"),
+    ],
+)
+def test_a_form_a_file_or_both_may_be_named(wish: str, form: str, file: str) -> None:
+    assert exporting.wished(wish) == (form, file)
+
+
+def test_no_file_is_written_over_that_nobody_named(tmp_path: Path) -> None:
+    (tmp_path / "session-abcdef.md").write_text("mine")
+    assert exporting.free_name(str(tmp_path), "sess_01ABCDEF", "markdown").name == "session-abcdef-1.md"
 
 
 # Keys on their way

@@ -211,3 +211,53 @@ async def test_leaving_says_how_to_come_back(start_daemon: StartDaemon, workspac
             await other.until(lambda: other.app.open is not None and other.app.open.is_running)
             await other.press("escape")
             await other.until_said("◌ cancelled")
+
+
+async def test_a_fork_goes_on_with_what_was_said(own_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(own_daemon(), workspace) as seat:
+        await seat.write("say: apple")
+        await seat.until_said("✓ done")
+        first = seat.app.open.session_id if seat.app.open else ""
+        await seat.write("/fork the other way")
+        await seat.until(lambda: seat.app.open is not None and seat.app.open.session_id != first)
+        await seat.until(lambda: {row.title for row in seat.app.rows} >= {"say: apple", "the other way"})
+
+
+async def test_a_session_is_deleted_only_after_a_yes(own_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(own_daemon(), workspace) as seat:
+        await seat.write("say: apple")
+        await seat.until_said("✓ done")
+        await seat.write("/delete")
+        await seat.until_shown("for good?")
+        await seat.press("n")
+        assert seat.app.open is not None
+        await seat.write("/delete")
+        await seat.until_shown("for good?")
+        await seat.press("y")
+        await seat.until(lambda: seat.app.open is None and not seat.app.rows)
+
+
+async def test_text_is_found_in_all_sessions(own_daemon: StartDaemon, workspace: Path) -> None:
+    async with sit(own_daemon(), workspace) as seat:
+        await seat.write("say: a quince tree")
+        await seat.until_said("✓ done")
+        await seat.press("ctrl+n")
+        await seat.write("/search quince")
+        await seat.until_shown("was found in")
+        await seat.press("enter")
+        await seat.until_said("a quince tree")
+        await seat.write("/search pomegranate")
+        await seat.until_told("nobody said")
+
+
+async def test_a_session_is_written_to_a_file(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write("say: for the record")
+        await seat.until_said("✓ done")
+        await seat.write("/export html out.html")
+        await seat.until_told("out.html")
+        assert "for the record" in (workspace / "out.html").read_text()
+        await seat.write("/export")
+        await seat.until(lambda: list(workspace.glob("session-*.md")))
+        await seat.write("/export markdown no/such/folder/x.md")
+        await seat.until_told("cannot write")

@@ -76,6 +76,16 @@ def call(method: str, path: str, body: dict[str, str] | None = None) -> Any:
             time.sleep(PAUSE)
 
 
+def peek(settings: config.Settings, *names: str) -> Any:
+    """What a running daemon answers; None when none does, or when it is too old to know. Starts nothing."""
+    if (place := _socket(settings, _read(settings))) is None:
+        return None
+    try:
+        return _ask(place, "GET", path_of(*names), None)
+    except (*_NOT_THERE, errors.ClientError):
+        return None
+
+
 def _socket(settings: config.Settings, endpoints: Endpoints | None) -> Path | None:
     """One that was asked for; else the running daemon's own word."""
     if settings.host_socket != settings.default_host_socket:

@@ -6,6 +6,7 @@ are switched off with a word that nobody can guess.
 
 from collections.abc import Iterator, Mapping
 
+from switchtower.cli import console
 from switchtower.cli.verdict import Verdict
 
 VARIABLE = "GITHUB_ACTIONS"
@@ -37,7 +38,7 @@ def verdict(found: Verdict) -> Iterator[str]:
     elif not found.is_good:
         yield command("error", f"{found.outcome}: {said}" if said else found.outcome, title="tower run")
     for check in found.failed_checks:
-        output = _end(check.output.strip(), MOST)
+        output = _end(console.program_text(check.output).strip(), MOST)
         message = f"exit code {check.exit_code}: {check.command}" + (f"\n{output}" if output else "")
         yield command("error", message, title=f"not accepted: {check.id}")
 
@@ -57,8 +58,8 @@ def _property(text: str) -> str:
 
 
 def _harmless(text: str) -> str:
-    """What steers a terminal is spelled out; line ends have an escape of their own."""
-    return "".join(c if c.isprintable() or c in "\r\n\t" else c.encode("unicode_escape").decode() for c in text)
+    """What steers a terminal is spelled out; a return has an escape of its own, as the line end has."""
+    return "\r".join(console.printable(part) for part in text.split("\r"))
 
 
 def _cut(text: str, most: int) -> str:

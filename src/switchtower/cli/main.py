@@ -1,13 +1,17 @@
 """The table of commands. Importing it loads click and nothing else: a command's own imports wait until it is called."""
 
+import os
 import sys
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
 from switchtower import __version__
 from switchtower.cli import console
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Row(NamedTuple):
@@ -54,12 +58,15 @@ COMMANDS = (
     Row("user", "user", "Say who may log in, and with which password"),
     Row("hosts", "hosts", "List the hosts of this hub, and say which may stay"),
     Row("token", "token", "List and revoke logins, or print the page's address"),
+    Row("mcp", "mcp", "List the MCP servers that a session would have, and try them out"),
     Row("config", "config", "See and change the settings"),
     Row("doctor", "doctor", "Look at everything that the daemon needs, and say what to do about what is wrong"),
     Row("logs", "logs", "Print the daemon's log, or follow it"),
     Row("journal", "journal", "Check the journal's file, or count what is in it"),
     Row("backup", "backup", "Write the journal, settings and users to one file"),
     Row("restore", "backup", "Bring back what a backup holds"),
+    Row("service", "service", "Run the daemon as a service of your own: systemd or launchd"),
+    Row("completion", "completion", "Print a script that lets a shell complete commands"),
     Row("version", "version", "Print the version"),
 )
 ALIASES = {"users": "user", "tokens": "token"}
@@ -80,10 +87,21 @@ class Tower(click.Group):
         command = getattr(import_module(f"switchtower.cli.commands.{row.module}"), row.name)
         assert isinstance(command, click.Command), f"`{row.name}` is not a command"
         command.short_help = row.help
+        if _is_completing():
+            from switchtower.cli import completing
+
+            completing.equip(command)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """click's own would load every command to see whether it is hidden."""
+        from click.shell_completion import CompletionItem
+
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(row.name, help=row.help) for row in COMMANDS if row.name.startswith(incomplete)), *options]
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _BY_NAME and not args[0].startswith("-"):
+        if args and args[0] not in _BY_NAME and not args[0].startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], _BY_NAME, n=1)
@@ -94,6 +112,11 @@ class Tower(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(row.name, row.help) for row in COMMANDS])
+
+
+def _is_completing() -> bool:
+    """click: a shell that asks sets a variable after the program's name."""
+    return any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ)
 
 
 @click.group(

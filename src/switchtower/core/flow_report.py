@@ -89,7 +89,9 @@ class Report:
             error = given.get("error", {"code": BROKEN, "message": event.text, "data": {}})
             self._step(event.call_id, "failed", at, size, {"duration_ms": event.duration_ms, "error": error})
         else:
-            self._step(event.call_id, "succeeded", at, size, {"duration_ms": event.duration_ms, "outputs": given})
+            more = {"duration_ms": event.duration_ms, "outputs": given}
+            left_out = {"outputs_left_out": True} if event.outputs is None else {}
+            self._step(event.call_id, "succeeded", at, size, {**more, **left_out})
 
     def _step(self, call_id: str, state: str, at: str, size: int, more: dict[str, Any]) -> None:
         step, attempt = self._calls[call_id]

@@ -59,6 +59,8 @@ class Identity(Struct, frozen=True):
     via: Literal["owner_token", "access_token"]
     token_id: str | None = None
     """Of the access token, to revoke it by."""
+    expires_at_ms: int | None = None
+    """Of the access token; the owner's has no end."""
 
 
 class _Credential(NamedTuple):
@@ -76,13 +78,16 @@ class Accounts:
         *,
         environment_user: EnvironmentUser | None = None,
         cost: passwords.Cost | None = None,
+        redeem: Callable[[str], bool] = lambda token: False,
     ) -> None:
+        """`redeem` says whether a token is good for one visit of the owner, and uses it up."""
         if not owner_token or not jwt_secret:
             raise ValueError("an empty secret would let everybody in")
         self._registry = store
         self._owner_token = owner_token.encode()
         self._now = now
         self._environment_user = environment_user
+        self._redeem = redeem
         self._tokens = AccessTokens(jwt_secret)
         self._passwords = Passwords(cost)
         self._limit = LoginLimit(now)
@@ -150,9 +155,9 @@ class Accounts:
             return None
         return await self._tokens.make(Claims(sub=name, jti=token_id, iat=issued_at, exp=expires_at))
 
-    async def exchange(self, owner_token: str, *, client: str = "page") -> str:
-        """The owner's token, as the first-run URL brings it, for an access token. Raises `InvalidCredentials`."""
-        if not self._is_owner_token(owner_token):
+    async def exchange(self, first_token: str, *, client: str = "page") -> str:
+        """The owner's token, or that of one visit, for an access token. Raises `InvalidCredentials`."""
+        if len(first_token) > LONGEST_TOKEN or not (self._is_owner_token(first_token) or self._redeem(first_token)):
             raise InvalidCredentials
         token = await self._issue(OWNER, client)
         assert token is not None, "only a checked hash can be outrun"
@@ -172,7 +177,7 @@ class Accounts:
             return None
         if stored.expires_at_ms <= self._now_ms() or not await self._is_somebody(stored.user):
             return None
-        return Identity(stored.user, "access_token", stored.token_id)
+        return Identity(stored.user, "access_token", stored.token_id, stored.expires_at_ms)
 
     def _is_owner_token(self, token: str) -> bool:
         return hmac.compare_digest(token.encode(errors="replace"), self._owner_token)

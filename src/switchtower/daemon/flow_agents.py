@@ -35,7 +35,7 @@ class TowerAgents:
                     return await self._end_of(session)
                 await moved.wait()
         except errors.CoreError as refusal:
-            raise ports.Refused(str(refusal)) from refusal
+            raise ports.Refused(str(refusal), retriable=refusal.retryable) from refusal
         finally:
             unwatch()
 

@@ -22,8 +22,12 @@ class CommandTower:
         import json
         import tempfile
 
+        from switchtower import config
         from switchtower.tools.running import processes
 
+        if not config.load().socket.exists():
+            # One that is started here would be part of this run, and end with it.
+            raise faults.StepFailed("no daemon runs that could do it; hint: start one with `tower serve`")
         with tempfile.TemporaryDirectory(prefix="tower-step-") as folder:
             flow = _written(folder, "flow.json", _alone(kind, given, context))
             inputs = _written(folder, "inputs.json", {"given": given})

@@ -12,6 +12,7 @@ from switchtower.core.access import Access
 from switchtower.daemon import minicodex_door, relay_house
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.late_app import LateApp
+from switchtower.daemon.link_page import LinkPage
 from switchtower.daemon.pi_doors import PiDoors
 from switchtower.daemon.relay_house import RelayHouse
 from switchtower.protocols.push.peer import PushPeer
@@ -101,7 +102,7 @@ class Listeners:
         async def pages() -> Any:
             return (await self._relay.parts()).local_app()
 
-        self._host = await http.serve_unix(LateApp(pages), self._settings.host_socket)
+        self._host = await http.serve_unix(LinkPage(LateApp(pages), self._relay.link), self._settings.host_socket)
 
     def _accept_socket(self, origin: Origin) -> Receiver:
         return PushPeer(self._tower, self._doorkeeper.on_socket(origin), self._version)

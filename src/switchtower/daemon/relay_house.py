@@ -3,7 +3,7 @@ listens and has the time."""
 
 import asyncio
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -103,6 +103,14 @@ class RelayHouse:
         parts = await self.parts()
         admitted = await parts.host_door.admit(request)
         return admitted if isinstance(admitted, upgrade.Refusal) else parts.hub.welcome(admitted)
+
+    def link(self) -> dict[str, Any]:
+        """How the link to the hub stands, for people. Loads nothing, and holds no token."""
+        if self._settings.hub is None:
+            return {"hub": None}
+        link = None if self._parts is None else self._parts.link
+        state = {"phase": "starting"} if link is None else msgspec.to_builtins(link.state)
+        return {"hub": self._settings.hub, **state}
 
     async def close(self) -> None:
         if self._parts is not None:

@@ -97,6 +97,42 @@ class OneOf:
         return word
 
 
+class SomeOf:
+    """Some of a few words, in any case: a list in the file, or with commas between them."""
+
+    def __init__(self, *choices: str) -> None:
+        self.choices = choices
+
+    def __call__(self, value: object) -> tuple[str, ...]:
+        words = tuple(word.lower() for word in names(value))
+        for word in words:
+            if word not in self.choices:
+                raise ValueError(f"`{word}` is not known")
+        return words
+
+
+def url(value: object) -> str:
+    """A web address with a host, and without a user or a fragment."""
+    spelled = text(value)
+    scheme, separator, rest = spelled.partition("://")
+    host = re.split(r"[/?]", rest, maxsplit=1)[0]
+    if not separator or scheme not in ("http", "https") or not host or not spelled.isprintable() or any(c in spelled for c in " #@"):
+        raise ValueError(f"`{scheme}://…` is not a web address" if separator else "this is not a web address")
+    return spelled
+
+
+def urls(value: object) -> tuple[str, ...]:
+    return tuple(url(each) for each in names(value))
+
+
+def public_url(value: object) -> str:
+    """Where a site is: a web address without a path."""
+    spelled = url(value).rstrip("/")
+    if any(mark in spelled.partition("://")[2] for mark in "/?"):
+        raise ValueError(f"`{value}` has a path")
+    return spelled
+
+
 def hub_url(value: object) -> str:
     """Where a hub is, as a web address without a path."""
     spelled = text(value).rstrip("/")

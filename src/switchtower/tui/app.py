@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.app import App, SystemCommand
@@ -35,7 +36,7 @@ BEAT = 0.12
 
 
 class TowerApp(App[int]):
-    CSS_PATH = "styles.tcss"
+    CSS_PATH = Path(__file__).with_name("styles.tcss")
     TITLE = "Switchtower"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+b", "sessions", "Sessions"),

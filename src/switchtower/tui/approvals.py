@@ -10,9 +10,18 @@ _LATEST = 200
 """Events that are read at first; a question is among the last of a session that waits."""
 
 
-async def listed(client: Client, rows: list[roster.Row]) -> list[inbox.Pending] | None:
-    """None where the daemon has no such list."""
-    return None
+async def listed(client: Client) -> list[inbox.Pending] | None:
+    """None where the daemon has no such list, or none for us."""
+    if not client.offers("inbox"):
+        return None
+    try:
+        found = await client.approvals()
+    except errors.RequestFailed:
+        return None
+    return [
+        inbox.Pending(one.sessionId, one.runId, one.approval, one.sessionTitle or f"…{one.sessionId[-6:]}", one.host or "")
+        for one in found
+    ]
 
 
 async def pending_in(client: Client, row: roster.Row) -> list[inbox.Pending]:

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from switchtower.config import POLICIES
 from switchtower.protocols.push import extensions
-from switchtower.tui import place, remembered, themes
-from switchtower.tui.beyond import Beyond
+from switchtower.tui import exporting, place, remembered, themes
 from switchtower.tui.paint import diffs
 from switchtower.tui.screens.choosing import AskScreen, Choice, ChooseScreen, ConfirmScreen
 from switchtower.tui.screens.reading import ReadingScreen
@@ -24,7 +23,6 @@ Work = Coroutine[Any, Any, None]
 class Commands:
     def __init__(self, app: "TowerApp") -> None:
         self._app = app
-        self._beyond = Beyond(app.feed)
         self._plain: dict[str, Callable[[str], Any]] = {
             "help": lambda rest: app.action_help(),
             "inbox": lambda rest: app.action_inbox(),
@@ -127,41 +125,43 @@ class Commands:
             await self._fork_one(here, title)
 
     async def _fork_one(self, session_id: str, title: str) -> None:
-        await self._app.show_session(await self._beyond.fork(session_id, title))
+        forked = await self._app.feed.fork(session_id)
+        if title:
+            await self._app.feed.configure(forked, title=title)
+        await self._app.show_session(forked)
 
     async def _delete(self, rest: str) -> None:
         if (here := self._here()) is not None:
             await self._delete_one(here)
 
     async def _delete_one(self, session_id: str) -> None:
-        self._beyond.check("delete_session")
         row = next((row for row in self._app.rows if row.session_id == session_id), None)
         name = harmless.line(row.name if row else session_id)
         question = f"Delete “{name}” for good? What it said and did cannot be read again"
         if not await self._app.push_screen_wait(ConfirmScreen(question, yes="delete it")):
             return
-        await self._beyond.delete(session_id)
+        await self._app.feed.delete(session_id)
         if self._app.open is not None and self._app.open.session_id == session_id:
             self._app.begin_anew()
         self._app.feed.look()
 
     async def _search(self, text: str) -> None:
-        self._beyond.check("search_sessions")
         asked = text or await self._asked("Find what, in all sessions?")
         if not asked:
             return
-        found = await self._beyond.search(asked)
+        found = await self._app.feed.search(asked)
         if not found:
             self._app.say(f"nobody said `{asked}`")
             return
-        choices = [Choice(str(at), self._app.name_of(one.session_id), one.excerpt) for at, one in enumerate(found)]
+        choices = [Choice(str(at), one.title or f"…{one.sessionId[-6:]}", one.snippet) for at, one in enumerate(found)]
         chosen = await self._app.push_screen_wait(ChooseScreen(f"“{asked}” was found in", choices))
         if chosen is not None:
-            await self._app.show_session(found[int(chosen)].session_id)
+            await self._app.show_session(found[int(chosen)].sessionId)
 
     async def _export(self, rest: str) -> None:
         if (here := self._here()) is not None:
-            self._app.say(f"written to {await self._beyond.export(here, rest, root=self._app.root)}")
+            path = await exporting.write(self._app.settings, here, rest, root=self._app.root)
+            self._app.say(f"written to {path}")
 
     # How a session works
 

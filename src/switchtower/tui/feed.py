@@ -12,7 +12,7 @@ from switchtower import config
 from switchtower.client import dialogs, discover, errors
 from switchtower.client.client import Client
 from switchtower.client.frames import Event
-from switchtower.protocols.push import extensions, messages
+from switchtower.protocols.push import extensions, listings, messages
 from switchtower.tui import approvals, watch
 from switchtower.tui.state import decisions, inbox, roster
 
@@ -120,10 +120,7 @@ class Feed:
     async def _look(self) -> None:
         client = await self.client()
         try:
-            listed = await self._noticing(client.list_sessions(LISTED))
-            if client.offers("session_info"):
-                await self._learn(client, listed)
-            rows = [roster.row(one, self._detail(one.sessionId)) for one in listed]
+            rows = await self._rows(client)
             assert self._hears is not None
             self._hears.sessions_listed(roster.ordered(rows))
             await self._look_for_approvals(client, rows)
@@ -131,6 +128,14 @@ class Feed:
             self._is("lost", str(problem))
         except errors.ClientError as problem:
             self._is("connected", str(problem))  # it answers, whatever it says
+
+    async def _rows(self, client: Client) -> list[roster.Row]:
+        if client.offers("cards"):
+            return [roster.row_of_card(card) for card in await self._noticing(client.cards(LISTED))]
+        listed = await self._noticing(client.list_sessions(LISTED))
+        if client.offers("session_info"):
+            await self._learn(client, listed)
+        return [roster.row(one, self._detail(one.sessionId)) for one in listed]
 
     async def _noticing(self, asked: Awaitable[Answer]) -> Answer:
         """An answer that is long in coming is told at once, not when patience has ended."""
@@ -160,14 +165,14 @@ class Feed:
 
     async def _look_for_approvals(self, client: Client, rows: list[roster.Row]) -> None:
         assert self._hears is not None
-        if (listing := await approvals.listed(client, rows)) is not None:
+        waiting = {row.session_id: row for row in rows if row.waits}
+        if not waiting:
+            self._hears.approvals_listed([], None)
+            return
+        if (listing := await approvals.listed(client)) is not None:
             self._hears.approvals_listed(listing, None)
             return
-        waiting = {row.session_id: row for row in rows if row.waits}
-        # Of the open session, its events know more than any list.
-        watched = {self._watch.session_id} if self._watch is not None else set()
-        settled = {row.session_id for row in rows} - waiting.keys() - watched
-        self._hears.approvals_listed([], settled)
+        self._hears.approvals_listed([], {row.session_id for row in rows} - waiting.keys())
         for session_id, row in waiting.items():
             if self._asked_about.get(session_id) != row.updated_ms:
                 self._asked_about[session_id] = row.updated_ms
@@ -248,6 +253,18 @@ class Feed:
     async def configure(self, session_id: str, **changes: Any) -> None:
         await (await self.client()).configure(session_id, **changes)
         self.look()
+
+    async def fork(self, session_id: str) -> str:
+        forked = await (await self.client()).fork(session_id)
+        self.look()
+        return forked.sessionId
+
+    async def delete(self, session_id: str) -> None:
+        await (await self.client()).delete(session_id)
+        self.look()
+
+    async def search(self, text: str) -> list[listings.Hit]:
+        return await (await self.client()).search(text)
 
     async def compact(self, session_id: str, instructions: str) -> None:
         await (await self.client()).compact(session_id, instructions)

@@ -36,7 +36,9 @@ class Hearing:
         self._app.drawing.all()
 
     def approvals_listed(self, pending: list[Pending], sessions: set[str] | None) -> None:
-        self._app.inbox.listed(pending, sessions=sessions)
+        # Of the open session, its events know more than any list.
+        open_id = self._app.open.session_id if self._app.open is not None else None
+        self._app.inbox.listed(pending, sessions=sessions, but=open_id)
         self._app.deciding.ask_next()
 
     def session_told(self, about: extensions.SessionInfo) -> None:

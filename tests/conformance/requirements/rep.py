@@ -21,6 +21,7 @@ TESTING = "Testing Requirements"
 IR = "Flow IR v1.0.0"
 SETTLED = "Points REP leaves open"
 FAULTS = "Figures of the public implementation"
+TOWER = "Flows in the tower"
 OURS = "Our reading of what the document leaves open"
 
 TALKING = (
@@ -199,4 +200,51 @@ FREE_OF = (
     Requirement("rep:faults:exits", FAULTS, "there are more exit codes than 0 and 1"),
 )
 
-REQUIREMENTS = (*TALKING, *LIVES, *METHODS, *ERRORS, *EVENTS, *SURROUNDINGS, *FLOWS, *AGREED, *FREE_OF)
+IN_THE_TOWER = (
+    Requirement("rep:tower:session", TOWER, "a flow is a session of the daemon, with one run"),
+    Requirement(
+        "rep:tower:steps-are-calls", TOWER, "the flow is a call, each try of a step is a call inside it, and logs are its output"
+    ),
+    Requirement("rep:tower:report", TOWER, "what became of a flow is told in REP's words, the same whenever it is asked"),
+    Requirement("rep:tower:no-talk", TOWER, "a flow takes no messages"),
+    Requirement("rep:tower:refused", TOWER, "a flow that is not valid is refused with its problems, and begins no session"),
+    Requirement("rep:tower:failed", TOWER, "a failed step fails the run, with its error"),
+    Requirement(
+        "rep:tower:runtime-broke",
+        TOWER,
+        "a runtime that breaks or lies is a failed run with its error, never a hang, and nothing of it is left",
+    ),
+    Requirement("rep:tower:lacks-a-kind", TOWER, "a runtime that lacks a step kind runs nothing, with exit code 3"),
+    Requirement("rep:tower:timeout", TOWER, "the engine timeout ends a run"),
+    Requirement("rep:tower:cancel", TOWER, "a flow can be cancelled"),
+    Requirement("rep:tower:approval", TOWER, "`approval` waits until somebody decides, and gives who did"),
+    Requirement("rep:tower:denied", TOWER, "a no fails the step"),
+    Requirement("rep:tower:denied-and-stopped", TOWER, "a no that stops the run ends the flow, whatever its edges say"),
+    Requirement("rep:tower:expired", TOWER, "a question that nobody decides in time fails the step"),
+    Requirement("rep:tower:withdrawn", TOWER, "a step out of time takes its question back"),
+    Requirement("rep:tower:agent", TOWER, "`agent.run` is done by a session of its own, with acceptance"),
+    Requirement("rep:tower:agent-retry", TOWER, "another try of it is another session"),
+    Requirement("rep:tower:cancel-agent", TOWER, "to cancel the flow cancels its agent"),
+    Requirement("rep:tower:no-self-approval", TOWER, "what a flow starts cannot approve it, nor start another"),
+    Requirement("rep:tower:secrets", TOWER, "secrets in inputs are not kept, and a flow that needs one after a restart says so"),
+    Requirement(
+        "rep:tower:restart",
+        TOWER,
+        "a flow that waits for an approval goes on after the daemon was killed or stopped, and does nothing twice",
+    ),
+    Requirement(
+        "rep:tower:restart-agent", TOWER, "so does one that waits for an agent; an agent that was at work has failed its try"
+    ),
+    Requirement("rep:tower:restart-step", TOWER, "an ordinary step that was under way has failed its try"),
+    Requirement("rep:tower:restart-plain", TOWER, "a flow that its runtime runs alone ends with the daemon"),
+    Requirement("rep:tower:everywhere", TOWER, "push, pi, MiniCodex and relay show a flow, and each can decide in it"),
+    Requirement("rep:tower:command", TOWER, "`tower flow run` makes a session where a daemon runs"),
+    Requirement("rep:tower:same-object", TOWER, "and prints what a local run prints"),
+    Requirement("rep:tower:exits", TOWER, "with REP's exit codes"),
+    Requirement("rep:tower:detach", TOWER, "`--detach` prints the session and does not wait"),
+    Requirement("rep:tower:waits", TOWER, "a flow that waits says so, and how to decide"),
+    Requirement("rep:tower:interrupt", TOWER, "Ctrl-C cancels the session"),
+    Requirement("rep:tower:standalone", TOWER, "our runtime does these steps through the daemon when others drive it"),
+)
+
+REQUIREMENTS = (*TALKING, *LIVES, *METHODS, *ERRORS, *EVENTS, *SURROUNDINGS, *FLOWS, *AGREED, *FREE_OF, *IN_THE_TOWER)

@@ -201,6 +201,12 @@ def test_how_a_flow_ended_is_kept_however_much_it_put_out(status: str) -> None:
     assert desk.ends["run_1"].text.splitlines()[-1] == "what it put out is too large to be kept"
 
 
+def test_a_summary_of_nonsense_is_no_larger_than_others() -> None:
+    outputs = told(status="completed", completed_steps="x" * chronicle.MOST_SUMMARY, failed_steps=0).ends["run_1"].outputs
+
+    assert outputs == {"status": "completed", "summary": {"failed_steps": 0, "outputs_left_out": True}}
+
+
 def test_endless_logs_stream_by_and_only_their_beginning_is_kept_with_the_step() -> None:
     many = [log("z" * 1_000, step_id="one") for _ in range(2_000)]
     desk = told(step(attempt=0), *many, step(state="succeeded", attempt=0))

@@ -200,8 +200,9 @@ async def test_an_agent_does_a_step_and_its_last_words_are_the_outputs() -> None
     assert desk.ends["step:after:0"].outputs == {"text": "hello"}
 
 
-async def test_another_try_of_an_agent_is_another_session() -> None:
-    desk, agents = RecordingDesk(), Agents(FAILED, SUCCESS)
+@pytest.mark.parametrize("first", [FAILED, ports.Refused("the disk is full", retriable=True)], ids=["failed", "refused"])
+async def test_another_try_of_an_agent_is_another_session(first: ports.AgentEnd | ports.Refused) -> None:
+    desk, agents = RecordingDesk(), Agents(first, SUCCESS)
     result = await to_the_end(begin(task(WORKS), desk, agents=agents))
 
     assert result.outcome is Outcome.SUCCESS

@@ -125,7 +125,8 @@ def _occupied(name: str, settings: config.Settings) -> Iterator[Path]:
 
 def _move_in(settings: config.Settings, wanted: dict[str, Path]) -> list[Path]:
     """All of it, or as it was."""
-    mark = f".before-restore-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    now_ms = time.time_ns() // 1_000_000  # two restores in one second keep two old files
+    mark = f".before-restore-{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now_ms // 1000))}.{now_ms % 1000:03}Z"
     moved: list[tuple[Path, Path]] = []
 
     def move(source: Path, target: Path) -> None:

@@ -90,7 +90,7 @@ def get(name: str, as_json: bool) -> int:
     return console.Exit.OK
 
 
-@config.command("set")
+@config.command("set", context_settings={"ignore_unknown_options": True})  # a value may begin with a dash
 @_name
 @click.argument("value", metavar="VALUE", callback=arguments.sendable_option)
 def set_(name: str, value: str) -> int:

@@ -7,7 +7,9 @@ from switchtower.cli import console, output
 
 @click.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now on; Ctrl-C ends it.")
-@click.option("-n", "--lines", "count", type=click.IntRange(min=0, max=1_000_000), default=50, show_default=True, metavar="N")
+@click.option(
+    "-n", "--lines", "count", type=click.IntRange(0, 1_000_000), default=50, metavar="N", help="How many; 50 by default."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one object a line: time, level, logger, message.")
 def logs(follow: bool, count: int, as_json: bool) -> int:
     """Print the last N lines of the daemon's log. Secrets were hidden when it was written.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
 def status(as_json: bool) -> int:
-    """Say whether the daemon runs, where it listens and what waits for a decision.
+    """Say whether the daemon runs, where it listens, what waits for a decision, and how the link to its hub stands.
 
     Exits with 0 when a daemon answers and with 1 when none does; it never starts one.
 
@@ -27,7 +27,10 @@ def status(as_json: bool) -> int:
 
     from switchtower import config
 
-    found = asyncio.run(_look(config.load()))
+    settings = config.load()
+    found = asyncio.run(_look(settings))
+    if found["running"]:
+        found["hub"] = _hub(settings)
     if as_json:
         output.line(msgspec.json.encode(found))
     else:
@@ -69,6 +72,26 @@ async def _look(settings: "config.Settings") -> dict[str, Any]:
     }
 
 
+def _hub(settings: "config.Settings") -> dict[str, Any] | None:
+    """How the daemon's link to a hub stands; None when it dials none."""
+    from switchtower.cli import admin
+
+    link = admin.peek(settings, "link")
+    return link if isinstance(link, dict) and link.get("hub") else None
+
+
+def _link(link: dict[str, Any]) -> str:
+    phase = link.get("phase")
+    told = f"{link['hub']}, {phase}"
+    if isinstance(since_ms := link.get("since_ms"), int) and since_ms:
+        told += f" for {ages.age(time.time() - since_ms / 1000)}"
+    if phase != "connected" and link.get("problem"):
+        told += f": {link['problem']}"
+    if behind := link.get("backlog"):
+        told += f"; {behind} sessions not told yet"
+    return console.printable(told)
+
+
 def _readable(found: dict[str, Any]) -> list[tuple[str, str]]:
     if not found["running"]:
         return [("daemon", "not running"), ("socket", found["socket"])]
@@ -82,4 +105,6 @@ def _readable(found: dict[str, Any]) -> list[tuple[str, str]]:
     count = f"{found['sessions']} or more" if found["moreSessions"] else str(found["sessions"])
     rows.append(("sessions", f"{count}, {found['runningSessions']} running"))
     rows.append(("pending approvals", str(found["pendingApprovals"])))
+    if found["hub"]:
+        rows.append(("hub", _link(found["hub"])))
     return rows

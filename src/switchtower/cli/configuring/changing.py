@@ -15,6 +15,7 @@ MOST_BYTES = 4 * 1024 * 1024
 
 def check(content: str, file: Path) -> config.Settings:
     """The settings that a daemon would start with from this file alone. Raises `ConfigError`, which names the file."""
+    _valid(content, file)
     with tempfile.TemporaryDirectory(prefix="tower-config-") as folder:
         place = Path(folder) / "switchtower"
         place.mkdir(mode=0o700)
@@ -101,6 +102,8 @@ def _valid(content: str, file: Path) -> str:
         tomllib.loads(content)
     except tomllib.TOMLDecodeError as problem:
         raise _error(file, f"not valid TOML: {problem}", "correct that line with `tower config edit`") from None
+    except RecursionError:
+        raise _error(file, "it is nested too deep", "see what it is") from None
     return content
 
 

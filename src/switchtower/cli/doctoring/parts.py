@@ -139,8 +139,8 @@ def _servers(settings: config.Settings, *, deep: bool) -> Iterator[finding.Findi
             if probed.tools is not None:
                 yield finding.ok("mcp", f"{probed.name}: {len(probed.tools)} tools after {probed.seconds:.1f} s")
             else:
-                told = "; ".join(probed.told) or "it cannot be had"
-                yield finding.fail("mcp", told, f"try `tower mcp test {probed.name}`")
+                problem, _, remedy = "; ".join(probed.told).partition("; hint: ")
+                yield finding.fail("mcp", problem or "it cannot be had", remedy or f"try `tower mcp test {probed.name}`")
 
 
 def _hub(settings: config.Settings, *, deep: bool) -> finding.Finding:

@@ -17,6 +17,9 @@ from switchtower.client.frames import Event
 from switchtower.protocols.push import messages
 from switchtower.protocols.rep import errors, outcome
 
+_ENVELOPE = 1024
+"""Bytes around a request."""
+
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     document: dict[str, Any]
@@ -37,7 +40,7 @@ class Attended:
 
     @classmethod
     async def start(cls, settings: config.Settings, order: Order) -> "Attended":
-        """Raises `DaemonUnreachable`."""
+        """Raises `DaemonUnreachable` and other `ClientError`s."""
         client = await Client.connect(settings, start=order.needs_daemon)
         wish = messages.FlowWish(
             document=order.document,
@@ -57,6 +60,12 @@ class Attended:
             flow=wish,
         )
         try:
+            if len(msgspec.json.encode(request)) > settings.max_line_bytes - _ENVELOPE:
+                # A longer line is thrown away, and nobody could be told whose it was.
+                raise client_errors.ClientError(
+                    f"the flow and its inputs are longer than the {settings.max_line_bytes} bytes that the daemon takes at once",
+                    hint="run it with `--local`, or set `max_line_bytes` higher",
+                )
             started = await client.start_session(request)
         except BaseException:
             client.close()

@@ -119,6 +119,8 @@ async def _attended(
         if order.needs_daemon:
             return attending.broken(wanted.flow.name, str(nobody))
         return await _run(wanted, inputs, chosen, folder, wishes)  # a socket that somebody left behind
+    except client_errors.ClientError as refused:
+        return attending.broken(wanted.flow.name, str(refused))
     if wishes.detach:
         attended.close()
         told = msgspec.json.encode({"sessionId": attended.session_id}) if wishes.as_json else attended.session_id

@@ -80,15 +80,14 @@ class Chronicle:
         head = f"{self._flow.name}: {status}"
         if isinstance(error, Mapping):
             head += f": {clipped(str(error.get('message', '')))}"
-        told = {"status": status, "summary": dict(summary)}
-        if len(encoded(told)) > MOST_SUMMARY:
+        kept = dict(summary)
+        if len(encoded(kept)) > MOST_SUMMARY:
             # How it ended is kept in any case.
-            told["summary"] = {name: summary[name] for name in ("completed_steps", "failed_steps") if name in summary}
-            told["summary"] |= {"error": _short(error)} if isinstance(error, Mapping) else {"outputs_left_out": True}
+            kept = {name: summary[name] for name in ("completed_steps", "failed_steps") if isinstance(summary.get(name), int)}
+            kept |= {"error": _short(error)} if isinstance(error, Mapping) else {"outputs_left_out": True}
             head += "\nwhat it put out is too large to be kept"
-        await self._finish(
-            self._run_id, 0, told, is_error=is_error, head=head, shown=told["summary"].get("outputs"), most=MOST_SUMMARY
-        )
+        told = {"status": status, "summary": kept}
+        await self._finish(self._run_id, 0, told, is_error=is_error, head=head, shown=kept.get("outputs"), most=None)
 
     async def _step(self, step_id: str, event: Mapping[str, Any]) -> None:
         attempt = self._attempt(step_id, event)
@@ -141,7 +140,7 @@ class Chronicle:
         head: str,
         is_error: bool = False,
         shown: object = None,
-        most: int = MOST_OUTPUTS,
+        most: int | None = MOST_OUTPUTS,
     ) -> None:
         call = self._open.pop(call_id, None)
         if call is None:
@@ -149,7 +148,7 @@ class Chronicle:
         text = head + (f"\n{_spelled(shown)}" if shown else "")
         if call.logs:
             text += "\n" + "".join(call.logs).rstrip()
-        kept = outputs if outputs is not None and len(encoded(outputs)) <= most else None
+        kept = outputs if outputs is not None and (most is None or len(encoded(outputs)) <= most) else None
         if outputs is not None and kept is None:
             text += "\nwhat it gave is too large to be kept"
         finished = events.ToolFinished(

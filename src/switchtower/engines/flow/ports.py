@@ -82,6 +82,10 @@ class AgentEnd(Struct, frozen=True, kw_only=True):
 class Refused(Exception):
     """The session could not be started; its text says why, and what to do"""
 
+    def __init__(self, message: str, *, retriable: bool = False) -> None:
+        super().__init__(message)
+        self.retriable = retriable
+
 
 class Agents(Protocol):
     async def work(self, order: AgentOrder) -> AgentEnd:

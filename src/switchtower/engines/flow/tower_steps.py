@@ -148,7 +148,7 @@ class RunAgent:
         try:
             ended = await self._agents.work(order)
         except ports.Refused as refused:
-            raise faults.StepFailed(str(refused)) from None
+            raise faults.StepFailed(str(refused), retriable=refused.retriable) from None
         except asyncio.CancelledError:
             if not self._desk.desk.pausing():
                 await patience.to_the_end(self._agents.stop(session_id))

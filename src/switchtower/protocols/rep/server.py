@@ -202,7 +202,8 @@ def _id(request: "dict[str, Any]") -> "str | int | float | None":
 
 
 def _line(request_id: "str | int | float | None", outcome: str, spelled: bytes) -> bytes:
-    return b'{"jsonrpc":"2.0","id":%b,"%b":%b}\n' % (_json(request_id), outcome.encode(), spelled)
+    spelled_id = b"%d" % request_id if type(request_id) is int else _json(request_id)
+    return b'{"jsonrpc":"2.0","id":%b,"%b":%b}\n' % (spelled_id, outcome.encode(), spelled)
 
 
 def _json(value: object) -> bytes:

@@ -77,12 +77,14 @@ class Inbox:
                 for one in self.of(event.session_id):
                     self.is_over(one.id)
 
-    def listed(self, listing: Iterable[Pending], *, sessions: Iterable[str] | None = None) -> None:
-        """All that is pending now: in every session, or in those that are named. What is missing there is over elsewhere."""
+    def listed(self, listing: Iterable[Pending], *, sessions: Iterable[str] | None = None, but: str | None = None) -> None:
+        """All that is pending now: in every session, or in those that are named. What is missing there is over elsewhere, but
+        in the session whose events are heard."""
         listing = list(listing)
         asked = None if sessions is None else set(sessions)
         for one in list(self._pending.values()):
-            if (asked is None or one.session_id in asked) and all(one.id != other.id for other in listing):
+            was_asked = one.session_id != but and (asked is None or one.session_id in asked)
+            if was_asked and all(one.id != other.id for other in listing):
                 # Not for good: the list may be older than the question.
                 del self._pending[one.id]
         for one in listing:

@@ -5,7 +5,7 @@ from pathlib import PurePath
 
 from msgspec import Struct
 
-from switchtower.protocols.push import extensions, messages
+from switchtower.protocols.push import extensions, listings, messages
 
 WAITING = "awaiting_approval"
 MARKS = {
@@ -71,6 +71,20 @@ def row(listed: messages.ListedSession, about: extensions.SessionInfo | None) ->
         host=(terminal.host if terminal else None) or "",
         is_program=about.engine == "pty",
         asks=(terminal.waitsFor if terminal else None) or "",
+    )
+
+
+def row_of_card(card: listings.Card) -> Row:
+    return Row(
+        session_id=card.sessionId,
+        state=card.state,
+        updated_ms=card.updatedAt,
+        root=card.rootPath,
+        title=card.title,
+        model=card.tool or card.model or card.provider,
+        host=f"{card.host} (lost)" if card.host and card.hostLost else card.host or "",
+        is_program=card.engine == "pty",
+        asks=card.waitsFor or "",
     )
 
 

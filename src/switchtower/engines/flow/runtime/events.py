@@ -69,6 +69,8 @@ class Events:
     def drain(self, *, most_bytes: int = ONE_POLL) -> tuple[list[msgspec.Raw], bool]:
         """The oldest first, each once; and whether that was all."""
         with self._lock:
+            if not self._logs.events and not self._steps.events:
+                return [], True  # most polls find nothing new
             taken = []
             if dropped := self._logs.dropped + self._steps.dropped:
                 self._logs.dropped = self._steps.dropped = 0

@@ -1,9 +1,21 @@
 """The hub's HTTP for apps, put together."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
-from switchtower.protocols.relay.http import auth, guard, health, hosts, ports, routing, runs, users
+from switchtower.protocols.relay.http import (
+    audits,
+    auth,
+    guard,
+    health,
+    hosts,
+    pages,
+    ports,
+    pushes,
+    routing,
+    runs,
+    users,
+)
 
 
 def make_app(
@@ -16,15 +28,34 @@ def make_app(
     names: Collection[str] = (),
     origins: Collection[str] = (),
     body_timeout_s: float = routing.BODY_TIMEOUT,
+    extras: ports.Extras = ports.NO_EXTRAS,
 ) -> Any:
     """An ASGI app for `transports.http.serve`. `names` are those that we may be reached by, besides loopback's and `origins`."""
+    logins = auth.Logins(extras.public_url)
     rows = (
-        *health.Health(version).rows(),
-        *auth.Auth(accounts).rows(),
+        *health.Health(version, extras.monitor, _features(extras)).rows(),
+        *auth.Auth(accounts, logins).rows(),
         *runs.Runs(hub).rows(),
         *hosts.Hosts(hub).rows(),
         *users.Users(accounts).rows(),
+        *_extra_rows(extras),
     )
-    door = auth.TokenDoor(accounts, is_of_a_run)
-    router = routing.router(rows, door, explain, body_timeout_s=body_timeout_s)
+    door = auth.TokenDoor(accounts, is_of_a_run, public_url=extras.public_url, may_look=extras.may_look)
+    otherwise = pages.nothing
+    if extras.page is not None:
+        otherwise = pages.Page(extras.page, auth.FirstVisit(accounts, logins, is_of_a_run, explain))
+    router = routing.router(rows, door, explain, body_timeout_s=body_timeout_s, otherwise=otherwise)
     return guard.Guard(router, hosts=names, origins=origins)
+
+
+def _extra_rows(extras: ports.Extras) -> Iterator[routing.Row]:
+    if extras.audit is not None:
+        yield from audits.Audits(extras.audit).rows()
+    if extras.pushes is not None:
+        yield from pushes.Subscriptions(extras.pushes).rows()
+
+
+def _features(extras: ports.Extras) -> list[str]:
+    """What the page may offer."""
+    there = {"audit": extras.audit, "metrics": extras.monitor, "webpush": extras.pushes}
+    return [name for name, part in there.items() if part is not None]

@@ -3,34 +3,66 @@
 from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import Response
 
-from switchtower.protocols.relay import messages
-from switchtower.protocols.relay.http import bodies, calls, ports, problems
+from switchtower.protocols.relay import messages, stamps
+from switchtower.protocols.relay.http import answers, bodies, calls, cookies, ports, problems
 from switchtower.protocols.relay.http.calls import Call, Caller
 from switchtower.protocols.relay.http.peers import is_of_a_run, origin_of
 from switchtower.protocols.relay.http.routing import Entry, Row
 
 
-class TokenDoor:
-    """For the port: whoever has a token is a user. Every user is an admin."""
+READS = ("GET", "HEAD")
 
-    def __init__(self, accounts: ports.Accounts, of_a_run: ports.IsOfARun) -> None:
+
+class TokenDoor:
+    """For the port: whoever has a token, in a header or in the cookie of our own page, is a user. Every user is an admin."""
+
+    def __init__(
+        self,
+        accounts: ports.Accounts,
+        of_a_run: ports.IsOfARun,
+        *,
+        public_url: str | None = None,
+        may_look: ports.MayLook = lambda origin, headers: False,
+    ) -> None:
         self._accounts = accounts
         self._of_a_run = of_a_run
+        self._public_url = public_url
+        self._may_look = may_look
 
     async def admit(self, request: Request, entry: Entry) -> Caller:
-        address = origin_of(request).address
+        origin = origin_of(request)
+        nobody = Caller(name="", via="web", address=origin.address)
         if entry is Entry.ANYONE:
-            return Caller(name="", via="web", address=address)
+            return nobody
+        if entry is Entry.LOOKER and self._may_look(origin, request.headers):
+            return nobody
         if is_of_a_run(request, self._of_a_run):
             raise problems.of_a_run()
         if entry is Entry.STRANGER:
-            return Caller(name="", via="web", address=address)
-        token = _bearer(request)
+            return nobody
+        token = _bearer(request) if "authorization" in request.headers else self._carried(request)
         identity = None if token is None else await self._accounts.verify(token)
         if identity is None:
             raise problems.unauthorized()
-        return Caller(name=identity.name, via="web", address=address, token_id=identity.token_id)
+        return Caller(
+            name=identity.name,
+            via="web",
+            address=origin.address,
+            token_id=identity.token_id,
+            expires_at_ms=identity.expires_at_ms,
+        )
+
+    def _carried(self, request: Request) -> str | None:
+        """What the cookie holds, of a request that our own page makes. Raises `Problem` for anybody else's."""
+        token = cookies.given(_joined(request, "cookie", ";"), request.headers.get("host", ""))
+        if token is None:
+            return None
+        comes = cookies.may_read if request.method in READS else cookies.is_our_page
+        if not comes(*_word_of(request), self._public_url):
+            raise problems.Problem(403, "only our own page may use this login", hint="send the token in `Authorization: Bearer`")
+        return token
 
 
 def _bearer(request: Request) -> str | None:
@@ -39,9 +71,71 @@ def _bearer(request: Request) -> str | None:
     return token.strip() if scheme.lower() == "bearer" else None
 
 
-class Auth:
-    def __init__(self, accounts: ports.Accounts) -> None:
+def _word_of(request: Request) -> tuple[str | None, str | None, str]:
+    """What the browser says of who asks, and the name that it reached us by."""
+    return _joined(request, "origin", ","), _joined(request, "sec-fetch-site", ","), request.headers.get("host", "")
+
+
+def _joined(request: Request, name: str, separator: str) -> str | None:
+    given = request.headers.getlist(name)
+    return separator.join(given) if given else None
+
+
+class Logins:
+    """The cookie of a login: given to our own page and to nobody else, who could not use it."""
+
+    def __init__(self, public_url: str | None) -> None:
+        self._public_url = public_url
+
+    def answer(self, request: Request, token: str) -> Response:
+        headers = {}
+        if cookies.is_our_page(*_word_of(request), self._public_url):
+            headers["Set-Cookie"] = self.cookie(request, token)
+        return answers.json({"access_token": token}, headers=headers)
+
+    def cookie(self, request: Request, token: str) -> str:
+        return cookies.made(request.headers.get("host", ""), token, seconds=ports.LOGIN_SECONDS, secure=self._is_secure(request))
+
+    def ended(self, request: Request) -> Response:
+        ending = cookies.ended(request.headers.get("host", ""), secure=self._is_secure(request))
+        return Response(status_code=204, headers={"Set-Cookie": ending})
+
+    def _is_secure(self, request: Request) -> bool:
+        """The proxy that speaks TLS for us says so, or the page's own origin. A lie keeps the liar's own cookie from him."""
+        headers = request.headers
+        spoken = headers.get("x-forwarded-proto") == "https" or headers.get("origin", "").lower().startswith("https://")
+        public = cookies.origin_of(self._public_url) or ""
+        return spoken or public == f"https://{headers.get('host', '').lower()}"
+
+
+class FirstVisit:
+    """Somebody opens the address that `tower token url` printed: the token in it becomes a login, and is gone from the address."""
+
+    def __init__(self, accounts: ports.Accounts, logins: Logins, of_a_run: ports.IsOfARun, explain: ports.Explain) -> None:
         self._accounts = accounts
+        self._logins = logins
+        self._of_a_run = of_a_run
+        self._explain = explain
+
+    async def __call__(self, request: Request) -> Response | None:
+        """None for who brings no token, or none that is good any more."""
+        given = request.query_params.getlist("token")
+        if len(given) != 1 or request.headers.get("sec-fetch-mode", "navigate") != "navigate" or is_of_a_run(request, self._of_a_run):
+            return None
+        try:
+            token = await self._accounts.exchange(given[0], client=calls.user_agent(request))
+        except Exception as refusal:
+            if (problem := problems.of(refusal) or self._explain(refusal)) is None:
+                raise
+            return None if problem.status == 401 else answers.problem(problem)
+        headers = {"Location": "/", "Set-Cookie": self._logins.cookie(request, token)}
+        return Response(status_code=303, headers=headers)
+
+
+class Auth:
+    def __init__(self, accounts: ports.Accounts, logins: Logins) -> None:
+        self._accounts = accounts
+        self._logins = logins
 
     def rows(self) -> tuple[Row, ...]:
         return (
@@ -54,21 +148,27 @@ class Auth:
     async def login(self, call: Call) -> Any:
         asked = await call.asked(messages.Login)
         client = calls.user_agent(call.request)
-        return _granted(await self._accounts.login(asked.username, asked.password, call.caller.address, client=client))
+        token = await self._accounts.login(asked.username, asked.password, call.caller.address, client=client)
+        return self._logins.answer(call.request, token)
 
     async def exchange(self, call: Call) -> Any:
-        """Ours: the token of the first-run URL for one that can be revoked."""
+        """Ours: the token of the first visit's address for one that can be revoked."""
         asked = await call.asked(bodies.FirstToken)
-        return _granted(await self._accounts.exchange(asked.token))
+        token = await self._accounts.exchange(asked.token, client=calls.user_agent(call.request))
+        return self._logins.answer(call.request, token)
 
     async def log_out(self, call: Call) -> Any:
         if call.caller.token_id is None:
             raise problems.Problem(409, "the owner's token cannot be revoked", hint="forget it instead")
         await self._accounts.revoke(call.caller.token_id)
+        return self._logins.ended(call.request)
 
     async def me(self, call: Call) -> Any:
-        return {"name": call.caller.name, "token_id": call.caller.token_id}
-
-
-def _granted(token: str) -> dict[str, str]:
-    return {"access_token": token}
+        """Who asks, and until when. Every user is an admin."""
+        until = call.caller.expires_at_ms
+        return {
+            "name": call.caller.name,
+            "token_id": call.caller.token_id,
+            "expires_at": None if until is None else stamps.spelled(until),
+            "admin": True,
+        }

@@ -6,7 +6,19 @@ from starlette.requests import Request
 
 from switchtower.core import tower
 from switchtower.protocols.relay.host.rpc import HostRpc
-from switchtower.protocols.relay.http import guard, health, hosts, local_rpc, local_runs, ports, problems, routing, users
+from switchtower.protocols.relay.http import (
+    audits,
+    guard,
+    health,
+    hosts,
+    local_rpc,
+    local_runs,
+    ports,
+    problems,
+    routing,
+    users,
+    visits,
+)
 from switchtower.protocols.relay.http.calls import Caller
 from switchtower.protocols.relay.http.local_found import Finder
 from switchtower.protocols.relay.http.peers import is_of_a_run, origin_of
@@ -39,15 +51,19 @@ def make_local_app(
     is_of_a_run: ports.IsOfARun,
     run_of: ports.RunOf = lambda _: None,
     body_timeout_s: float = routing.BODY_TIMEOUT,
+    extras: ports.Extras = ports.NO_EXTRAS,
+    visitors: ports.Visits | None = None,
 ) -> Any:
     """An ASGI app for `transports.http.serve_unix`."""
     finder = Finder(tower_)
     rows = (
-        *health.Health(version).rows(),
+        *health.Health(version, extras.monitor).rows(),
         *local_runs.LocalRuns(tower_, rpc, finder).rows(),
         *local_rpc.LocalRpc(rpc, finder).rows(),
         *hosts.Hosts(hub).rows(),
         *users.Users(accounts).rows(),
+        *(() if extras.audit is None else audits.Audits(extras.audit).rows()),
+        *(() if visitors is None else visits.FirstVisits(visitors).rows()),
     )
     door = OwnersDoor(is_of_a_run, run_of)
     return guard.OwnersGuard(routing.router(rows, door, explain, body_timeout_s=body_timeout_s))

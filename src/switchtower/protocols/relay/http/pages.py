@@ -1,18 +1,101 @@
-"""Everything that is no endpoint is the page's: it finds its own way from any path. The page comes in here."""
+"""Everything that is no endpoint is the page's: it finds its own way from any path, and asks for no token.
 
+Only files that lie in the page's folder are served, by the very paths that they have there: no part of a request is ever made
+into the name of a file.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from switchtower.protocols.relay.http import answers, problems
+from switchtower.protocols.relay.http import answers, page_files, problems
+
+READS = ("GET", "HEAD")
+ENDPOINTS = ("/api", "/auth", "/metrics", "/ws")
+"""What is not found below these does not exist, and is no place in the page."""
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; object-src 'none'; form-action 'self'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+UNCHANGING = "public, max-age=31536000, immutable"
+ALWAYS_ASK = "no-cache"
+
+_ABSENT = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Switchtower</title>
+<h1>The daemon runs, but its page was not built</h1>
+<p>In a clone, <code>make web</code> builds it (it needs Node); it is served at once. An installed wheel contains it.</p>
+<p>All else works without it: <code>tower</code> opens the terminal UI, <code>tower --help</code> lists the commands.</p>
+</html>
+"""
 
 
-async def fallback(scope: Any, receive: Any, send: Any) -> None:
-    request = Request(scope, receive, send)
-    response = _page() if request.method in ("GET", "HEAD") else answers.problem(problems.Problem(404, "not found"))
+async def nothing(scope: Any, receive: Any, send: Any) -> None:
+    """For who has no page at all."""
+    response = PlainTextResponse("Nothing is here.\n", 404) if scope["method"] in READS else _unknown()
     await response(scope, receive, send)
 
 
-def _page() -> PlainTextResponse:
-    return PlainTextResponse("Nothing is here: this version was built without its page.\n", 404)
+class Page:
+    def __init__(self, files: page_files.PageFiles, visit: Callable[[Request], Awaitable[Response | None]]) -> None:
+        """`visit` answers who comes with a token in the address; None when that is no good, and then the page says so."""
+        self._files = files
+        self._visit = visit
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive, send)
+        await (await self._answer(request))(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        path = request.scope["path"]
+        if request.method not in READS or _is_of_endpoints(path):
+            return _unknown()
+        if path == "/" and request.method == "GET" and (welcome := await self._visit(request)) is not None:
+            return welcome
+        codings = _codings(request.headers)
+        served = await asyncio.to_thread(self._files.find, path, codings)
+        if served is None and "." in path and path != page_files.INDEX:
+            return _unknown()
+        if served is None:
+            path = page_files.INDEX
+            served = await asyncio.to_thread(self._files.find, path, codings)
+        if served is None:
+            return HTMLResponse(_ABSENT, 404, {**HEADERS, "Cache-Control": ALWAYS_ASK})
+        return _sent(request.headers, path, served)
+
+
+def _sent(headers: Headers, path: str, served: page_files.Served) -> Response:
+    said = {
+        **HEADERS,
+        "Cache-Control": UNCHANGING if path.startswith(page_files.ASSETS) else ALWAYS_ASK,
+        "ETag": served.etag,
+        "Vary": "Accept-Encoding",
+    }
+    if served.etag in (tag.strip().removeprefix("W/") for tag in headers.get("if-none-match", "").split(",")):
+        return Response(status_code=304, headers=said)
+    if served.coding:
+        said["Content-Encoding"] = served.coding
+    return Response(served.content, headers={**said, "Content-Type": served.type})
+
+
+def _codings(headers: Headers) -> frozenset[str]:
+    """Those that the client takes."""
+    taken = set()
+    for part in headers.get("accept-encoding", "").split(","):
+        coding, _, quality = part.strip().partition(";")
+        if quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000"):
+            taken.add(coding.strip().lower())
+    return frozenset(taken)
+
+
+def _is_of_endpoints(path: str) -> bool:
+    return any(path == place or path.startswith(f"{place}/") for place in ENDPOINTS)
+
+
+def _unknown() -> Response:
+    return answers.problem(problems.Problem(404, "not found"))

@@ -1,9 +1,11 @@
 """What the endpoints need of the hub, of the accounts and of what refuses. They know these and not the rooms behind them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from switchtower.core import events, registry
+from msgspec import Struct
+
+from switchtower.core import audit, events, registry
 from switchtower.protocols.relay import messages
 from switchtower.protocols.relay.http.problems import Problem
 from switchtower.transports.stream import Origin
@@ -14,6 +16,10 @@ RunOf = Callable[[Origin], str | None]
 """The run, by the core's id, whose process is at the other end; None when that cannot be told."""
 Explain = Callable[[Exception], Problem | None]
 """What a refusal of the accounts means to who asked; None for what is none."""
+MayLook = Callable[[Origin, Mapping[str, str]], bool]
+"""Whether somebody without a token may see how the daemon does, from where they are and what their request says."""
+LOGIN_SECONDS = 86_400
+"""How long a login lasts, and its cookie with it."""
 
 
 class Hub(Protocol):
@@ -55,13 +61,16 @@ class Identity(Protocol):
         """None for the owner's token, which nobody revokes."""
         ...
 
+    @property
+    def expires_at_ms(self) -> int | None: ...
+
 
 class Accounts(Protocol):
     """Refusals are exceptions of its own; an `Explain` knows them."""
 
     async def login(self, username: str, password: str, address: str, *, client: str = "") -> str: ...
 
-    async def exchange(self, owner_token: str, *, client: str = "page") -> str: ...
+    async def exchange(self, first_token: str, *, client: str = "page") -> str: ...
 
     async def verify(self, token: str) -> Identity | None: ...
 
@@ -76,3 +85,48 @@ class Accounts(Protocol):
     async def set_password(self, name: str, password: str) -> None: ...
 
     async def remove(self, name: str) -> None: ...
+
+
+class Visits(Protocol):
+    """Tokens that let their bearer in once."""
+
+    def issue(self) -> tuple[str, int]:
+        """A new one, and when it ends in milliseconds."""
+        ...
+
+
+class Monitor(Protocol):
+    """How the daemon does."""
+
+    def reasons_not_ready(self) -> list[str]: ...
+
+    async def text(self) -> str:
+        """In Prometheus' format."""
+        ...
+
+    async def figures(self) -> dict[str, Any]: ...
+
+
+class Pushes(Protocol):
+    """Browsers that asked to be told. Its refusals are exceptions that the `Explain` knows."""
+
+    async def public_key(self) -> str: ...
+
+    async def subscribe(self, user: str, endpoint: str, p256dh: str, auth: str) -> None: ...
+
+    async def unsubscribe(self, user: str, endpoint: str) -> bool: ...
+
+
+class Extras(Struct, frozen=True, kw_only=True):
+    """What the port offers beyond relay's own endpoints; each may be missing."""
+
+    page: Any = None
+    """An ASGI app for all paths that are no endpoint's."""
+    monitor: Monitor | None = None
+    audit: audit.Audit | None = None
+    pushes: Pushes | None = None
+    public_url: str | None = None
+    may_look: MayLook = lambda origin, headers: False
+
+
+NO_EXTRAS = Extras()

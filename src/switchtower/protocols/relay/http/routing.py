@@ -25,6 +25,8 @@ class Entry(Enum):
     STRANGER = auto()
     """Somebody without a token yet, but no process of a run."""
     USER = auto()
+    LOOKER = auto()
+    """A user, or whoever else may see how the daemon does."""
     RUN = auto()
     """A user; on the owner's socket also a process of a run."""
 
@@ -42,14 +44,17 @@ class Door(Protocol):
         ...
 
 
-def router(rows: Iterable[Row], door: Door, explain: ports.Explain, *, body_timeout_s: float) -> Router:
+def router(
+    rows: Iterable[Row], door: Door, explain: ports.Explain, *, body_timeout_s: float, otherwise: Any = pages.nothing
+) -> Router:
+    """`otherwise` is the app for all other paths."""
     by_path: dict[str, dict[str, Row]] = {}
     for row in rows:
         methods = by_path.setdefault(row.path, {})
         assert row.method not in methods, "each endpoint has one row"
         methods[row.method] = row
     routes = [Route(path, Resource(methods, door, explain, body_timeout_s)) for path, methods in by_path.items()]
-    return Router(routes, redirect_slashes=False, default=pages.fallback)
+    return Router(routes, redirect_slashes=False, default=otherwise)
 
 
 class Resource:

@@ -1,0 +1,138 @@
+"""What a session could work with on this machine: keys in the environment, models in the file, servers that answer, the demo.
+
+Keys are never read here: the catalog says whether one is there. Only this machine is asked, shortly, and only what models it has.
+"""
+
+import asyncio
+import http.client
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from switchtower import config
+from switchtower.models import addresses, catalog, providers
+
+PATIENCE = 1.0
+"""Seconds for a server of this machine to answer."""
+_MOST_BYTES = 1024 * 1024
+MOST_MODELS = 200
+_LONGEST_NAME = 200
+
+
+class Server(Struct, frozen=True):
+    """A program that serves models on this machine, at its usual place."""
+
+    kind: str
+    base_url: str
+
+
+LOCAL_SERVERS = tuple(
+    Server(kind, providers.PROVIDERS[kind].base_url or "")
+    for kind in ("ollama", "lmstudio")
+    if providers.PROVIDERS[kind].base_url is not None
+)
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """Something that can serve. `name` is what the setting `provider` takes."""
+
+    name: str
+    why: str
+    """How it was found, for people."""
+    model: str | None = None
+    """What is offered."""
+    chosen_by_itself: str | None = None
+    """What serves when nobody names one."""
+    models: tuple[str, ...] = ()
+    """Those that are known to be there; others may be too."""
+    table: dict[str, str] | None = None
+    """What the file has to say about it, where it says nothing yet."""
+
+
+class Found(Struct, frozen=True):
+    candidates: tuple[Candidate, ...]
+    """The one that would serve by itself is first; the demo is last."""
+    missing: tuple[tuple[str, str], ...] = ()
+    """What cannot be used yet, and why, with a remedy."""
+
+    def get(self, name: str) -> Candidate | None:
+        return next((candidate for candidate in self.candidates if candidate.name == name), None)
+
+
+async def look(settings: config.Settings, environ: Mapping[str, str], *, servers: Sequence[Server] = LOCAL_SERVERS) -> Found:
+    """Raises `ConfigError` for a file that cannot be used."""
+    known = catalog.Catalog(settings.models, environ)
+    listings = await asyncio.to_thread(known.listings)
+    usual, _ = known.default()
+    usable = [listing for listing in listings if listing.usable and listing.name != providers.DEMO]
+    asked = [*(listing.base_url for listing in usable), *(server.base_url for server in servers)]
+    answers = await _ask_all([url for url in dict.fromkeys(asked) if url is not None and addresses.is_loopback(url)])
+    candidates = [_listed(listing, answers.get(listing.base_url or "")) for listing in usable]
+    taken = {*settings.models, *(listing.name for listing in usable), *(listing.base_url for listing in usable)}
+    for server in servers:
+        models = answers.get(server.base_url)
+        if models is not None and not {server.kind, server.base_url} & taken:
+            candidates.append(_served(server, models))
+    candidates.sort(key=lambda candidate: candidate.name != usual)
+    found = {candidate.name for candidate in candidates}
+    missing = [(listing.name, listing.reason) for listing in listings if not listing.usable and listing.name not in found]
+    demo = Candidate(name=providers.DEMO, why="built in; it does not think, but the tools it uses are real")
+    return Found((*candidates, demo), tuple(missing))
+
+
+def _listed(listing: catalog.Listing, models: tuple[str, ...] | None) -> Candidate:
+    if listing.source == "config":
+        why = f"in the configuration file, as a `{listing.provider}`"
+    elif names := providers.PROVIDERS[listing.provider].key_variables:
+        why = f"{' or '.join(names)} is set"
+    else:
+        why = f"{providers.PROVIDERS[listing.provider].url_variable} is set"
+    if models is not None:
+        why += ", and it answers"
+    model = listing.model or (models[0] if models else None)
+    return Candidate(name=listing.name, why=why, model=model, chosen_by_itself=listing.model, models=models or ())
+
+
+def _served(server: Server, models: tuple[str, ...]) -> Candidate:
+    table = {"provider": server.kind, "base_url": server.base_url}
+    why = f"answers at {urlsplit(server.base_url).netloc}" + ("" if models else ", and has no model yet")
+    return Candidate(name=server.kind, why=why, model=models[0] if models else None, models=models, table=table)
+
+
+async def _ask_all(urls: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The models of those that answer."""
+    told = await asyncio.gather(*(asyncio.to_thread(models_of, url) for url in urls))
+    return {url: models for url, models in zip(urls, told, strict=True) if models is not None}
+
+
+def models_of(base_url: str) -> tuple[str, ...] | None:
+    """The names that a server lists, as OpenAI's API has it; None when nothing there speaks it."""
+    try:
+        parts = urlsplit(base_url)
+        secure = parts.scheme == "https"
+        connection = (http.client.HTTPSConnection if secure else http.client.HTTPConnection)(parts.netloc, timeout=PATIENCE)
+    except (ValueError, http.client.HTTPException):
+        return None
+    try:
+        connection.request("GET", f"{parts.path}/models", headers={"Accept": "application/json"})
+        response = connection.getresponse()
+        if response.status != 200:
+            return () if response.status in (401, 403) else None
+        return _names(msgspec.json.decode(response.read(_MOST_BYTES)))
+    except (OSError, http.client.HTTPException, msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+    finally:
+        with suppress(OSError):
+            connection.close()
+
+
+def _names(answer: Any) -> tuple[str, ...] | None:
+    listed = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(listed, list):
+        return () if isinstance(answer, dict) and "data" in answer else None
+    names = [model.get("id") for model in listed[:MOST_MODELS] if isinstance(model, dict)]
+    return tuple(name for name in names if isinstance(name, str) and name.isprintable() and 0 < len(name) <= _LONGEST_NAME)

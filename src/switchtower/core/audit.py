@@ -1,0 +1,43 @@
+"""The audit port: who decided what, from where and when, over all sessions. Stores implement it; it only reads."""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class BadPlace(ValueError):
+    """Not a place that a page ended at."""
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    place: str
+    """Where it stands in the whole log; the next page begins after the last one's."""
+    ts_ms: int
+    session_id: str
+    seq: int
+    session_title: str
+    host: str | None
+    approval_id: str
+    verdict: str
+    """A verdict of the core's, or `expired`: nobody decided."""
+    by: str
+    via: str
+    client: str | None
+    comment: str | None
+    rule: str | None
+    """What was allowed for the rest of the session, in short."""
+    tool: str
+    title: str
+    summary: str
+
+
+class Page(Struct, frozen=True):
+    decisions: list[Decision]
+    next: str | None
+    """The place to go on from; None at the end."""
+
+
+class Audit(Protocol):
+    async def page(self, limit: int, *, before: str | None = None, since_ms: int = 0) -> Page:
+        """The newest first. Raises `BadPlace`, and `errors.JournalUnavailable`."""
+        ...

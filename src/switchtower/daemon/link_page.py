@@ -1,0 +1,25 @@
+"""The page `/link` of the host's own socket: how the link to the hub stands. All else is for the pages behind it.
+
+It loads nothing: a daemon that dials no hub says so without ever having heard of relay.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+PATH = "/link"
+_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+
+
+class LinkPage:
+    def __init__(self, pages: Any, look: Callable[[], dict[str, Any]]) -> None:
+        self._pages = pages
+        self._look = look
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "GET":
+            await self._pages(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        await send({"type": "http.response.body", "body": msgspec.json.encode(self._look())})

@@ -1,0 +1,90 @@
+"""A socket that systemd listens on and hands over: the daemon then starts when somebody comes, and nobody is refused meanwhile.
+
+systemd names what it hands over in `LISTEN_FDS` and for whom in `LISTEN_PID`; the sockets are the descriptors from 3 on. Its
+file stays when we end: systemd goes on listening there.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from switchtower.transports import socketfile, unix
+
+log = logging.getLogger(__name__)
+
+FIRST_DESCRIPTOR = 3
+MOST_SOCKETS = 64
+_HALF_CLOSED_SECONDS = 2.0
+"""As at a socket of our own."""
+_VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+_NOT_OURS = socketfile.Identity(0, 0)
+"""No file has these numbers, so none is removed."""
+
+
+class HandedListener(unix.UnixListener):
+    """Listens on a socket that was handed over."""
+
+    handed: socket.socket
+
+    async def start(self) -> None:
+        self._file = _NOT_OURS
+        self._server = await asyncio.get_running_loop().create_unix_server(lambda: unix.UnixConnection(self), sock=self.handed)
+
+
+def take(path: Path, environ: MutableMapping[str, str] = os.environ) -> socket.socket | None:
+    """The listening socket for this path, when one was handed to this very process. The variables are gone afterwards: nothing
+    that we start shall take itself for who is meant. Further sockets are closed."""
+    given = [environ.pop(name, "") for name in _VARIABLES]
+    if given[0] != str(os.getpid()) or not given[1].isdigit():
+        return None
+    chosen: socket.socket | None = None
+    for descriptor in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + min(int(given[1]), MOST_SOCKETS)):
+        handed = _listening(descriptor)
+        if handed is None:
+            continue
+        if chosen is None and handed.family == socket.AF_UNIX and handed.getsockname() == str(path):
+            chosen = handed
+            chosen.setblocking(False)
+            os.set_inheritable(descriptor, False)
+        else:
+            log.warning("a socket was handed over that is none of ours; it is closed")
+            handed.close()
+    return chosen
+
+
+async def listen(path: Path, accept: unix.Accept, *, max_line_bytes: int, output_limit_bytes: int) -> unix.UnixListener:
+    """As `unix.listen`, on the socket that was handed over for this path; where none was, on one of our own."""
+    handed = take(path)
+    if handed is None:
+        return await unix.listen(path, accept, max_line_bytes=max_line_bytes, output_limit_bytes=output_limit_bytes)
+    listener = HandedListener(
+        path,
+        accept,
+        max_line_bytes=max_line_bytes,
+        output_limit_bytes=output_limit_bytes,
+        half_closed_seconds=_HALF_CLOSED_SECONDS,
+        owner_uid=os.geteuid(),
+        complaint=None,
+    )
+    listener.handed = handed
+    await listener.start()
+    log.info("listening on %s, which was handed over", path)
+    return listener
+
+
+def _listening(descriptor: int) -> socket.socket | None:
+    """Whatever stands at that number, if it is a socket that listens."""
+    try:
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            return None
+        handed = socket.socket(fileno=descriptor)
+    except OSError:
+        return None
+    if handed.type == socket.SOCK_STREAM and handed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        return handed
+    handed.detach()
+    return None

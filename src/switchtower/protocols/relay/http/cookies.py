@@ -1,0 +1,54 @@
+"""The cookie that a browser stays logged in with, and whether a request that carries it comes from our own page. Pure.
+
+A browser sends cookies by itself, also for a page of somebody else, and to every port of a machine alike. So a cookie counts only
+together with the browser's own word that our page asks, down to the port; a token in a header needs no such word.
+"""
+
+from urllib.parse import urlsplit
+
+NAME = "tower"
+OWN, NOBODY = "same-origin", "none"
+"""What `Sec-Fetch-Site` says of our own page, and of a person who typed the address."""
+
+
+def name(host: str) -> str:
+    """Of one daemon: several may listen at one machine, and a browser keeps the cookies of all ports together."""
+    port = host.rpartition(":")[2]
+    return f"{NAME}_{port}" if ":" in host and port.isascii() and port.isdecimal() else NAME
+
+
+def given(cookie: str | None, host: str) -> str | None:
+    """The token in a `Cookie` header. None also when there are two: somebody else has set one of them."""
+    ours = [value.strip() for key, _, value in (part.partition("=") for part in (cookie or "").split(";")) if key.strip() == name(host)]
+    return (ours[0] or None) if len(ours) == 1 else None
+
+
+def made(host: str, token: str, *, seconds: int, secure: bool) -> str:
+    """For `Set-Cookie`. No script sees it, no other site's page sends it, and it ends with its token."""
+    return f"{name(host)}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{'; Secure' if secure else ''}"
+
+
+def ended(host: str, *, secure: bool) -> str:
+    return made(host, "", seconds=0, secure=secure)
+
+
+def is_our_page(origin: str | None, fetch_site: str | None, host: str, public_url: str | None) -> bool:
+    """Whether the browser says that our own page asks. Without any word of it: no."""
+    if origin is None:
+        return fetch_site == OWN
+    scheme, separator, authority = origin.lower().partition("://")
+    if not separator or scheme not in ("http", "https"):
+        return False
+    return authority == host.lower() or origin.lower() == origin_of(public_url)
+
+
+def may_read(origin: str | None, fetch_site: str | None, host: str, public_url: str | None) -> bool:
+    """For what changes nothing. A browser that is too old to say who asks keeps other pages from reading the answer itself."""
+    return is_our_page(origin, fetch_site, host, public_url) or (origin is None and fetch_site in (None, NOBODY))
+
+
+def origin_of(public_url: str | None) -> str | None:
+    if public_url is None:
+        return None
+    parts = urlsplit(public_url)
+    return f"{parts.scheme}://{parts.netloc}".lower()

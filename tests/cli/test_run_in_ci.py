@@ -1,0 +1,225 @@
+"""`tower run` where nobody watches: reports that are there however it ends, and runs in a session that is there already."""
+
+import json
+import os
+import signal
+import stat
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+
+def cases(report: Path) -> dict[str, list[str]]:
+    suite = ElementTree.fromstring(report.read_bytes())[0]
+    return {case.attrib["name"]: [child.tag for child in case] for case in suite.iter("testcase")}
+
+
+def test_a_junit_report_names_the_run_and_each_criterion(shared: Any) -> None:
+    checks = ["--accept", "holds=true", "--accept", r"fails=printf 'why \033[31m<&\001'; exit 7"]
+    ended = shared("run", "--headless", "say: done", *checks, "--junit", "out/report.xml")
+
+    report = shared.folder / "out/report.xml"
+    assert ended.code == 4
+    assert cases(report) == {"run": ["system-out"], "holds": [], "fails": ["failure"]}
+    failure = ElementTree.fromstring(report.read_bytes()).find(".//failure")
+    assert failure is not None
+    assert failure.text == "why <&\\x01"
+    assert stat.S_IMODE(report.stat().st_mode) == 0o666 & ~umask()
+    assert list(report.parent.iterdir()) == [report], "nothing half-written is left"
+
+
+def umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_the_report_of_a_run_that_was_denied_says_so(shared: Any) -> None:
+    ended = shared("run", "--headless", "write a.txt: x", "--accept", "a=true", "--junit", "report.xml")
+
+    assert ended.code == 3
+    assert cases(shared.folder / "report.xml") == {"run": ["failure"], "a": ["skipped"]}
+
+
+def test_the_report_of_a_run_that_could_not_begin_says_why(shared: Any) -> None:
+    ended = shared("run", "--headless", "x", "--provider", "nonesuch", "--accept", "a=true", "--junit", "report.xml")
+
+    assert ended.code == 1
+    assert cases(shared.folder / "report.xml") == {"run": ["error"], "a": ["skipped"]}
+    assert b"PROVIDER_NOT_CONFIGURED" in (shared.folder / "report.xml").read_bytes()
+
+
+def test_the_report_of_a_run_whose_time_ran_out_is_a_failure(shared: Any) -> None:
+    ended = shared("run", "--headless", "--approve", "always", "--timeout", "0.5", "run: sleep 66.5", "--junit", "report.xml")
+
+    assert ended.code == 1
+    failure = ElementTree.fromstring((shared.folder / "report.xml").read_bytes()).find(".//failure")
+    assert failure is not None
+    assert failure.attrib["type"] == "timeout"
+
+
+def test_the_report_is_there_before_the_end_and_says_after_an_interrupt_that_it_was_cancelled(
+    shared: Any, line_with: Any
+) -> None:
+    process = shared.start("run", "--headless", "--approve", "always", "run: sleep 67.5", "--junit", "report.xml")
+    line_with(process, "approved by")
+    report = shared.folder / "report.xml"
+    assert b"the run has not ended" in report.read_bytes()
+
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=15)
+
+    assert process.returncode == 2
+    assert ElementTree.fromstring(report.read_bytes()).find(".//error").attrib["type"] == "cancelled"  # type: ignore[union-attr]
+
+
+def test_who_leaves_at_once_leaves_a_report_and_gives_the_runner_its_commands_back(tower: Any, line_with: Any) -> None:
+    arguments = ["--junit", "report.xml", "--annotations", "github"]
+    process = tower.start("run", "--headless", "--approve", "always", "run: sleep 68.5", *arguments)
+    word = line_with(process, "::stop-commands::").strip().removeprefix("::stop-commands::")
+    line_with(process, "approved by")
+    daemon = tower.endpoints["pid"]
+
+    os.kill(daemon, signal.SIGSTOP)  # so that the cancelled run cannot end
+    try:
+        process.send_signal(signal.SIGINT)
+        line_with(process, "cancelling")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=5) == 2
+        rest = process.stderr.read().decode()
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+        process.communicate()
+    assert b"left before the run had ended" in (tower.folder / "report.xml").read_bytes()
+    assert f"::{word}::\n::endgroup::\n::error title=tower run::cancelled" in rest
+
+
+@pytest.mark.parametrize("place", ["/proc/report.xml", "file/report.xml"])
+def test_a_report_that_cannot_be_written_is_noticed_before_anything_runs(tower: Any, place: str) -> None:
+    (tower.folder / "file").write_text("")
+
+    ended = tower("run", "--headless", "say: hi", "--junit", place)
+
+    assert (ended.code, ended.stdout) == (1, b"")
+    assert ended.stderr.startswith(f"tower: cannot write `{place}`: ")
+    assert "hint: give another file with `--junit`" in ended.stderr
+    assert not (tower.home / "run").exists(), "no daemon was started for it"
+
+
+def test_a_report_behind_a_link_leaves_the_link(shared: Any) -> None:
+    (shared.folder / "link.xml").symlink_to("real.xml")
+
+    shared("run", "--headless", "say: hi", "--junit", "link.xml")
+
+    assert (shared.folder / "link.xml").is_symlink()
+    assert cases(shared.folder / "real.xml") == {"run": ["system-out"]}
+
+
+def test_annotations_are_on_inside_of_the_runner_and_change_nothing_else(shared: Any) -> None:
+    plain = shared("run", "--headless", "say: ::error::not ours", "--json", "--accept", "no=exit 2")
+    inside = shared("run", "--headless", "say: ::error::not ours", "--json", "--accept", "no=exit 2", GITHUB_ACTIONS="true")
+
+    lines = inside.stderr.splitlines()
+    assert inside.code == plain.code == 4
+    assert {**inside.json, "sessionId": 0, "runId": 0} == {**plain.json, "sessionId": 0, "runId": 0}
+    assert lines[0] == "::group::tower run: say: ::error::not ours"
+    assert lines[1].startswith("::stop-commands::")
+    word = lines[1].removeprefix("::stop-commands::")
+    assert len(word) >= 32
+    end = lines.index(f"::{word}::")
+    assert lines[end + 1 :] == ["::endgroup::", "::error title=not accepted%3A no::exit code 2: exit 2"]
+    assert not any(line.startswith("::") for line in lines[2:end]), "nobody speaks to the runner in between"
+    assert "::" not in plain.stderr.replace("say: ::error::not ours", "").replace("::error::not ours", "")
+
+
+def test_annotations_can_be_switched_off(shared: Any) -> None:
+    assert "::group::" not in shared("run", "--headless", "say: hi", "--annotations", "none", GITHUB_ACTIONS="true").stderr
+
+
+def test_a_run_may_go_into_a_session_that_is_there(shared: Any) -> None:
+    first = shared("run", "--headless", "--json", "say: one").json
+
+    second = shared("run", "--headless", "--json", "say: two", "--attach", first["sessionId"], "--accept", "ok=true")
+
+    assert second.code == 0
+    assert second.json["sessionId"] == first["sessionId"]
+    assert second.json["runId"] != first["runId"]
+    assert second.json["acceptance"]["passed"] == 1
+    assert "say: one" not in second.stderr, "what was there before is not told again"
+
+
+def test_a_run_into_a_session_prints_only_its_own_events(shared: Any) -> None:
+    first = shared("run", "--headless", "--jsonl", "say: one").events
+
+    second = shared("run", "--headless", "--jsonl", "say: two", "--attach", first[0]["sessionId"]).events
+
+    assert [event["seq"] for event in second] == list(range(len(first) + 1, len(first) + len(second) + 1))
+    assert second[0]["payload"]["detail"] == "say: two"
+
+
+def test_while_another_run_is_under_way_it_is_refused_or_waits_its_turn(shared: Any, line_with: Any) -> None:
+    until_told = "run: until [ -e go ]; do sleep 0.05; done"
+    busy = shared.start("run", "--headless", "--json", "--approve", "always", until_told)
+    session_id = line_with(busy, "session ").split()[1]
+    line_with(busy, "approved by")
+
+    refused = shared("run", "--headless", "say: two", "--attach", session_id)
+    queued = shared.start("run", "--headless", "--json", "say: two", "--attach", session_id, "--queue")
+    line_with(queued, "another run is under way")
+    (shared.folder / "go").touch()
+    first, _ = busy.communicate(timeout=15)
+    second, _ = queued.communicate(timeout=15)
+
+    assert refused.code == 1
+    assert "RUN_IN_PROGRESS" in refused.stderr
+    assert "`--queue`" in refused.stderr
+    assert (busy.returncode, queued.returncode) == (0, 0)
+    assert json.loads(first)["outcome"] == "success"
+    assert json.loads(second)["summary"] == "two"
+
+
+def test_the_turn_is_not_waited_for_longer_than_the_timeout(shared: Any, line_with: Any) -> None:
+    busy = shared.start("run", "--headless", "--approve", "always", "run: sleep 69.5")
+    session_id = line_with(busy, "session ").split()[1]
+    line_with(busy, "approved by")
+
+    ended = shared("run", "--headless", "say: two", "--attach", session_id, "--queue", "--timeout", "0.3", "--junit", "r.xml")
+    busy.send_signal(signal.SIGINT)
+    busy.communicate(timeout=15)
+
+    assert ended.code == 1
+    assert "not free within 0.3 s" in ended.stderr
+    assert cases(shared.folder / "r.xml") == {"run": ["error"]}
+
+
+def test_a_program_in_a_terminal_takes_no_run(shared: Any) -> None:
+    session_id = shared("exec", "--json", "--detach", "--", "sleep", "0.1").json["sessionId"]
+
+    ended = shared("run", "--headless", "hi", "--attach", session_id)
+
+    assert ended.code == 1
+    assert "is a program in a terminal" in ended.stderr
+    assert "hint: " in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--queue"],
+        ["--token", "att_1"],
+        ["--attach", ""],
+        ["--attach", "last", "--cwd", "."],
+        ["--attach", "last", "--worktree"],
+        ["--attach", "last", "--model", "x"],
+        ["--attach", "last", "--max-turns", "3"],
+        ["--annotations", "gitlab"],
+        ["--junit", "/tmp"],
+    ],
+)
+def test_what_does_not_go_together_is_wrong_usage(tower: Any, arguments: list[str]) -> None:
+    ended = tower("run", "--headless", "x", *arguments)
+
+    assert (ended.code, ended.stdout) == (64, b"")
+    assert "hint: " in ended.stderr

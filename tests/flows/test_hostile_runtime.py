@@ -1,0 +1,35 @@
+"""A runtime that says what it should not: its session is one that can be read like any other, now and by the next daemon."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.contract_proc.driving import IR
+from tests.flows.flowing import finished, report, start, steps
+
+from switchtower.testing.push_client import PushClient
+
+BABBLES = [sys.executable, str(Path(__file__).parent / "runtimes" / "babbles.py")]
+
+
+async def test_a_session_of_nonsense_can_be_read_after_a_restart_too(own_daemon: Any, connect: Any, workspace: Path) -> None:
+    daemon = own_daemon()
+    client: PushClient = await connect(daemon)
+    session_id = await start(client, workspace, IR, runtime="proc", argv=BABBLES)
+    events = await finished(client, session_id)
+    told = await report(client, session_id)
+    daemon.stop()
+    daemon.start()
+    again: PushClient = await connect(daemon)
+    await again.attach(session_id)
+    seen = [event for event in await finished(again, session_id) if event.seq >= events[0].seq]
+
+    assert events[-1].payload["outcome"] in ("success", "failed")
+    assert [event.raw for event in seen] == [event.raw for event in events]
+    assert await report(again, session_id) == told
+    assert "swordfish" not in json.dumps(told)
+    began = [step for step, state, _ in steps(told) if state == "started"]
+    assert set(began) <= {"one"}
+    assert len(began) == len([1 for _, state, _ in steps(told) if state != "started"])
+    assert told["status"] == ("completed" if told["exitCode"] == 0 else "failed")

@@ -1,0 +1,156 @@
+// Questions that wait for a decision, as relay tells them. Pure.
+import type { AppEvent, Message, RunRow } from "@wire/relay";
+
+export type Verdict = "approve" | "approve_for_session" | "deny" | "abort";
+
+export interface Decided {
+  decision: string;
+  by: string | null;
+  via: string | null;
+  at: string;
+}
+
+export interface Approval {
+  runId: string;
+  requestId: string;
+  title: string;
+  tool: string;
+  summary: string;
+  args: unknown;
+  /** The question was told only by its beginning. */
+  cut: boolean;
+  command: string | null;
+  path: string | null;
+  cwd: string | null;
+  diff: string | null;
+  /** Why somebody has to decide. */
+  reason: string | null;
+  destructive: boolean;
+  /** What "always" would allow from now on; null where each time is asked. */
+  always: string | null;
+  callId: string | null;
+  askedAt: string;
+  expiresAt: string | null;
+  /** Only what the list of runs says is known yet. */
+  brief: boolean;
+  decided: Decided | null;
+}
+
+export type Risk = { level: "low" | "medium" | "high"; why: string };
+
+export function fromEvent(event: AppEvent): Approval | null {
+  if (event.type !== "run.permission_requested" || !event.run_id) return null;
+  return fromData(event.run_id, event.data, event.ts);
+}
+
+export function fromMessage(runId: string, message: Message): Approval | null {
+  if (message.kind !== "run.permission_requested" || typeof message.data !== "object" || message.data === null) return null;
+  return fromData(runId, message.data as Record<string, unknown>, message.ts);
+}
+
+function fromData(runId: string, data: Record<string, unknown>, askedAt: string): Approval | null {
+  const requestId = text(data["request_id"]);
+  if (requestId === null) return null;
+  const args = data["op_args"];
+  const held = typeof args === "object" && args !== null && !Array.isArray(args) ? (args as Record<string, unknown>) : {};
+  const inner = typeof held["args"] === "object" && held["args"] !== null ? (held["args"] as Record<string, unknown>) : {};
+  return {
+    runId,
+    requestId,
+    title: text(data["prompt"]) ?? "Asks for permission",
+    tool: text(data["op_tool"]) ?? "",
+    summary: text(data["summary"]) ?? text(data["op_args_summary"]) ?? "",
+    args,
+    cut: Object.keys(held).length === 1 && typeof held["truncated"] === "string",
+    command: text(held["command"]) ?? text(held["cmd"]) ?? text(inner["command"]),
+    path: text(held["path"]) ?? text(inner["path"]),
+    cwd: text(held["cwd"]),
+    diff: text(held["diff"]),
+    reason: text(held["reason"]),
+    destructive: held["destructive"] === true,
+    always: text(data["rule"]) ?? text(held["always"]),
+    callId: text(data["call_id"]),
+    askedAt,
+    expiresAt: text(data["expires_at"]),
+    brief: false,
+    decided: null,
+  };
+}
+
+/** What the list of runs says about a question, until the question itself is read. */
+export function fromRow(row: RunRow): Approval | null {
+  if (row.status !== "awaiting_approval" || row.pending_request_id === undefined) return null;
+  return {
+    runId: row.id,
+    requestId: row.pending_request_id,
+    title: row.pending_prompt ?? "Asks for permission",
+    tool: row.pending_op_tool ?? "",
+    summary: row.pending_op_args_summary ?? "",
+    args: null,
+    cut: false,
+    command: null,
+    path: null,
+    cwd: row.cwd,
+    diff: null,
+    reason: null,
+    destructive: false,
+    always: null,
+    callId: null,
+    askedAt: row.last_active_at ?? row.started_at,
+    expiresAt: null,
+    brief: true,
+    decided: null,
+  };
+}
+
+export function decidedOf(event: AppEvent): { requestId: string; decided: Decided } | null {
+  if (event.type !== "run.permission_decided") return null;
+  const requestId = text(event.data["request_id"]);
+  const decision = text(event.data["decision"]);
+  if (requestId === null || decision === null) return null;
+  return { requestId, decided: { decision, by: text(event.data["by"]), via: text(event.data["via"]), at: event.ts } };
+}
+
+const HIGH = [
+  /\brm\s+-\w*[rf]/,
+  /\bsudo\b/,
+  /\bmkfs|\bdd\s+if=|\bshred\b/,
+  /\bgit\s+(push\s+.*(--force|-f\b|--delete)|reset\s+--hard|clean\b)/,
+  /\b(curl|wget)\b[^|]*\|\s*(ba|z|da)?sh\b/,
+  /\bchmod\s+-R|\bchown\s+-R/,
+  /\b(kubectl\s+delete|terraform\s+(apply|destroy)|drop\s+(table|database))\b/i,
+];
+
+/** A hint for the eye. What is allowed is the policy's business, not this page's. */
+export function riskOf(approval: Approval): Risk {
+  const command = approval.command ?? "";
+  if (approval.destructive) return { level: "high", why: "It can destroy something that does not come back" };
+  if (HIGH.some((pattern) => pattern.test(command))) return { level: "high", why: "It can destroy something that does not come back" };
+  if (command || /bash|run|exec|terminal|commit|mcp/.test(approval.tool)) return { level: "medium", why: "It runs something" };
+  if (/write|edit/.test(approval.tool)) return { level: "low", why: "It changes a file in the workspace" };
+  return { level: "medium", why: "It acts in your name" };
+}
+
+export function sentence(decided: Decided): string {
+  const who = decided.by ? ` by ${decided.by}${decided.via ? ` (${decided.via})` : ""}` : "";
+  switch (decided.decision) {
+    case "approve":
+      return `Approved${who}`;
+    case "approve_for_session":
+      return `Approved for this session${who}`;
+    case "deny":
+      return `Denied${who}`;
+    case "abort":
+      return `Denied and stopped${who}`;
+    case "expired":
+      return "Expired: nobody decided in time";
+    case "withdrawn":
+      return "Withdrawn: the question is no longer asked";
+    default:
+      return `${decided.decision}${who}`;
+  }
+}
+
+function text(value: unknown): string | null {
+  return typeof value === "string" && value !== "" ? value : null;
+}

@@ -1,0 +1,330 @@
+// A conversation as it is shown: MiniCodex's frames folded into blocks. What relay tells of the same calls (how long they took,
+// what they put out meanwhile) is kept beside, by the call's id. Pure: no clock, no network, no DOM.
+import type { RunState, ServerMessage, TranscriptItem } from "@wire/minicodex";
+import type { AppEvent } from "@wire/relay";
+
+export interface TextBlock {
+  kind: "user" | "assistant" | "thinking";
+  key: number;
+  rev: number;
+  text: string;
+  eventId: number | null;
+  ts: string | null;
+}
+
+export interface CallBlock {
+  kind: "call";
+  key: number;
+  rev: number;
+  callId: string;
+  name: string;
+  args: Record<string, unknown>;
+  state: "open" | "done" | "failed";
+  result: string | null;
+  asks: boolean;
+  decision: "approve" | "deny_continue" | "deny_abort" | null;
+  ts: string | null;
+}
+
+export interface NoticeBlock {
+  kind: "notice";
+  key: number;
+  rev: number;
+  level: "error" | "info";
+  code: string;
+  text: string;
+  ts: string | null;
+}
+
+export type Block = TextBlock | CallBlock | NoticeBlock;
+
+export interface CallNote {
+  startedAt: string | null;
+  durationMs: number | null;
+  output: string;
+}
+
+export interface Refusal {
+  code: string;
+  message: string;
+  reqId: string | null;
+}
+
+export type Told =
+  | { what: "nothing" }
+  | { what: "changed" }
+  | { what: "gap" }
+  | { what: "refused"; refusal: Refusal }
+  | { what: "accepted"; reqId: string | null };
+
+const NOTHING: Told = { what: "nothing" };
+const CHANGED: Told = { what: "changed" };
+/** Of what a call puts out while it runs. Its result has the whole. */
+export const MOST_LIVE_OUTPUT = 65_536;
+const MILD = new Set(["RETRY", "ABORTED"]);
+const ENDED = new Set(["finished", "error", "idle"]);
+
+export class Conversation {
+  blocks: Block[] = [];
+  run: RunState | null = null;
+  sessionId: string | null = null;
+  lastEventId: number | null = null;
+  /** A snapshot was seen: what is shown is the whole. */
+  loaded = false;
+  behind = false;
+  readonly notes = new Map<string, CallNote>();
+  readonly calls = new Map<string, CallBlock>();
+  private nextKey = 1;
+  private openNotes: string[] = [];
+
+  get isActive(): boolean {
+    return this.run !== null && !ENDED.has(this.run.status);
+  }
+
+  /** The call that was told last and has not ended. */
+  get openCall(): CallBlock | null {
+    for (let at = this.blocks.length - 1; at >= 0; at--) {
+      const block = this.blocks[at];
+      if (block?.kind === "call" && block.state === "open") return block;
+    }
+    return null;
+  }
+
+  apply(frame: ServerMessage): Told {
+    switch (frame.type) {
+      case "welcome":
+        this.sessionId = frame.session_state.session_id;
+        return CHANGED;
+      case "snapshot":
+        this.restart(frame.transcript, frame.run_state ?? null, frame.event_id);
+        this.sessionId = frame.session_state.session_id;
+        return CHANGED;
+      case "accepted":
+        return { what: "accepted", reqId: frame.req_id ?? null };
+      case "heartbeat":
+        return NOTHING;
+      case "backpressure":
+        this.behind = frame.state === "drain";
+        return CHANGED;
+      case "error":
+        if (frame.code === "REPLAY_GAP") return { what: "gap" };
+        if (frame.event_id === undefined || frame.event_id === null) {
+          return { what: "refused", refusal: { code: frame.code, message: frame.message, reqId: frame.req_id ?? null } };
+        }
+        break;
+    }
+    // What was seen before a line broke may be told once more.
+    const place = frame.event_id ?? null;
+    if (place !== null) {
+      if (this.lastEventId !== null && place <= this.lastEventId) return NOTHING;
+      this.lastEventId = place;
+    }
+    switch (frame.type) {
+      case "error":
+        this.push({
+          kind: "notice",
+          key: 0,
+          rev: 0,
+          level: MILD.has(frame.code) ? "info" : "error",
+          code: frame.code,
+          text: frame.message,
+          ts: frame.ts ?? null,
+        });
+        return CHANGED;
+      case "run_status":
+        this.setRun(frame.run_state);
+        return CHANGED;
+      case "approval_pending": {
+        const call = this.calls.get(frame.call_id) ?? this.addCall(frame.tool_key, parsed(frame.args_json), frame.call_id, frame.ts ?? null);
+        call.asks = true;
+        call.rev++;
+        return CHANGED;
+      }
+      case "approval_decision": {
+        const call = this.calls.get(frame.call_id);
+        if (call) {
+          call.asks = false;
+          call.decision = frame.decision;
+          call.rev++;
+        }
+        return CHANGED;
+      }
+      case "turn_done":
+        return NOTHING;
+      default:
+        this.item(frame, place, "ts" in frame && typeof frame.ts === "string" ? frame.ts : null);
+        return CHANGED;
+    }
+  }
+
+  private restart(transcript: TranscriptItem[], run: RunState | null, eventId: number): void {
+    this.blocks = [];
+    this.calls.clear();
+    for (const item of transcript) this.item(item, null, null);
+    this.lastEventId = eventId;
+    this.loaded = true;
+    this.behind = false;
+    this.run = null;
+    if (run) this.setRun(run);
+  }
+
+  private setRun(run: RunState): void {
+    this.run = run;
+    const asked = new Set<string>();
+    for (const brief of run.pending_approvals) {
+      asked.add(brief.call_id);
+      const call = this.calls.get(brief.call_id) ?? this.addCall(brief.tool_key, brief.args, brief.call_id, null);
+      if (!call.asks) {
+        call.asks = true;
+        call.rev++;
+      }
+    }
+    for (const call of this.calls.values()) {
+      if (call.asks && !asked.has(call.callId)) {
+        call.asks = false;
+        call.rev++;
+      }
+    }
+    if (ENDED.has(run.status)) {
+      for (const call of this.calls.values()) {
+        if (call.state === "open") {
+          call.state = "failed";
+          call.result ??= "Not finished: the run has ended";
+          call.rev++;
+        }
+      }
+    }
+  }
+
+  private item(item: TranscriptItem, eventId: number | null, ts: string | null): void {
+    switch (item.type) {
+      case "user_text":
+        this.push({ kind: "user", key: 0, rev: 0, text: item.text, eventId, ts });
+        return;
+      case "assistant_text":
+        this.say("assistant", item.text, eventId, ts);
+        return;
+      case "reasoning":
+        this.say("thinking", item.text, eventId, ts);
+        return;
+      case "tool_call":
+        this.addCall(item.name, item.args, item.call_id, ts);
+        return;
+      case "function_call_output": {
+        const call = this.calls.get(item.call_id) ?? this.addCall("?", {}, item.call_id, ts);
+        call.result = textOf(item.result);
+        call.state = item.result["isError"] === true ? "failed" : "done";
+        call.asks = false;
+        call.rev++;
+        return;
+      }
+    }
+  }
+
+  private say(kind: "assistant" | "thinking", text: string, eventId: number | null, ts: string | null): void {
+    const last = this.blocks[this.blocks.length - 1];
+    if (last?.kind === kind) {
+      last.text += text;
+      last.rev++;
+    } else {
+      this.push({ kind, key: 0, rev: 0, text, eventId, ts });
+    }
+  }
+
+  private addCall(name: string, args: Record<string, unknown>, callId: string, ts: string | null): CallBlock {
+    const known = this.calls.get(callId);
+    if (known && known.state === "open") return known;
+    const call: CallBlock = {
+      kind: "call",
+      key: 0,
+      rev: 0,
+      callId,
+      name,
+      args,
+      state: "open",
+      result: null,
+      asks: false,
+      decision: null,
+      ts,
+    };
+    this.calls.set(callId, call);
+    this.push(call);
+    return call;
+  }
+
+  private push(block: Block): void {
+    block.key = this.nextKey++;
+    this.blocks.push(block);
+  }
+
+  /** What relay tells of this session's calls. True when something that is shown has changed. */
+  note(event: AppEvent): boolean {
+    const data = event.data;
+    const requestId = typeof data["request_id"] === "string" ? data["request_id"] : null;
+    switch (event.type) {
+      case "tool.call":
+        if (requestId === null) return false;
+        this.noteOf(requestId).startedAt = event.ts;
+        this.openNotes.push(requestId);
+        break;
+      case "tool.result": {
+        if (requestId === null) return false;
+        const note = this.noteOf(requestId);
+        if (typeof data["duration_ms"] === "number") note.durationMs = data["duration_ms"];
+        this.openNotes = this.openNotes.filter((open) => open !== requestId);
+        break;
+      }
+      case "run.output": {
+        // An agent says nothing while its calls run, so what comes between a call and its result is the call's.
+        const to = requestId ?? this.openNotes[this.openNotes.length - 1];
+        if (to === undefined || typeof data["text"] !== "string") return false;
+        const note = this.noteOf(to);
+        note.output = (note.output + data["text"]).slice(-MOST_LIVE_OUTPUT);
+        this.touch(to);
+        return this.calls.has(to);
+      }
+      default:
+        return false;
+    }
+    this.touch(requestId);
+    return this.calls.has(requestId);
+  }
+
+  private touch(callId: string): void {
+    const call = this.calls.get(callId);
+    if (call) call.rev++;
+  }
+
+  private noteOf(callId: string): CallNote {
+    let note = this.notes.get(callId);
+    if (!note) {
+      note = { startedAt: null, durationMs: null, output: "" };
+      this.notes.set(callId, note);
+    }
+    return note;
+  }
+}
+
+function parsed(json: string | null | undefined): Record<string, unknown> {
+  if (!json) return {};
+  try {
+    const value: unknown = JSON.parse(json);
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
+
+/** The text of an MCP CallToolResult; whatever else it holds is spelled as JSON. */
+export function textOf(result: Record<string, unknown>): string {
+  const content = result["content"];
+  if (!Array.isArray(content)) return JSON.stringify(result, null, 2);
+  const pieces = content.map((part: unknown) => {
+    if (typeof part !== "object" || part === null) return String(part);
+    const piece = part as Record<string, unknown>;
+    if (piece["type"] === "text" && typeof piece["text"] === "string") return piece["text"];
+    if (piece["type"] === "image") return `[picture, ${String(piece["mimeType"] ?? "unknown type")}]`;
+    return JSON.stringify(piece, null, 2);
+  });
+  return pieces.join("\n");
+}
