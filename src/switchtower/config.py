@@ -209,7 +209,10 @@ class Settings:
         (), values.names, "NAMES", "Other names that pages may come from and be reached by, such as `hub.example`"
     )
     public_url: str | None = _setting(
-        None, values.public_url, "URL", "Where people reach the page, such as `https://tower.example`; for links and behind a proxy"
+        None,
+        values.public_url,
+        "URL",
+        "Where people reach the page, such as `https://tower.example`: for links and proxies",
     )
     metrics_public: bool = _setting(False, values.switch, "", "Show `/metrics` to everybody who reaches the port")
     notify_webhook: tuple[str, ...] = _setting(

@@ -293,12 +293,16 @@ def test_a_token_is_revoked(tower: Any, office: Office) -> None:
     assert (ended.code, ended.stderr) == (0, "`tok_1` is revoked\n")
 
 
-def test_the_page_s_address_has_the_owner_s_token_and_the_daemon_is_started_for_it(tower: Any) -> None:
+def test_the_page_s_address_has_a_token_for_one_visit_and_the_daemon_is_started_for_it(tower: Any) -> None:
     ended = tower("token", "url")
 
-    address = f"{tower.endpoints['http']}/?token={tower.endpoints['token']}"
-    assert (ended.code, ended.stdout.decode(), ended.stderr) == (0, f"{address}\n", "")
-    assert tower("token", "url", "--json").json == {"url": address}
+    site, _, token = ended.stdout.decode().strip().partition("/?token=")
+    assert (ended.code, site, ended.stderr) == (0, tower.endpoints["http"], "")
+    assert len(token) >= 40
+    another = tower("token", "url", "--json").json
+    assert set(another) == {"url", "expires_at"}
+    assert tower.endpoints["token"] not in (token, another["url"].partition("=")[2])
+    assert another["url"] != ended.stdout.decode().strip(), "each is good once"
 
 
 def test_without_an_http_port_there_is_no_page(tower: Any) -> None:

@@ -138,7 +138,7 @@ def test_what_retention_has_taken_is_said_and_the_rest_is_there(tower: Any) -> N
     assert "no longer kept in full" in text
     assert "the last words" in text
     assert text.rstrip().splitlines()[-1].startswith("Usage: ")
-    assert "word word" not in text.partition("---")[2]
+    assert 0 < text.partition("---")[2].count("word") < 60, "what is gone is not told"
     assert lines[0]["payload"]["code"] == "EVENT_GAP"
     seqs = [event["seq"] for event in lines[1:]]
     assert seqs == list(range(seqs[0], seqs[-1] + 1))

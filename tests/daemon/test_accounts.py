@@ -91,7 +91,7 @@ async def test_a_login_gives_a_token_for_a_day_that_says_who_it_is(
     assert jwt.get_unverified_header(token) == {"alg": "HS256", "typ": "JWT"}
     claims = jwt.decode(token, SECRET, algorithms=["HS256"], options={"verify_exp": False, "verify_iat": False})
     identity = await accounts.verify(token)
-    assert identity == Identity("ann", "access_token", claims["jti"])
+    assert identity == Identity("ann", "access_token", claims["jti"], claims["exp"] * 1_000)
     assert claims == {"sub": "ann", "jti": claims["jti"], "iat": int(clock.time), "exp": int(clock.time) + 86_400}
     (listed,) = await accounts.tokens("ann")
     assert (listed.token_id, listed.user, listed.expires_at_ms) == (claims["jti"], "ann", claims["exp"] * 1_000)

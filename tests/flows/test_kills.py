@@ -1,4 +1,4 @@
-"""A flow that lasts, on a daemon that is killed at any moment: no step without a retry is done twice, and its end is honest."""
+"""A flow that lasts, on a daemon that is killed or stopped at any moment: no step that may not be tried again is done twice."""
 
 import asyncio
 import random
@@ -15,11 +15,11 @@ from switchtower.testing.push_client import PushClient, Refused
 
 MOST_KILLS = 5
 FLOW = chain(
-    counting("first"),
     node("ask", "approval"),
-    counting("second", retries=5),
-    node("do", "agent.run", prompt="run: echo ran >> agent.txt\nsay: done", provider="demo", policy="ask", retries=5),
-    counting("third"),
+    counting("first", retries=9),
+    node("do", "agent.run", prompt="run: echo ran >> agent.txt\nsay: done", provider="demo", policy="ask", retries=9),
+    node("again", "approval"),
+    counting("once"),
     node("tell", "dsl.emit", said="$step.do.outcome"),
 )
 
@@ -50,17 +50,17 @@ async def _attach(client: PushClient, session_id: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_nothing_is_done_twice_whenever_the_daemon_is_killed(own_daemon: Any, workspace: Path, seed: int) -> None:
+async def test_nothing_is_done_twice_whenever_the_daemon_ends(own_daemon: Any, workspace: Path, seed: int) -> None:
     dice = random.Random(seed)
     daemon: Daemon = own_daemon()
     async with await PushClient.over_socket(daemon.socket) as client:
         session_id = await start(client, workspace, FLOW)
     for _ in range(MOST_KILLS):
         deciding = asyncio.create_task(decide_until_the_end(daemon, session_id))
-        ended, _ = await asyncio.wait([deciding], timeout=dice.uniform(0.05, 0.9))
+        ended, _ = await asyncio.wait([deciding], timeout=dice.choice([dice.uniform(0, 0.2), dice.uniform(0.1, 0.6)]))
         if ended:
             break
-        await asyncio.to_thread(daemon.stop, signal.SIGKILL)
+        await asyncio.to_thread(daemon.stop, dice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
         await asyncio.gather(deciding, return_exceptions=True)
         await asyncio.to_thread(daemon.start)
     async with asyncio.timeout(60):
@@ -68,18 +68,17 @@ async def test_nothing_is_done_twice_whenever_the_daemon_is_killed(own_daemon: A
     async with await PushClient.over_socket(daemon.socket) as client:
         told = await report(client, session_id)
 
-    assert ran(workspace, "first") <= 1
-    assert ran(workspace, "third") <= 1
+    assert ran(workspace, "once") <= 1
     each = Counter(steps(told))
     assert set(each.values()) == {1}, "a try begins once and ends once"
     begun = {(step, attempt) for step, state, attempt in each if state == "started"}
     assert begun == {(step, attempt) for step, state, attempt in each if state != "started"}
     if told["status"] == "completed":
         assert (told["exitCode"], told["summary"]["outputs"]) == (0, {"said": "success"})
-        assert (ran(workspace, "first"), ran(workspace, "third")) == (1, 1)
-        assert ran(workspace, "second") >= 1
+        assert ran(workspace, "once") == 1
+        assert ran(workspace, "first") >= 1
         assert ran(workspace, "agent") >= 1
     else:
-        # Only a step that may not be tried again can have ended it.
-        assert told["summary"]["error"]["data"]["cause"] == "Interrupted", told
-        assert told["summary"]["error"]["data"]["step_id"] in ("first", "third")
+        # Only the step that may not be tried again can have ended it.
+        data = told["summary"]["error"]["data"]
+        assert (data["cause"], data["step_id"]) == ("Interrupted", "once"), told

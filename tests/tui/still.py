@@ -21,6 +21,7 @@ ROWS = [
     roster.Row("sess_F", "failed", NOW - 90_000_000, "/work/old", "a long title that does not fit into the list at all", "gpt"),
 ]
 DIFF = "--- a/press.py\n+++ b/press.py\n@@ -1,3 +1,3 @@\n def press(apples):\n-    return None\n+    return juice(apples)\n"
+TESTED = "\n".join(f"test {number} … ok" for number in range(1, 12))
 STORY = [
     told.said("Why does the build fail? Please fix it."),
     told.thinking("The test imports a module that is not there any more."),
@@ -29,7 +30,7 @@ STORY = [
     told.call("sandbox_exec", command="make test"),
     told.result(
         "sandbox_exec",
-        "\n".join(f"test {number} … ok" for number in range(1, 12)) + "\nFAILED press",
+        f"{TESTED}\nFAILED press",
         ms=2_350,
         error="exit code 2",
     ),
@@ -80,9 +81,7 @@ class StillFeed(feed.Feed):
     async def models(self) -> list[extensions.ModelListing]:
         return [
             extensions.ModelListing("work", "anthropic", "big-1", True, "", True, 200_000, 3.0, 15.0),
-            extensions.ModelListing(
-                "openai", "openai", None, False, "`OPENAI_API_KEY` is not set; hint: set it", False, None, None, None
-            ),
+            extensions.ModelListing("openai", "openai", None, False, "no key; hint: set it", False, None, None, None),
             extensions.ModelListing("demo", "demo", "demo-1", True, "", False, 20_000, None, None),
         ]
 
@@ -97,7 +96,7 @@ class StillApp(TowerApp):
     """Nothing blinks."""
 
     def on_ready(self) -> None:
-        super().on_ready()
+        # Textual calls the base's own handler too.
         self.main.composer.page.cursor_blink = False
 
 

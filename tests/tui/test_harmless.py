@@ -58,3 +58,8 @@ def test_a_command_that_hides_its_order_shows_its_signs() -> None:
 
 def test_languages_keep_their_joiners_in_prose() -> None:
     assert harmless.prose("می\u200cخواهم 👩\u200d💻") == "می\u200cخواهم 👩\u200d💻"
+
+
+@given(ANYTHING)
+def test_one_place_of_a_screen_holds_only_what_can_be_seen(text: str) -> None:
+    assert harmless.cell(text).isprintable()

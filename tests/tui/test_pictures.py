@@ -1,5 +1,6 @@
 """Each screen as a picture. What changed is seen in the SVG; `pytest tests/tui --snapshot-update` draws them anew."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ async def settled(pilot: Pilot[Any]) -> None:
     """The session is open and all of it is drawn."""
     app = pilot.app
     assert isinstance(app, still.StillApp)
-    while app._first_session is not None and (app.open is None or not app.open.transcript.blocks):
-        await pilot.pause()
+    async with asyncio.timeout(10):
+        while app._first_session is not None and (app.open is None or not app.open.transcript.blocks):
+            await pilot.pause()
     await pilot.pause()
 
 
@@ -40,9 +42,8 @@ def after(*keys: str, text: str = "") -> Callable[[Pilot[Any]], Any]:
             await pilot.pause()
         await pilot.press(*keys)
         await pilot.pause()
-        await pilot.app.workers.wait_for_complete(
-            [worker for worker in pilot.app.workers if worker.group == "place" and not worker.is_finished]
-        )
+        if learning := [worker for worker in pilot.app.workers if worker.group == "place" and not worker.is_finished]:
+            await pilot.app.workers.wait_for_complete(learning)
         await pilot.pause()
 
     return act
@@ -82,10 +83,8 @@ def test_commands_are_offered(snap_compare: Compare, settings: config.Settings) 
 
 
 RUNNING = people.about(state="running", activeRunId=told.RUN)
-WRITING = [
-    told.said("fix it"),
-    told.approval(path="press.py", tool="edit_file", diff=still.DIFF, always="allow edit_file press.py"),
-]
+EDIT = {"path": "press.py", "tool": "edit_file", "diff": still.DIFF, "always": "allow edit_file press.py"}
+WRITING = [told.said("fix it"), told.approval(**EDIT)]
 DELETING = [told.said("tidy up"), told.approval(command="rm -rf build \u202e&& ls", tool="run", cwd="/work", destructive=True)]
 
 
@@ -101,7 +100,7 @@ def test_an_approval_with_a_reason_against_it(snap_compare: Compare, settings: c
 
 
 def test_the_inbox(snap_compare: Compare, settings: config.Settings) -> None:
-    app = still.app(settings, about=RUNNING, story=[*DELETING, told.approval("appr_2", **WRITING[1][1]["details"])])
+    app = still.app(settings, about=RUNNING, story=[*DELETING, told.approval("appr_2", **EDIT)])
     assert snap_compare(app, terminal_size=SMALL, run_before=after("escape", "escape", "ctrl+t"))
 
 
@@ -111,10 +110,9 @@ def test_a_question_of_the_agent(snap_compare: Compare, settings: config.Setting
     assert snap_compare(still.app(settings, about=RUNNING, story=story), terminal_size=SMALL, run_before=after())
 
 
-@pytest.mark.parametrize("command", ["help", "diff", "session", "model", "rename x", "delete", "policy"])
+@pytest.mark.parametrize("command", ["help", "diff", "session", "model", "rename", "delete", "policy"])
 def test_what_a_command_shows(snap_compare: Compare, settings: config.Settings, command: str) -> None:
-    wanted = "rename" if command.startswith("rename") else command
-    assert snap_compare(still.app(settings), terminal_size=SMALL, run_before=after("enter", text=f"/{wanted}"))
+    assert snap_compare(still.app(settings), terminal_size=SMALL, run_before=after("enter", text=f"/{command}"))
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])

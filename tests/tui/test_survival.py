@@ -122,3 +122,26 @@ async def test_a_tiny_screen_breaks_nothing(pushd: Daemon, workspace: Path) -> N
         await seat.pilot.resize_terminal(3, 2)
         await seat.pilot.resize_terminal(80, 24)
         await seat.until_said("hello")
+
+
+async def test_what_is_chosen_is_seen_without_colour(pushd: Daemon, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with sit(pushd, workspace) as seat:
+        await seat.write("/policy")
+        await seat.until_shown("What may happen unasked?")
+        styles = [segment.style for row in seat.app.screen._compositor.render_strips() for segment in row if segment.style]
+        assert not [style for style in styles if not (style.color is None or style.color.is_default)]
+        assert any(style.reverse for style in styles)
+
+
+async def test_text_is_selected_with_the_mouse_and_copied(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.write("say: pick me")
+        await seat.until_said("✓ done")
+        view = seat.app.main.transcript
+        row = next(at for at, line in enumerate(seat.transcript().split("\n")) if line.startswith("pick me"))
+        await seat.pilot.mouse_down(view, offset=(1, row))
+        await seat.pilot.hover(view, offset=(8, row))
+        await seat.pilot.mouse_up(view, offset=(8, row))
+        await seat.press("ctrl+c")
+        assert seat.app.clipboard == "pick me"

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
 import uvloop
 
 from switchtower import __version__, config
@@ -24,6 +25,8 @@ from switchtower.daemon.listeners import Listeners
 from switchtower.daemon.pi_doors import PiDoors
 from switchtower.daemon.pi_house import LateHouse
 from switchtower.daemon.relay_house import RelayHouse
+from switchtower.daemon.vitals import Vitals
+from switchtower.daemon.web_page import WebPage
 from switchtower.runtime.limits import Limits
 from switchtower.runtime.runtime import Runtime
 from switchtower.stores.sqlite import SqliteJournal
@@ -81,19 +84,24 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         stack.push_async_callback(agent.close)
         search = LateSearch(settings.journal_path)
         stack.push_async_callback(search.close)
-        runtime = _make_runtime(settings, store, search, redactor, agent)
+        vitals = Vitals()
+        runtime = _make_runtime(settings, vitals.metered(store), search, redactor, agent)
         stack.push_async_callback(runtime.stop)
         runtime.watch(agent.saw)
+        runtime.watch(vitals.saw)
+        runtime.watch_batches(vitals.batch)
         if settings.hub is not None:
             runtime.undelivered = lambda: None  # until the link is loaded and can tell
         await runtime.start()
         doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required, is_of_a_run=agent.is_at)
         house = LateHouse(runtime, settings, __version__)
         pi = PiDoors(settings, house.get, doorkeeper, port_required=stdio is not None)
-        relay = RelayHouse(settings, runtime, doorkeeper, redactor, token, __version__)
+        page = WebPage(settings, runtime, doorkeeper, vitals, __version__)
+        relay = RelayHouse(settings, runtime, doorkeeper, redactor, token, __version__, page)
         stack.push_async_callback(relay.close)
         listeners = Listeners(settings, runtime, doorkeeper, pi, relay, __version__)
         stack.push_async_callback(listeners.close, settings.shutdown_timeout)
+        page.connected = listeners.connected
         await listeners.open()
         endpoints = Endpoints(
             pid=os.getpid(),
@@ -109,7 +117,8 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         home.announce(endpoints)
         log.info("listening on %s, http %s, pi %s", endpoints.socket, endpoints.http or "off", endpoints.pi or "off")
         if announce is not None:
-            announce(endpoints)
+            # Whoever reads it there may come in once; the owner's own token is for files that only the owner reads.
+            announce(msgspec.structs.replace(endpoints, token=page.visits.issue()[0]))
         if stdio is not None:
             from switchtower.daemon.stdio import PiStdio
 
@@ -124,6 +133,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         gc.freeze()  # what is here now stays, and need not be looked at again
         gc.enable()
         await stop.wait()
+        vitals.stopping = True
         log.info("stopping")
         # Clients hear first that we stop, then how their runs ended, before they are disconnected.
         await house.shut_down(settings.shutdown_timeout)

@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from switchtower import config
 from switchtower.core import tower
 from switchtower.core.access import Access
-from switchtower.daemon import minicodex_door, relay_house
+from switchtower.daemon import browser_login, minicodex_door, relay_house
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.late_app import LateApp
 from switchtower.daemon.link_page import LinkPage
@@ -21,12 +21,15 @@ from switchtower.transports import errors, unix
 from switchtower.transports.stream import Origin, Receiver
 
 if TYPE_CHECKING:
-    from switchtower.transports import upgrade, websocket
+    from switchtower.transports import census, upgrade, websocket
     from switchtower.transports.http import HttpListener, UnixHttpListener
 
 log = logging.getLogger(__name__)
 
 DEFAULT_HTTP = next(setting.default for setting in config.SETTINGS if setting.name == "http")
+
+_FOR_BROWSERS = (relay_house.APP_PATH, minicodex_door.PATH)
+"""Where our page's cookie is as good as a token."""
 
 
 class Listeners:
@@ -110,6 +113,8 @@ class Listeners:
     def _accept_websocket(self, request: "upgrade.Upgrade") -> "websocket.Verdict | Awaitable[websocket.Verdict]":
         from switchtower.transports import upgrade
 
+        if request.path in _FOR_BROWSERS:
+            request = browser_login.with_cookie(request, self._settings.public_url)
         if request.path == relay_house.APP_PATH:
             return self._relay.accept_app(request)
         if request.path == relay_house.HOST_PATH:
@@ -135,6 +140,16 @@ class Listeners:
         if request.path == minicodex_door.PATH:
             return self._minicodex.accept(request, access)
         return PushPeer(self._tower, access, self._version)
+
+    def connected(self) -> "Iterator[census.Connected]":
+        """Everybody who is there."""
+        from switchtower.transports import census
+
+        if self._http is not None:
+            yield from census.of_port(self._http)
+        if self._unix is not None:
+            yield from census.of_socket(self._unix)
+        yield from self._pi.connected()
 
     async def close(self, grace: float) -> None:
         await self._minicodex.close()

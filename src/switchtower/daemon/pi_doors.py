@@ -4,7 +4,7 @@ Decides who is let in; how many there may be, and what is said to them, is the p
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from switchtower import config
@@ -16,7 +16,7 @@ from switchtower.transports.stream import Origin, Receiver
 if TYPE_CHECKING:
     from switchtower.core.access import Access
     from switchtower.protocols.pi.house import House
-    from switchtower.transports import upgrade
+    from switchtower.transports import census, upgrade
     from switchtower.transports.http import HttpListener
 
 log = logging.getLogger(__name__)
@@ -109,6 +109,14 @@ class PiDoors:
             # Pi's clients have no attach token to show.
             return self._house().refuse(POLICY_VIOLATION, "not let in")
         return self._house().accept(access)
+
+    def connected(self) -> "Iterator[census.Connected]":
+        from switchtower.transports import census
+
+        if self._port is not None:
+            yield from census.of_port(self._port)
+        if self._unix is not None:
+            yield from census.of_socket(self._unix)
 
     async def close(self, grace: float) -> None:
         if self._unix is not None:

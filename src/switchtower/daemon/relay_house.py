@@ -12,6 +12,7 @@ from switchtower.core import redact
 from switchtower.core.access import Access
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.supervision import Supervised
+from switchtower.daemon.web_page import WebPage
 from switchtower.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -30,8 +31,10 @@ class RelayHouse:
         redactor: redact.Redactor,
         owner_token: str,
         version: str,
+        page: WebPage,
     ) -> None:
         self._settings = settings
+        self._page = page
         self._runtime = runtime
         self._doorkeeper = doorkeeper
         self._redactor = redactor
@@ -54,6 +57,7 @@ class RelayHouse:
                     self._owner_token,
                     self._version,
                     self._doorkeeper.is_of_a_run,
+                    self._page,
                 )
                 await parts.open()
                 self._parts = parts

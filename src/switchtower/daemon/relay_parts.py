@@ -11,6 +11,7 @@ from switchtower.core import redact
 from switchtower.daemon import credentials, host_identity, pi_house, web
 from switchtower.daemon.accounts import Accounts
 from switchtower.daemon.host_door import HostDoor
+from switchtower.daemon.web_page import WebPage
 from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.host.settings import HostSettings
 from switchtower.protocols.relay.hub.hub import Hub
@@ -35,8 +36,10 @@ class RelayParts:
         owner_token: str,
         version: str,
         is_of_a_run: Callable[[Origin], bool],
+        page: WebPage,
     ) -> None:
         self._settings = settings
+        self._page = page
         self._version = version
         self._is_of_a_run = is_of_a_run
         me = host_identity.identity(settings)
@@ -46,7 +49,7 @@ class RelayParts:
         self._runtime = runtime
         self._registry = SqliteRegistry(settings.registry_path)
         user = credentials.environment_user(os.environ)
-        self.accounts = Accounts(self._registry, secret, owner_token, environment_user=user)
+        self.accounts = Accounts(self._registry, secret, owner_token, environment_user=user, redeem=page.visits.redeem)
         host_name = host_identity.name(settings)
         about_us = HostSettings(
             host_id=me.host_id,
@@ -81,6 +84,11 @@ class RelayParts:
                 ping_seconds=PING_SECONDS,
             )
             self.link = links.Link(runtime, self._registry, self.rpc, link, connect, random.random)
+        self._extras = page.extras(self._is_linked)
+
+    def _is_linked(self) -> bool | None:
+        """None without a hub."""
+        return None if self.link is None else self.link.state.phase == "connected"
 
     def app_for(self, host: str) -> Any:
         """The pages of the HTTP port that listens at `host`."""
@@ -91,6 +99,7 @@ class RelayParts:
             is_of_a_run=self._is_of_a_run,
             host=host,
             origins=self._settings.origins,
+            extras=self._extras,
         )
 
     def local_app(self) -> Any:
@@ -103,6 +112,8 @@ class RelayParts:
             version=self._version,
             is_of_a_run=self._is_of_a_run,
             run_of=lambda origin: membership.run_of(origin.pid) if origin.pid is not None else None,
+            extras=self._extras,
+            visits=self._page.visits,
         )
 
     async def open(self) -> None:

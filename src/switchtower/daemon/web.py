@@ -17,6 +17,7 @@ def make_app(
     host: str,
     origins: tuple[str, ...] = (),
     body_timeout_s: float = routing.BODY_TIMEOUT,
+    extras: ports.Extras = ports.NO_EXTRAS,
 ) -> Any:
     """For `transports.http.serve`. `host` is what it listens at; `origins` is the setting of that name."""
     return app.make_app(
@@ -28,6 +29,7 @@ def make_app(
         names=(host,),
         origins=origins,
         body_timeout_s=body_timeout_s,
+        extras=extras,
     )
 
 
@@ -40,10 +42,21 @@ def make_local_app(
     version: str,
     is_of_a_run: ports.IsOfARun,
     run_of: ports.RunOf = lambda _: None,
+    extras: ports.Extras = ports.NO_EXTRAS,
+    visits: ports.Visits | None = None,
 ) -> Any:
     """For `transports.http.serve_unix`."""
     return local_app.make_local_app(
-        hub, accounts_, tower_, rpc, version=version, explain=explained, is_of_a_run=is_of_a_run, run_of=run_of
+        hub,
+        accounts_,
+        tower_,
+        rpc,
+        version=version,
+        explain=explained,
+        is_of_a_run=is_of_a_run,
+        run_of=run_of,
+        extras=extras,
+        visitors=visits,
     )
 
 

@@ -90,11 +90,15 @@ class TowerApp(App[int]):
         assert isinstance(screen, main.MainScreen)
         return screen
 
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        # Before our themes are known, styles that name our colours must be readable too.
+        return {"muted": "#8b949e"}
+
     def on_mount(self) -> None:
         for theme in (themes.DARK, themes.LIGHT):
             self.register_theme(theme)
         chosen = remembered.theme(self.settings)
-        self.theme = chosen if chosen in self.available_themes else themes.probable(os.environ)
+        self.theme = chosen if chosen in themes.NAMES else themes.probable(os.environ)
 
     def on_ready(self) -> None:
         self._is_ready = True
@@ -192,13 +196,15 @@ class TowerApp(App[int]):
                 if root == self.root:
                     self.main.composer.templates = [slash.Option(one.name, one.description) for one in templates]
 
-        async def quietly(root: str) -> None:
+        async def quietly() -> None:
             try:
-                await learn(root)
+                await learn(self.root)
             except errors.ClientError:
                 return  # completion is a convenience
 
-        self.run_worker(quietly(self.root), group="place", exclusive=True)
+        # As a function: what is cancelled before it began is then never made.
+        work: Any = quietly
+        self.run_worker(work, group="place", exclusive=True)
 
     # What the person says
 

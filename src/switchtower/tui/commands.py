@@ -116,7 +116,7 @@ class Commands:
     async def _rename_one(self, session_id: str, title: str) -> None:
         row = next((row for row in self._app.rows if row.session_id == session_id), None)
         if not title:
-            title = await self._asked("What shall it be called?", value=row.title if row else "")
+            title = await self._asked("What shall it be called?", value=harmless.line(row.title) if row else "")
         if title:
             await self._app.feed.configure(session_id, title=title)
 

@@ -17,6 +17,7 @@ DARK = Theme(
     surface="#161b22",
     panel="#21262d",
     dark=True,
+    variables={"muted": "#8b949e"},
 )
 LIGHT = Theme(
     name="tower-light",
@@ -31,7 +32,9 @@ LIGHT = Theme(
     surface="#f6f8fa",
     panel="#eaeef2",
     dark=False,
+    variables={"muted": "#59636e"},
 )
+NAMES = (DARK.name, LIGHT.name)
 _LIGHT_BACKGROUNDS = frozenset({"7", "15"})
 
 

@@ -31,7 +31,7 @@ def is_a_time(text: object) -> bool:
 
 @pytest.mark.requirement("relay:http:health")
 def test_health_is_told_to_anybody(hub: Daemon) -> None:
-    assert sorted(Web(hub.http).get("/health")) == ["name", "version"]
+    assert {"name", "version"} <= set(Web(hub.http).get("/health"))
 
 
 @pytest.mark.requirement("relay:http:login", "relay:auth:jwt")

@@ -103,7 +103,7 @@ async def test_the_first_run_token_is_exchanged_for_one_that_can_be_revoked(stag
 
 async def test_the_owners_token_cannot_be_logged_out(stage: Stage) -> None:
     assert (await stage.app.post("/auth/logout")).status == 409
-    assert (await stage.app.get("/auth/me")).json == {"name": "owner", "token_id": None}
+    assert (await stage.app.get("/auth/me")).json == {"name": "owner", "token_id": None, "expires_at": None, "admin": True}
 
 
 async def test_users_are_listed_changed_and_removed(stage: Stage) -> None:

@@ -106,6 +106,7 @@ async def test_a_flood_does_not_grow_memory_whoever_listens(run_id: str) -> None
     async def listen(chunk: bytes) -> None:
         await asyncio.sleep(0)
 
+    await run("true", run_id, on_output=listen)  # what is loaded with the first command is not the flood's
     tracemalloc.start()
     try:
         await run(FLOOD, run_id, on_output=listen)

@@ -35,10 +35,9 @@ def run_id() -> Iterator[str]:
 @pytest.fixture
 def disk(pytestconfig: pytest.Config) -> Iterator[Path]:
     """A folder that is not below `/tmp`: a sandbox has its own there, and would write to that."""
-    assert pytestconfig.cache is not None
-    base = pytestconfig.cache.mkdir("sandbox")
+    base = pytestconfig.rootpath / ".pytest_cache" / "sandbox"
     if base.is_relative_to("/tmp"):
-        base = Path.home() / ".cache" / "switchtower-tests"
+        base = Path("/var/tmp/switchtower-tests")
     folder = base / uuid4().hex[:8]
     folder.mkdir(parents=True)
     yield folder

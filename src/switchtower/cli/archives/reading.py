@@ -3,6 +3,7 @@
 The archive is a stranger's until it was checked. Nothing of it decides a path.
 """
 
+import gzip
 import hashlib
 import os
 import tarfile
@@ -14,6 +15,7 @@ from typing import IO, Self
 from switchtower.cli.archives import manifest
 
 _CHUNK = 1024 * 1024
+_MOST_PADDING = 1024 * 1024
 _DAMAGED = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError)
 
 
@@ -33,7 +35,8 @@ class Archive:
 
     def __init__(self, file: IO[bytes]) -> None:
         try:
-            self._tar = tarfile.open(fileobj=file, mode="r|gz", tarinfo=_PlainFile)  # noqa: SIM115 - closed by its owner
+            self._unzipped = gzip.GzipFile(fileobj=file, mode="rb")
+            self._tar = tarfile.open(fileobj=self._unzipped, mode="r|", tarinfo=_PlainFile)  # noqa: SIM115 - closed by its owner
             self._members = iter(self._tar)
             self.described = self._read_manifest()
         except _DAMAGED as problem:
@@ -64,6 +67,18 @@ class Archive:
                 raise manifest.Broken(f"`{member.name}` has changed since the backup was made; hint: take another backup")
         if waiting:
             raise manifest.Broken(f"`{next(iter(waiting.values())).name}` is missing in it; hint: take another backup")
+        self._read_to_the_end()
+
+    def _read_to_the_end(self) -> None:
+        """Behind the last member is padding and the checksum of it all; an archive that was cut off lacks that."""
+        try:
+            left = _MOST_PADDING
+            while left > 0 and (piece := self._unzipped.read(min(left, _CHUNK))):
+                left -= len(piece)
+        except _DAMAGED as problem:
+            raise manifest.Broken(f"it is damaged ({_said(problem)}); hint: take another backup") from None
+        if left <= 0:
+            raise manifest.Broken("something is behind its end; hint: it was not made by `tower backup`")
 
     def _next(self) -> tarfile.TarInfo | None:
         try:

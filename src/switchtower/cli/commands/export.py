@@ -1,18 +1,11 @@
 """`tower export`: a session as a document to keep, to read elsewhere or to hand on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from switchtower.cli import arguments, console, output
-
-if TYPE_CHECKING:
-    from switchtower.client.client import Client
-
-    Write = Callable[[bytes], object]
 
 FORMATS = ("markdown", "html", "jsonl")
 _BY_SUFFIX = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -49,17 +42,18 @@ def export(session: str, form: str | None, file: Path | None, token: str | None)
 
 async def _export(meant: str, form: str, file: Path | None, token: str | None) -> int:
     from switchtower.cli import lookup, signals, whole_file
+    from switchtower.cli.exporting import document
     from switchtower.client import errors
 
     with signals.interruption() as interrupted:
         try:
             async with lookup.opened(meant, token) as (client, session_id):
                 if file is None:
-                    await signals.unless(interrupted, _write(client, session_id, form, output.write))
+                    await signals.unless(interrupted, document.write(client, session_id, form, output.write))
                     return console.Exit.OK
                 try:
                     with whole_file.writing(file) as opened:
-                        await signals.unless(interrupted, _write(client, session_id, form, opened.write))
+                        await signals.unless(interrupted, document.write(client, session_id, form, opened.write))
                 except OSError as problem:
                     raise errors.ClientError(
                         f"cannot write `{file}`: {problem.strerror or problem}", hint="give another file with `-o`"
@@ -68,48 +62,3 @@ async def _export(meant: str, form: str, file: Path | None, token: str | None) -
                 return console.Exit.OK
         except signals.Interrupted:
             return console.Exit.CANCELLED
-
-
-async def _write(client: "Client", session_id: str, form: str, write: "Write") -> None:
-    from contextlib import aclosing
-
-    from switchtower.cli import through
-    from switchtower.cli.exporting import reading
-
-    session = client.session(session_id, on_lost=through.say_lost)
-    if form == "jsonl":
-        async with aclosing(reading.until_now(session)) as events:
-            async for event in events:
-                write(event.line + b"\n")
-        return
-    async for piece in _document(client, session_id, form):
-        write(piece.encode(errors="replace"))
-
-
-async def _document(client: "Client", session_id: str, form: str) -> AsyncIterator[str]:
-    from contextlib import aclosing
-
-    from switchtower.cli import through
-    from switchtower.cli.exporting import markdown, page, reading
-    from switchtower.cli.exporting.fold import Fold
-    from switchtower.cli.exporting.program import LastScreen
-
-    writer = markdown if form == "markdown" else page
-    about = await client.get_session(session_id) if client.offers("session_info") else None
-    session = client.session(session_id, on_lost=through.say_lost)
-    fold = Fold()
-    terminal = about.terminal if about is not None else None
-    screen = None if terminal is None else LastScreen(terminal)
-    if terminal is not None:
-        session.last_seen_seq = max(0, terminal.screenSeq - 1)  # what was painted over since is on no screen
-    yield writer.head(session_id, about)
-    async with aclosing(reading.until_now(session)) as events:
-        async for event in events:
-            if screen is not None:
-                screen.take(event)
-                continue
-            for block in fold.take(event):
-                yield writer.block(block)
-    for block in fold.end() if screen is None else screen.end():
-        yield writer.block(block)
-    yield writer.tail(fold.usage)

@@ -1,6 +1,5 @@
 """`tower mcp`: the MCP servers that a session in this folder would have, and whether they work. Needs no daemon."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +66,8 @@ def list_(with_tools: bool, as_json: bool, timeout: float | None, folder: Path) 
       tower mcp list
       tower mcp list --tools --json
     """
+    import asyncio
+
     import msgspec
 
     from switchtower import config
@@ -107,6 +108,8 @@ def test(name: str, timeout: float | None, yes: bool, as_json: bool, folder: Pat
       tower mcp test github
       tower mcp test search --timeout 5 --json
     """
+    import asyncio
+
     import msgspec
 
     from switchtower import config

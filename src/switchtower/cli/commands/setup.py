@@ -52,6 +52,18 @@ def setup(provider: str | None, model: str | None, policy: str | None, yes: bool
     return asyncio.run(_SetUp(config.load(), given, interactive=interactive, tests=not no_test, as_json=as_json).go())
 
 
+def at_first_start(settings: "config.Settings") -> int:
+    """Asks where nobody has configured anything yet and somebody is there to ask; the exit code. Elsewhere nothing happens."""
+    from switchtower.cli import keyboard
+    from switchtower.cli.settingup import writing
+    from switchtower.cli.settingup.asking import Answers
+
+    if not keyboard.is_possible() or not writing.is_first_start(settings):
+        return console.Exit.OK
+    console.say("this is the first start here, so two or three questions; `s` skips them")
+    return asyncio.run(_SetUp(settings, Answers(), interactive=True, tests=True, as_json=False).go())
+
+
 class _Left(Exception):
     """Somebody closed the terminal's input."""
 

@@ -11,7 +11,7 @@ from switchtower.cli import arguments, console, output, table
 @click.group(invoke_without_command=True)
 @click.pass_context
 def token(ctx: click.Context) -> None:
-    """List and revoke the access tokens that were given out, or print the page's address with the owner's token.
+    """List and revoke the access tokens that were given out, or print the page's address with a token for one visit.
 
     \b
     Example:
@@ -79,7 +79,9 @@ def revoke(token_id: str) -> int:
 @token.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
 def url(as_json: bool) -> int:
-    """Print the page's address with the owner's token in it. Whoever has it is the owner: do not hand it on.
+    """Print the page's address with a token for one visit. Whoever opens it first is logged in as the owner: do not hand it on.
+
+    It is good once, and for ten minutes.
 
     \b
     Example:
@@ -90,9 +92,11 @@ def url(as_json: bool) -> int:
     from switchtower import config
     from switchtower.cli import admin
 
-    endpoints = admin.running(config.load())
-    if endpoints.http is None or endpoints.token is None:
+    settings = config.load()
+    endpoints = admin.running(settings)
+    if endpoints.http is None:
         raise click.ClickException("the daemon has no HTTP port; hint: `tower stop`, then `tower serve --http 127.0.0.1:8787`")
-    address = f"{endpoints.http}/?token={endpoints.token}"
-    output.line(msgspec.json.encode({"url": address}) if as_json else address)
+    visit = msgspec.convert(admin.call("POST", admin.path_of("visits")), dict[str, str])
+    address = f"{settings.public_url or endpoints.http}/?token={visit['token']}"
+    output.line(msgspec.json.encode({"url": address, "expires_at": visit["expires_at"]}) if as_json else address)
     return console.Exit.OK

@@ -20,6 +20,8 @@ LONGEST_PROSE = 1024 * 1024
 LONGEST_OUTPUT = 256 * 1024
 """Of a tool that has not ended: its end is kept. A result is kept whole."""
 MOST_HELD_BACK = 2_000
+MESSAGE_CUT_AT = 500
+"""Characters that push tells of a message."""
 
 _BEGINNINGS = {
     "Compaction started": "The conversation is summarised",
@@ -166,14 +168,17 @@ class Fold:
             self.usage.add(detail)
         elif phase == "Run started":
             self._all_over()
-            self._held.append(blocks.Said(ts=event.ts, text=detail, done=True))
+            self._said(event, detail)
         elif phase == "Message delivered":
-            self._held.append(blocks.Said(ts=event.ts, text=detail, how="while it worked", done=True))
+            self._said(event, detail, how="while it worked")
         elif phase in _BEGINNINGS:
             self._all_over()
             self._notice(event, _BEGINNINGS[phase])
         elif not phase.startswith(_SILENT_PHASES):
             self._notice(event, phase, detail)
+
+    def _said(self, event: Event, text: str, *, how: str = "") -> None:
+        self._held.append(blocks.Said(ts=event.ts, text=text, how=how, cut=len(text) >= MESSAGE_CUT_AT, done=True))
 
     def _warning(self, event: Event, warning: messages.Warn) -> None:
         detail = _text(warning.detail)

@@ -132,6 +132,8 @@ def _tool_header(block: blocks.Tool, look: Look) -> Text:
     else:
         sign, style = "✓", "good"
     header = Text.assemble(("▾" if look.unfolded else "▸", "faint"), " ", (sign, style), " ", tools.headline(block))
+    if block.is_error and len(block.problem) <= tools.LONGEST_PROBLEM:
+        header.append(f"  {harmless.line(block.problem)}" if block.problem else "", "bad")
     facts = [amounts.duration(block.duration_ms)] if block.result is not None else []
     if (size := tools.size(block)) and not look.unfolded:
         facts.append(size)

@@ -24,6 +24,8 @@ _WRITES = frozenset({"sandbox_write_file", "sandbox_edit_file"})
 _QUIET = frozenset({"sandbox_read_file", "sandbox_list_dir", "sandbox_search", "ask_user"})
 """Their results are for the model; folded, the size says enough."""
 _LONGEST_VALUE = 200
+LONGEST_PROBLEM = 60
+"""Characters of a problem that has its place behind the call; a longer one stands below."""
 
 
 def headline(block: blocks.Tool) -> Text:
@@ -54,7 +56,8 @@ def body(block: blocks.Tool, *, unfolded: bool) -> Iterator[Text]:
     if block.name in _WRITES and block.args:
         yield from (_inside(line) for line in _change(block))
     if block.is_error:
-        yield from (_inside(Text(row, "bad")) for row in _rows(block.problem or block.result or "it failed"))
+        if len(block.problem) > LONGEST_PROBLEM or not block.problem:
+            yield from (_inside(Text(row, "bad")) for row in _rows(block.problem or block.result or "it failed"))
         if block.problem and block.result and block.result.strip() != block.problem.strip():
             yield from (_inside(Text(row, "output")) for row in _rows(block.result))
         return

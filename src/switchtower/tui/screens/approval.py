@@ -59,7 +59,7 @@ class ApprovalScreen(ModalScreen[Decision | None]):
             with VerticalScroll(id="approval-body", can_focus=False):
                 yield Static(self._body(), id="approval-details", markup=False)
             if self._rule is not None:
-                always = Content.assemble(("always for this session: ", "$text-muted"), self._rule)
+                always = Content.assemble(("always for this session: ", "$muted"), self._rule)
                 yield Static(always, id="approval-rule", markup=False)
             yield Input(placeholder="why not? Enter sends, empty is fine; Esc goes back", id="approval-why", compact=True)
             with Horizontal(id="approval-keys"):
@@ -89,6 +89,7 @@ class ApprovalScreen(ModalScreen[Decision | None]):
             if child is not body
         )
         body.styles.max_height = max(3, self.size.height - others - 2)
+        self.call_after_refresh(self._draw_foot)
 
     def _head(self) -> Content:
         approval = self.pending.approval
@@ -96,7 +97,7 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         return Content.assemble(
             ("◆ ", "bold $warning"),
             (harmless.line(approval.title), "bold"),
-            (f"  in {harmless.line(where)}" if where else "", "$text-muted"),
+            (f"  in {harmless.line(where)}" if where else "", "$muted"),
             "\n" if approval.summary else "",
             harmless.line(approval.summary),
             ("\nDESTRUCTIVE: what this removes or overwrites may not come back", "bold $error")
@@ -129,8 +130,10 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         left = self.pending.seconds_left(self._now_ms())
         more = f"  ·  {self._waiting - 1} more waiting" if self._waiting > 1 else ""
         ready = "" if self._armed else "  ·  keys count in a moment"
-        text = f"{decisions.countdown(left)}  ·  Esc decides later{more}{ready}"
-        self.query_one("#approval-foot", Static).update(Content.styled(text, "bold $error" if left < 60 else "$text-muted"))
+        body = self.query_one("#approval-body")
+        below = "  ·  ↓ there is more to see" if body.scroll_y < body.max_scroll_y else ""
+        text = f"{decisions.countdown(left)}  ·  Esc decides later{below}{more}{ready}"
+        self.query_one("#approval-foot", Static).update(Content.styled(text, "bold $error" if left < 60 else "$muted"))
 
     # When keys count
 
@@ -193,6 +196,7 @@ class ApprovalScreen(ModalScreen[Decision | None]):
 
     def action_scroll(self, lines: int) -> None:
         self.query_one("#approval-body").scroll_relative(y=lines, animate=False)
+        self.call_after_refresh(self._draw_foot)
 
 
 def _resolved(line: Text, paint: palette.Palette) -> Text:

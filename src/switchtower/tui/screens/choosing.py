@@ -13,6 +13,7 @@ from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from switchtower.tui.state import harmless
+from switchtower.tui.widgets.choices import Choices
 
 
 class Choice(NamedTuple):
@@ -37,7 +38,7 @@ class ChooseScreen(ModalScreen[str | None]):
         with Vertical(classes="question"):
             yield Static(self._title, classes="question-title", markup=False)
             yield Input(placeholder="type to filter", compact=True)
-            yield OptionList(markup=False)
+            yield Choices()
 
     def on_mount(self) -> None:
         self._draw("")
@@ -51,7 +52,7 @@ class ChooseScreen(ModalScreen[str | None]):
                 Content.assemble(
                     ("● " if one.value == self._current else "  ", "$success"),
                     harmless.line(one.label),
-                    (f"  {harmless.line(one.about)}", "$text-muted"),
+                    (f"  {harmless.line(one.about)}", "$muted"),
                 ),
                 id=one.value,
                 disabled=not one.usable,

@@ -14,6 +14,7 @@ from textual.widgets.selection_list import Selection
 
 from switchtower.client.dialogs import Dialog, Question
 from switchtower.tui.state import harmless
+from switchtower.tui.widgets.choices import Choices
 
 LONGEST = 256 * 1024
 _YES_NO = ("Yes", "No")
@@ -60,14 +61,14 @@ class DialogScreen(ModalScreen[Mapping[str, Any] | None]):
             case "confirm":
                 await asked.mount(_options(_YES_NO))
             case "editor":
-                await asked.mount(TextArea(dialog.prefill or "", id="text"))
+                await asked.mount(TextArea(harmless.prose(dialog.prefill or ""), id="text"))
             case "interview" if self._questions:
                 question = self._questions[self._at]
                 needed = " (needs an answer)" if question.required else ""
                 label = f"{self._at + 1}/{len(self._questions)}  {harmless.line(question.question)}{needed}"
                 await asked.mount(Static(label, markup=False), _field(question))
             case _:
-                await asked.mount(Input(dialog.prefill or "", placeholder=dialog.placeholder or ""))
+                await asked.mount(Input(harmless.line(dialog.prefill or ""), placeholder=harmless.line(dialog.placeholder or "")))
         asked.children[-1].focus()
 
     async def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -127,4 +128,4 @@ def _field(question: Question) -> "OptionList | SelectionList[str] | Input":
 
 
 def _options(options: tuple[str, ...]) -> OptionList:
-    return OptionList(*(Option(Content(harmless.line(option))) for option in options), markup=False)
+    return Choices(*(Option(Content(harmless.line(option))) for option in options))

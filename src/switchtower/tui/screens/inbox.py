@@ -13,6 +13,7 @@ from textual.widgets.option_list import Option
 
 from switchtower.tui.state import decisions, harmless
 from switchtower.tui.state.inbox import Inbox, Pending
+from switchtower.tui.widgets.choices import Choices
 
 
 class InboxScreen(ModalScreen[str | None]):
@@ -29,7 +30,7 @@ class InboxScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="inbox"):
             yield Static("Waiting for a decision", id="inbox-title", markup=False)
-            yield OptionList(markup=False)
+            yield Choices()
             yield Static("nothing waits for you", id="inbox-empty", markup=False)
             yield Static("Enter looks at it, Esc goes back", id="inbox-foot", markup=False)
 
@@ -55,16 +56,17 @@ class InboxScreen(ModalScreen[str | None]):
 
     def _row(self, one: Pending) -> Content:
         left = one.seconds_left(self._now_ms())
-        first = next(iter(decisions.parts(one.approval)), None)
-        about = " ".join((first.text if first is not None else one.approval.summary).split())
+        command = next((part.text for part in decisions.parts(one.approval) if part.kind == "command"), None)
+        about = Content(" ".join((command or harmless.exact(one.approval.summary)).split()))
+        room = max(20, self.query_one("#inbox").size.width - 8)
         where = " on ".join(harmless.line(part) for part in (one.session_name or one.session_id, one.host) if part)
         return Content.assemble(
             ("◆ ", "bold $warning"),
             (harmless.line(one.approval.title), "bold"),
-            (f"  {where}", "$text-muted"),
-            (f"  {decisions.countdown(left)}", "$error" if left < 60 else "$text-muted"),
+            (f"  {where}", "$muted"),
+            (f"  {decisions.countdown(left)}", "$error" if left < 60 else "$muted"),
             "\n  ",
-            Content(about[:300]),
+            about.truncate(room, ellipsis=True),
         )
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:

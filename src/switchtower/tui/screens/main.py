@@ -112,6 +112,11 @@ class MainScreen(Screen[None]):
         lines = [Text(), Text("What shall we do?", "heading"), Text(f"in {harmless.line(wish.root)}", "dim"), Text()]
         self.transcript.greet([*lines, *(Text(line, "dim") for line in _WELCOME)])
 
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "escape" and self.transcript.has_focus:
+            event.stop()
+            self.composer.page.focus()
+
     def on_composer_reads_back(self, message: Composer.ReadsBack) -> None:
         view = self.transcript
         page = max(1, view.size.height - 2)

@@ -30,6 +30,11 @@ def exact(text: str) -> str:
     return _NOT_PLAIN.sub(_exact, text) if not text.isascii() or not text.isprintable() else text
 
 
+def cell(text: str) -> str:
+    """What stands in one place of a program's screen, and takes no more room than that."""
+    return text if text.isprintable() else "".join(c for c in text if c.isprintable()) or " "
+
+
 def line(text: str) -> str:
     """On one line."""
     return prose(" ".join(text.split()))

@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 
 from switchtower.tui.state import completion, harmless, slash
 from switchtower.tui.state.history import History
+from switchtower.tui.widgets.choices import Choices
 
 _MOST_ROWS = 8
 
@@ -47,7 +48,7 @@ class Composer(Vertical):
         self._quiet = False
 
     def compose(self) -> ComposeResult:
-        yield OptionList(id="offers", markup=False)
+        yield Choices(id="offers")
         yield Page(id="page", soft_wrap=True, tab_behavior="focus", show_line_numbers=False, compact=True)
 
     @property
@@ -161,7 +162,7 @@ class Composer(Vertical):
 
 
 def _row(option: slash.Option) -> Content:
-    return Content.assemble(harmless.line(option.text), ("  " + harmless.line(option.about), "$text-muted"))
+    return Content.assemble(harmless.line(option.text), ("  " + harmless.line(option.about), "$muted"))
 
 
 class Page(TextArea):
@@ -220,6 +221,16 @@ class Page(TextArea):
             event.prevent_default()
         else:
             await super()._on_key(event)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """What was copied from elsewhere may hold anything."""
+        event.prevent_default()
+        event.stop()
+        text = harmless.prose(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        if self.read_only or not text:
+            return
+        start, end = self.selection
+        self.replace(text, start, end)
 
     def action_newline(self) -> None:
         self.insert("\n")

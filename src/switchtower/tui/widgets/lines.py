@@ -45,9 +45,7 @@ class TopLine(Static):
             (f" {said} ", style),
         )
         right = right.truncate(max(10, self.size.width - 12), ellipsis=True)
-        left = Content.assemble(
-            (" Switchtower ", "bold"), (harmless.line(name), ""), (f"  {harmless.line(where)}", "$text-muted")
-        )
+        left = Content.assemble((" Switchtower ", "bold"), (harmless.line(name), ""), (f"  {harmless.line(where)}", "$muted"))
         room = self.size.width - right.cell_length - 1
         if left.cell_length > room:
             left = left.truncate(max(1, room), ellipsis=True)
@@ -70,17 +68,17 @@ class StatusLine(Static):
                 (f" {SPINNER[beat % len(SPINNER)]} ", "$accent"),
                 (f"{amounts.clock(running_seconds)} ", ""),
                 (note or "working", ""),
-                ("  Esc cancels", "$text-muted"),
+                ("  Esc cancels", "$muted"),
             )
         else:
-            left = Content.assemble((f" {note}" if note else "", "$text-muted"))
+            left = Content.assemble((f" {note}" if note else "", "$muted"))
         if queued:
             left = Content.assemble(left, (f"  {amounts.counted(queued, 'message')} queued", "$warning"))
         parts: list[tuple[str, str]] = [
             (harmless.line(what.model), ""),
-            (what.policy, "bold $error" if what.policy == "yolo" else "$text-muted"),
-            (what.spent, "$text-muted"),
-            (what.context, "$warning" if what.is_nearly_full else "$text-muted"),
+            (what.policy, "bold $error" if what.policy == "yolo" else "$muted"),
+            (what.spent, "$muted"),
+            (what.context, "$warning" if what.is_nearly_full else "$muted"),
         ]
         right = Content("  ").join([Content.styled(text, style) for text, style in parts if text])
         width = self.size.width

@@ -13,6 +13,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from switchtower.tui.state import amounts, harmless, roster
+from switchtower.tui.widgets.choices import Choices
 
 _STYLES = {"running": "$success", roster.WAITING: "bold $warning", "failed": "$error"}
 
@@ -51,7 +52,7 @@ class SessionList(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Input(placeholder="filter sessions", id="filter", compact=True)
-        yield _Names(id="names", markup=False)
+        yield Choices(id="names")
         yield Static("no session yet", id="nobody", markup=False)
 
     def show(self, rows: Sequence[roster.Row], *, now_ms: float, open_id: str | None) -> None:
@@ -60,11 +61,11 @@ class SessionList(Vertical):
 
     @property
     def picked(self) -> str | None:
-        option = self.query_one(_Names).highlighted_option
+        option = self.query_one(Choices).highlighted_option
         return option.id if option is not None else None
 
     def focus_names(self) -> None:
-        names = self.query_one(_Names)
+        names = self.query_one(Choices)
         if names.highlighted is None and names.option_count:
             names.highlighted = 0
         names.focus()
@@ -72,7 +73,7 @@ class SessionList(Vertical):
     def _draw(self) -> None:
         wanted = self.query_one("#filter", Input).value
         rows = roster.matching(self._rows, wanted)
-        names = self.query_one(_Names)
+        names = self.query_one(Choices)
         width = max(12, self.size.width - 3)
         looks = [(row, amounts.age((self._now_ms - row.updated_ms) / 1000), row.session_id == self._open, width) for row in rows]
         nobody = self.query_one("#nobody", Static)
@@ -128,18 +129,14 @@ class SessionList(Vertical):
         return not (action in ("wish", "filter") and self.query_one("#filter", Input).has_focus)
 
 
-class _Names(OptionList):
-    pass
-
-
 def _row(row: roster.Row, age: str, width: int, *, is_open: bool) -> Content:
-    style = _STYLES.get(row.state, "$text-muted")
+    style = _STYLES.get(row.state, "$muted")
     name = _fit(harmless.line(row.name), width - 2 - len(age) - 1)
     gap = " " * max(1, width - 2 - Content(name).cell_length - len(age))
-    first = Content.assemble((f"{row.mark} ", style), (name, "bold" if is_open or row.waits else ""), gap, (age, "$text-muted"))
+    first = Content.assemble((f"{row.mark} ", style), (name, "bold" if is_open or row.waits else ""), gap, (age, "$muted"))
     about = [row.word if row.waits else "", row.folder, row.model, row.host, f"asks: {row.asks}" if row.asks else ""]
     rest = _fit(harmless.line(" · ".join(part for part in about if part)), width - 2)
-    return Content.assemble(first, "\n  ", (rest, "$warning" if row.waits else "$text-muted"))
+    return Content.assemble(first, "\n  ", (rest, "$warning" if row.waits else "$muted"))
 
 
 def _fit(text: str, width: int) -> str:

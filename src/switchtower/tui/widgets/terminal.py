@@ -73,7 +73,7 @@ class TerminalView(Widget, can_focus=True):
         for x, cell in enumerate(self._screen.row(y)):
             if cell.text:
                 style = _style(cell) if cell[1:] != _PLAIN else Style.null()
-                segments.append(Segment(harmless.exact(cell.text), style + Style(reverse=True) if x == at else style))
+                segments.append(Segment(harmless.cell(cell.text), style + Style(reverse=True) if x == at else style))
         return Strip(segments).simplify().crop_extend(0, width, None).apply_style(self.rich_style)
 
     def on_resize(self, event: events.Resize) -> None:

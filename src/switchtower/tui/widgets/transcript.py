@@ -186,12 +186,14 @@ class TranscriptView(ScrollView, can_focus=True):
         at = bisect_right(self._starts, line) - 1
         strip = self._shown[at].strips[line - self._starts[at]]
         if self._picked is not None and self._first + at == self._picked and self.has_focus:
-            strip = strip.crop_extend(0, width, None).apply_style(Style(bgcolor=self._picked_colour()))
+            strip = strip.crop_extend(0, width, None).apply_style(self._picked_style())
         strip = self._selected(strip, line)
         return strip.crop_extend(0, width, style).apply_style(style).apply_offsets(0, line)
 
-    def _picked_colour(self) -> str:
-        return "#21262d" if self.app.current_theme.dark else "#d8dee4"
+    def _picked_style(self) -> Style:
+        if self.app.no_color:
+            return Style(reverse=True)
+        return Style(bgcolor="#21262d" if self.app.current_theme.dark else "#d8dee4")
 
     def _selected(self, strip: Strip, line: int) -> Strip:
         if (selection := self.text_selection) is None or (span := selection.get_span(line)) is None:

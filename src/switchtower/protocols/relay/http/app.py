@@ -33,7 +33,7 @@ def make_app(
     """An ASGI app for `transports.http.serve`. `names` are those that we may be reached by, besides loopback's and `origins`."""
     logins = auth.Logins(extras.public_url)
     rows = (
-        *health.Health(version, extras.monitor, _features(extras)).rows(),
+        *health.Health(version, extras.monitor, _features(extras) or None).rows(),
         *auth.Auth(accounts, logins).rows(),
         *runs.Runs(hub).rows(),
         *hosts.Hosts(hub).rows(),
@@ -49,13 +49,13 @@ def make_app(
 
 
 def _extra_rows(extras: ports.Extras) -> Iterator[routing.Row]:
-    if extras.audit is not None:
-        yield from audits.Audits(extras.audit).rows()
+    if extras.decisions is not None:
+        yield from audits.Audits(extras.decisions).rows()
     if extras.pushes is not None:
         yield from pushes.Subscriptions(extras.pushes).rows()
 
 
 def _features(extras: ports.Extras) -> list[str]:
     """What the page may offer."""
-    there = {"audit": extras.audit, "metrics": extras.monitor, "webpush": extras.pushes}
+    there = {"audit": extras.decisions, "metrics": extras.monitor, "webpush": extras.pushes}
     return [name for name, part in there.items() if part is not None]

@@ -11,7 +11,6 @@ from switchtower.protocols.relay.http.calls import Call, Caller
 from switchtower.protocols.relay.http.peers import is_of_a_run, origin_of
 from switchtower.protocols.relay.http.routing import Entry, Row
 
-
 READS = ("GET", "HEAD")
 
 
@@ -109,7 +108,7 @@ class Logins:
 
 
 class FirstVisit:
-    """Somebody opens the address that `tower token url` printed: the token in it becomes a login, and is gone from the address."""
+    """Somebody opens the address that `tower token url` printed: its token becomes a login, and is gone from the address."""
 
     def __init__(self, accounts: ports.Accounts, logins: Logins, of_a_run: ports.IsOfARun, explain: ports.Explain) -> None:
         self._accounts = accounts
@@ -120,7 +119,8 @@ class FirstVisit:
     async def __call__(self, request: Request) -> Response | None:
         """None for who brings no token, or none that is good any more."""
         given = request.query_params.getlist("token")
-        if len(given) != 1 or request.headers.get("sec-fetch-mode", "navigate") != "navigate" or is_of_a_run(request, self._of_a_run):
+        is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
+        if len(given) != 1 or not is_opened or is_of_a_run(request, self._of_a_run):
             return None
         try:
             token = await self._accounts.exchange(given[0], client=calls.user_agent(request))

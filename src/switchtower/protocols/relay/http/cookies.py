@@ -19,7 +19,8 @@ def name(host: str) -> str:
 
 def given(cookie: str | None, host: str) -> str | None:
     """The token in a `Cookie` header. None also when there are two: somebody else has set one of them."""
-    ours = [value.strip() for key, _, value in (part.partition("=") for part in (cookie or "").split(";")) if key.strip() == name(host)]
+    pairs = (part.partition("=") for part in (cookie or "").split(";"))
+    ours = [value.strip() for key, _, value in pairs if key.strip() == name(host)]
     return (ours[0] or None) if len(ours) == 1 else None
 
 

@@ -62,7 +62,7 @@ def make_local_app(
         *local_rpc.LocalRpc(rpc, finder).rows(),
         *hosts.Hosts(hub).rows(),
         *users.Users(accounts).rows(),
-        *(() if extras.audit is None else audits.Audits(extras.audit).rows()),
+        *(() if extras.decisions is None else audits.Audits(extras.decisions).rows()),
         *(() if visitors is None else visits.FirstVisits(visitors).rows()),
     )
     door = OwnersDoor(is_of_a_run, run_of)

@@ -123,7 +123,7 @@ class Extras(Struct, frozen=True, kw_only=True):
     page: Any = None
     """An ASGI app for all paths that are no endpoint's."""
     monitor: Monitor | None = None
-    audit: audit.Audit | None = None
+    decisions: audit.Audit | None = None
     pushes: Pushes | None = None
     public_url: str | None = None
     may_look: MayLook = lambda origin, headers: False

@@ -13,7 +13,7 @@ class FirstVisits:
         self._visits = visits
 
     def rows(self) -> tuple[Row, ...]:
-        return (Row("POST", "/tokens/visit", self.issue),)
+        return (Row("POST", "/visits", self.issue),)
 
     async def issue(self, call: Call) -> Any:
         token, expires_at_ms = self._visits.issue()

@@ -1,0 +1,192 @@
+"""How the daemon does, for who asks: ready or why not, and all figures. Cheap to ask often: nothing is read twice within a
+few seconds, and nothing ever reads the journal's entries."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from switchtower.core import errors, events
+from switchtower.daemon import metrics_format as shown
+from switchtower.daemon.supervision import Supervised
+from switchtower.daemon.vitals import BUCKETS, Vitals
+from switchtower.runtime import census
+from switchtower.runtime.runtime import Runtime
+from switchtower.stores import sqlite_counts
+from switchtower.transports.census import Connected
+from switchtower.transports.stream import Receiver
+
+COUNTED_EVERY = 5.0
+"""Seconds between two looks at the index of sessions."""
+LEAST_FREE_BYTES = 16 * 1_048_576
+_PROTOCOLS = ("push", "relay_app", "relay_host", "minicodex", "pi", "http")
+_STATES = tuple(state.value for state in events.SessionState if state is not events.SessionState.DELETED)
+_BREAKER_STATES = ("closed", "half_open", "open")
+_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Monitor:
+    """Implements `ports.Monitor` of relay's HTTP."""
+
+    def __init__(
+        self,
+        vitals: Vitals,
+        runtime: Runtime,
+        journal_path: Path,
+        version: str,
+        connected: Callable[[], Iterable[Connected]],
+        hub_linked: Callable[[], bool | None],
+    ) -> None:
+        self._vitals = vitals
+        self._runtime = runtime
+        self._journal_path = journal_path
+        self._version = version
+        self._connected = connected
+        self._hub_linked = hub_linked
+        self._states: Mapping[str, int] = {}
+        self._counted_at = -COUNTED_EVERY
+        self._counting = asyncio.Lock()
+
+    def reasons_not_ready(self) -> list[str]:
+        reasons = []
+        if self._vitals.stopping:
+            reasons.append("the daemon is stopping")
+        if self._vitals.journal_fails:
+            reasons.append("the journal could not store what it was given")
+        try:
+            if not os.access(self._journal_path, os.W_OK):
+                reasons.append("the journal's file cannot be written")
+            free = os.statvfs(self._journal_path.parent)
+            if free.f_bavail * free.f_frsize < LEAST_FREE_BYTES:
+                reasons.append("the journal's disk is full")
+        except OSError:
+            reasons.append("the journal's folder is gone")
+        return reasons
+
+    async def text(self) -> str:
+        return shown.text(await self._families())
+
+    async def figures(self) -> dict[str, Any]:
+        return shown.figures(await self._families())
+
+    async def _families(self) -> list[shown.Family]:
+        states = await self._counted()
+        return [*self._of_sessions(states), *self._of_journal(), *self._of_clients(), *self._of_models(), *self._of_process()]
+
+    async def _counted(self) -> Mapping[str, int]:
+        async with self._counting:
+            if time.monotonic() - self._counted_at >= COUNTED_EVERY:
+                with contextlib.suppress(errors.JournalUnavailable):  # what was counted last is still the best there is
+                    self._states = await asyncio.to_thread(sqlite_counts.states, self._journal_path)
+                self._counted_at = time.monotonic()
+            return self._states
+
+    def _of_sessions(self, states: Mapping[str, int]) -> Iterator[shown.Family]:
+        vitals, now = self._vitals, census.take(self._runtime)
+        counted = {state: states.get(state, 0) for state in _STATES}
+        yield shown.by("switchtower_sessions", "gauge", "Sessions by state", "state", counted)
+        pending = counted[events.SessionState.AWAITING_APPROVAL.value]
+        yield shown.one("switchtower_approvals_pending", "gauge", "Approvals that wait for a decision", pending)
+        yield shown.one("switchtower_approvals_requested_total", "counter", "Approvals asked for", vitals.approvals_asked)
+        decided = {verdict.value: 0 for verdict in events.Verdict} | {"expired": 0} | vitals.decisions
+        yield shown.by("switchtower_approvals_decided_total", "counter", "Decisions by verdict", "verdict", decided)
+        yield shown.one("switchtower_runs_active", "gauge", "Runs that an engine works on", now.runs)
+        yield shown.one("switchtower_runs_started_total", "counter", "Runs started here", vitals.runs_started)
+        ended = {outcome.value: 0 for outcome in events.Outcome} | vitals.runs_ended
+        yield shown.by("switchtower_runs_completed_total", "counter", "Runs ended here, by outcome", "outcome", ended)
+        yield shown.one("switchtower_tool_calls_total", "counter", "Calls of tools", vitals.tool_calls)
+        yield shown.one("switchtower_tool_errors_total", "counter", "Calls of tools that failed", vitals.tool_errors)
+        yield shown.one("switchtower_lanes", "gauge", "Sessions in memory", now.lanes)
+        yield shown.one("switchtower_lane_waiting", "gauge", "Commands and events that wait for a lane's next turn", now.waiting)
+        yield shown.one("switchtower_lane_waiting_max", "gauge", "The same, of the lane with the most", now.longest)
+        yield shown.one("switchtower_subscribers", "gauge", "Cursors of clients in sessions", now.subscribers)
+        yield shown.one("switchtower_subscribers_lagging", "gauge", "Cursors that page from the journal", now.lagging)
+
+    def _of_journal(self) -> Iterator[shown.Family]:
+        vitals = self._vitals
+        yield shown.one("switchtower_events_journalled_total", "counter", "Events committed since the start", vitals.events)
+        yield shown.histogram(
+            "switchtower_commit_seconds",
+            "How long commits take, of a sample of them",
+            BUCKETS,
+            vitals.commits.counts,
+            vitals.commits.sum,
+        )
+        yield shown.one("switchtower_commit_failures_total", "counter", "Commits that failed", vitals.commit_failures)
+        files = (self._journal_path, self._journal_path.with_name(f"{self._journal_path.name}-wal"))
+        yield shown.one("switchtower_journal_bytes", "gauge", "The journal's file and its log", sum(map(_size, files)))
+
+    def _of_clients(self) -> Iterator[shown.Family]:
+        clients: Counter[str] = Counter(dict.fromkeys(_PROTOCOLS, 0))
+        waiting = 0
+        for connected in self._connected():
+            clients[protocol_of(connected.receiver)] += 1
+            waiting += connected.waiting_bytes
+        yield shown.by("switchtower_clients", "gauge", "Connections by protocol", "protocol", clients)
+        yield shown.one("switchtower_output_waiting_bytes", "gauge", "Output that clients have not taken yet", waiting)
+        yield shown.one("switchtower_hosts_online", "gauge", "Other hosts that are connected", clients["relay_host"])
+        if (linked := self._hub_linked()) is not None:
+            yield shown.one("switchtower_hub_linked", "gauge", "Whether the link to the hub stands", linked)
+
+    def _of_models(self) -> Iterator[shown.Family]:
+        providers = self._vitals.providers
+        breakers = {breaker.provider: breaker for breaker in self._runtime.workshop.breakers()}
+
+        def each(name: str, help: str, value: Callable[[str], float]) -> shown.Family:
+            return shown.by(name, "counter", help, "provider", {provider: value(provider) for provider in providers})
+
+        yield each("switchtower_model_calls_total", "Answers of models, by provider", lambda name: providers[name].calls)
+        tokens = [
+            shown.Sample(count, (("provider", name), ("direction", direction)))
+            for name, used in sorted(providers.items())
+            for direction, count in (("input", used.input_tokens), ("output", used.output_tokens))
+        ]
+        yield shown.Family("switchtower_model_tokens_total", "counter", "Tokens by provider and direction", tokens)
+        yield each("switchtower_model_cost_usd_total", "Cost as far as prices are known", lambda name: providers[name].cost)
+        yield each("switchtower_model_retries_total", "Calls tried again, by provider", lambda name: providers[name].retries)
+        failed = {name: breaker.failed for name, breaker in breakers.items()}
+        yield shown.by("switchtower_model_failures_total", "counter", "Calls that failed, by provider", "provider", failed)
+        rejected = {name: breaker.rejected for name, breaker in breakers.items()}
+        yield shown.by("switchtower_breaker_rejected_total", "counter", "Calls that a breaker refused", "provider", rejected)
+        standing = [
+            shown.Sample(breaker.state.replace("-", "_") == state, (("provider", name), ("state", state)))
+            for name, breaker in sorted(breakers.items())
+            for state in _BREAKER_STATES
+        ]
+        yield shown.Family("switchtower_breaker_state", "gauge", "1 for the state that a provider's breaker is in", standing)
+
+    def _of_process(self) -> Iterator[shown.Family]:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        yield shown.one("process_cpu_seconds_total", "counter", "CPU time of the daemon", used.ru_utime + used.ru_stime)
+        yield shown.one("process_start_time_seconds", "gauge", "When the daemon started", self._vitals.started_at)
+        with contextlib.suppress(OSError):  # where there is no /proc
+            resident = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_SIZE
+            yield shown.one("process_resident_memory_bytes", "gauge", "Memory of the daemon", resident)
+            yield shown.one("process_open_fds", "gauge", "Open files and sockets", len(os.listdir("/proc/self/fd")))  # noqa: PTH208
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if limit != resource.RLIM_INFINITY:
+            yield shown.one("process_max_fds", "gauge", "How many may be open", limit)
+        yield shown.by("switchtower_build_info", "gauge", "Always 1; the version is in its label", "version", {self._version: 1})
+
+
+def protocol_of(receiver: Receiver | None) -> str:
+    """From the room that it is of."""
+    if isinstance(receiver, Supervised):
+        receiver = receiver._receiver
+    room = "" if receiver is None else type(receiver).__module__
+    if room.startswith("switchtower.protocols.relay."):
+        return "relay_host" if room.endswith("host_peer") else "relay_app"
+    name = room.removeprefix("switchtower.protocols.").partition(".")[0]
+    return name if name in _PROTOCOLS else "http"
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,183 @@
+"""Tells people of what waits for them and of what has ended, also when no page is open. Watches the tower and never holds it up:
+what cannot be sent in time is dropped, and the log says how much."""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from switchtower.core import events
+from switchtower.core.session import Session, question_of
+from switchtower.protocols.relay import names
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 100
+"""For one address; the oldest make room."""
+ATTEMPTS = 5
+LONGEST_PAUSE = 60.0
+LONGEST_TEXT = 500
+
+DECISION, FINISHED, FAILED = "decision", "finished", "failed"
+
+
+class News(Struct, frozen=True, kw_only=True):
+    event: str
+    title: str
+    text: str
+    session_id: str
+    run_title: str
+    host: str | None
+    tool: str
+    request: str | None
+    """The approval's id, of a decision."""
+    place: str
+    """Of the session in the page."""
+    site: str | None
+    """Where people reach the page, if somebody said so."""
+    at_ms: int
+
+    @property
+    def url(self) -> str | None:
+        return None if self.site is None else self.site + self.place
+
+    @property
+    def tag(self) -> str:
+        """What is told once more replaces what was told before."""
+        return self.request or self.session_id
+
+
+def place_of(session_id: str) -> str:
+    return f"/#/s/{quote(names.run_of(session_id), safe='')}"
+
+
+class Undelivered(Exception):
+    """Why something was not taken. Never names the whole address, which may hold a secret."""
+
+    def __init__(self, problem: str, *, again: bool, after: float | None = None) -> None:
+        super().__init__(problem)
+        self.again = again
+        self.after = after
+
+
+class Channel(Protocol):
+    @property
+    def name(self) -> str:
+        """For the log."""
+        ...
+
+    async def send(self, news: News) -> None:
+        """Raises `Undelivered`."""
+        ...
+
+
+class Notifier:
+    def __init__(
+        self,
+        channels: Sequence[Channel],
+        wanted: Sequence[str],
+        *,
+        public_url: str | None,
+        clean: Callable[[str], str],
+        now_ms: Callable[[], int],
+        first_pause: float = 1.0,
+    ) -> None:
+        """`clean` hides secrets in a text."""
+        self._wanted = frozenset(wanted)
+        self._public_url = public_url
+        self._clean = clean
+        self._now_ms = now_ms
+        self._lines = [_Line(channel, first_pause) for channel in channels]
+
+    def saw(self, session: Session, event: events.AnyEvent) -> None:
+        """For the runtime's watchers."""
+        match event:
+            case events.ApprovalRequested():
+                asked = question_of(event.approval)
+                self._tell(DECISION, session, f"Decide: {asked.title}", asked.summary, asked.tool, event.approval.id)
+            case events.RunCompleted(outcome=events.Outcome.SUCCESS):
+                self._tell(FINISHED, session, "Finished", event.summary)
+            case events.RunCompleted(outcome=events.Outcome.FAILED):
+                self._tell(FAILED, session, "Failed", event.summary)
+            case _:
+                pass  # what somebody cancelled or denied is no news to people
+
+    def _tell(self, kind: str, session: Session, title: str, text: str, tool: str = "", request: str | None = None) -> None:
+        if kind not in self._wanted:
+            return
+        news = News(
+            event=kind,
+            title=self._short(title),
+            text=self._short(text),
+            session_id=session.id,
+            run_title=self._short(session.title),
+            host=session.host,
+            tool=tool,
+            request=request,
+            place=place_of(session.id),
+            site=self._public_url,
+            at_ms=self._now_ms(),
+        )
+        for line in self._lines:
+            line.put(news)
+
+    def _short(self, text: str) -> str:
+        clean = " ".join(self._clean(text[: 4 * LONGEST_TEXT]).split())
+        return clean if len(clean) <= LONGEST_TEXT else clean[: LONGEST_TEXT - 1] + "…"
+
+    async def close(self) -> None:
+        await asyncio.gather(*(line.close() for line in self._lines))
+
+
+class _Line:
+    """One channel and what waits for it. Its task is there only while something does."""
+
+    def __init__(self, channel: Channel, first_pause: float) -> None:
+        self._channel = channel
+        self._first_pause = first_pause
+        self._waiting: deque[News] = deque()
+        self._dropped = 0
+        self._sending: asyncio.Task[None] | None = None
+
+    def put(self, news: News) -> None:
+        if len(self._waiting) >= MOST_WAITING:
+            self._waiting.popleft()
+            self._dropped += 1
+        self._waiting.append(news)
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._send_all())
+
+    async def close(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.wait((self._sending,))
+
+    async def _send_all(self) -> None:
+        try:
+            while self._waiting:
+                await self._send(self._waiting.popleft())
+                if self._dropped:
+                    log.warning("%s is slow: %d notifications were dropped", self._channel.name, self._dropped)
+                    self._dropped = 0
+        finally:
+            self._sending = None
+
+    async def _send(self, news: News) -> None:
+        for attempt in range(ATTEMPTS):
+            try:
+                await self._channel.send(news)
+                return
+            except Undelivered as problem:
+                if not problem.again or attempt == ATTEMPTS - 1:
+                    log.warning("a notification could not be sent to %s: %s", self._channel.name, problem)
+                    return
+                pause = self._first_pause * 2**attempt * (0.5 + random.random())  # noqa: S311
+                await asyncio.sleep(min(max(pause, problem.after or 0.0), LONGEST_PAUSE))
+            except Exception:
+                log.exception("sending a notification to %s failed", self._channel.name)
+                return

@@ -1,0 +1,153 @@
+"""What is counted while the daemon runs: cheap enough to be always on. How it is shown is the monitor's affair.
+
+Labels are words of ours or names from the configuration: never an id, a path or anything that a client chose.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, cast
+
+from switchtower.core import errors, events, journal, tower
+from switchtower.core.session import Session
+
+BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""Upper bounds in seconds."""
+SPACING = 0.001
+"""So many seconds pass until a commit's time is taken again: a busy journal makes tens of thousands a second."""
+FORGIVEN_AFTER = 10.0
+"""A journal that could not store something is tried again by whoever comes next, so somebody must be let in."""
+MOST_PROVIDERS = 64
+
+
+class Histogram:
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.sum = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.sum += seconds
+        for place, bound in enumerate(BUCKETS):
+            if seconds <= bound:
+                self.counts[place] += 1
+                return
+        self.counts[-1] += 1
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+
+class Provider:
+    """What one provider's models have taken and cost."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.input_tokens = 0
+        self.output_tokens = 0
+        self.cost = 0.0
+        self.retries = 0
+
+
+class Vitals:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.started_at = time.time()
+        self.stopping = False
+        self.events = 0
+        self.commits = Histogram()
+        self.commit_failures = 0
+        self.runs_started = 0
+        self.runs_ended: Counter[str] = Counter()
+        self.decisions: Counter[str] = Counter()
+        self.approvals_asked = 0
+        self.tool_calls = 0
+        self.tool_errors = 0
+        self.providers: dict[str, Provider] = {}
+        self._failed_at: float | None = None
+
+    @property
+    def journal_fails(self) -> bool:
+        """Whether it lately could not store what it was given."""
+        return self._failed_at is not None and self._clock() - self._failed_at < FORGIVEN_AFTER
+
+    # What the runtime tells
+
+    def batch(self, session: Session, batch: tower.Batch) -> None:
+        self.events += len(batch.entries)
+
+    def saw(self, session: Session, event: events.AnyEvent) -> None:
+        if session.host is not None:
+            return  # counted where it happens
+        match event:
+            case events.ToolCalled():
+                self.tool_calls += 1
+            case events.ToolFinished():
+                self.tool_errors += event.is_error
+            case events.UsageReported():
+                used = self._provider(event.provider)
+                used.calls += 1
+                used.input_tokens += event.input_tokens
+                used.output_tokens += event.output_tokens
+                used.cost += event.cost or 0.0
+            case events.RetryScheduled():
+                self._provider(session.provider).retries += 1
+            case events.RunStarted():
+                self.runs_started += 1
+            case events.RunCompleted():
+                self.runs_ended[event.outcome.value] += 1
+            case events.ApprovalRequested():
+                self.approvals_asked += 1
+            case events.ApprovalDecided():
+                self.decisions[event.verdict.value] += 1
+            case events.ApprovalExpired():
+                self.decisions["expired"] += 1
+            case _:
+                pass
+
+    def _provider(self, name: str) -> Provider:
+        if name not in self.providers and len(self.providers) >= MOST_PROVIDERS:
+            name = "other"
+        return self.providers.setdefault(name, Provider())
+
+    # What the journal does
+
+    def metered(self, store: journal.Journal) -> journal.Journal:
+        """The same, with an eye on how long it takes to store something."""
+        return cast(journal.Journal, _Metered(store, self))
+
+    def committed(self, since: float, commit: "asyncio.Future[None]") -> None:
+        if commit.cancelled():
+            return
+        problem = commit.exception()
+        if problem is None:
+            self.commits.add(self._clock() - since)
+            self._failed_at = None
+        elif isinstance(problem, errors.JournalUnavailable):
+            self.commit_failures += 1
+            self._failed_at = self._clock()
+
+
+_PASSED_ON = ("open", "close", "load", "read", "read_back", "gap_after", "receipt", "receipts", "cards", "delete", "prune")
+
+
+class _Metered:
+    """Passes everything on; only appends go through here."""
+
+    def __init__(self, store: journal.Journal, vitals: Vitals) -> None:
+        self._append = store.append
+        self._vitals = vitals
+        self._clock = vitals._clock
+        self._next = 0.0
+        for name in _PASSED_ON:
+            setattr(self, name, getattr(store, name))
+
+    def append(self, append: journal.Append) -> Any:
+        stored = self._append(append)
+        since = self._clock()
+        if since >= self._next:
+            self._next = since + SPACING
+            if isinstance(stored, asyncio.Future):
+                stored.add_done_callback(lambda commit: self._vitals.committed(since, commit))
+        return stored

@@ -1,0 +1,15 @@
+"""How many sessions there are in each state, from the index alone. Blocks; for a thread."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from switchtower.stores import connections, troubles
+
+
+def states(journal_path: Path) -> dict[str, int]:
+    try:
+        with closing(connections.for_reading(journal_path)) as connection:
+            return dict(connection.execute("SELECT state, count(*) FROM sessions GROUP BY state").fetchall())
+    except sqlite3.Error as problem:
+        raise troubles.told(problem) from problem

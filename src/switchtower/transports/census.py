@@ -1,0 +1,28 @@
+"""Who is connected to a listener right now, and how much waits to be sent to each. Only looks."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from switchtower.transports import unix
+from switchtower.transports.stream import Receiver
+
+if TYPE_CHECKING:
+    from switchtower.transports.http import HttpListener
+
+
+class Connected(NamedTuple):
+    receiver: Receiver | None
+    """None for one that asks for pages, or has not been let in yet."""
+    waiting_bytes: int
+
+
+def of_port(listener: "HttpListener") -> Iterator[Connected]:
+    for connection in tuple(listener._site.state.connections):
+        transport = connection.transport
+        receiver = getattr(connection, "_receiver", None)
+        yield Connected(receiver, 0 if transport is None else transport.get_write_buffer_size())
+
+
+def of_socket(listener: unix.UnixListener) -> Iterator[Connected]:
+    for connection in tuple(listener.connections):
+        yield Connected(connection._receiver, connection._transport.get_write_buffer_size())

@@ -1,0 +1,461 @@
+"""`tower backup` and `tower restore`: everything comes back, nothing is lost, and no archive can do harm."""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+import tarfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.inside import Inside
+
+from switchtower.cli.archives import contents, manifest
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
+    return Inside(tmp_path / "home", monkeypatch, capfdbinary, dict(os.environ))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "backup.tar.gz"
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# With a real daemon
+
+
+def test_a_home_with_real_sessions_goes_to_another_place_and_back(tower: Any, tmp_path: Path) -> None:
+    (tower.home / "config.toml").write_text('# mine\nlog_level = "debug"\n')
+    (tower.home / "presets").mkdir()
+    (tower.home / "presets/reviewer.toml").write_text('description = "reads"\n')
+    session_id = tower("run", "--headless", "--json", "write notes.txt: hello", "--approve", "always").json["sessionId"]
+    tower("user", "add", "ann", "--password-stdin", stdin=b"correct horse")
+    backup = tmp_path / "b.tar.gz"
+
+    made = tower("backup", "--json", str(backup))  # while the daemon runs
+
+    assert made.code == 0, made.stderr
+    assert mode_of(backup) == 0o600
+    assert [member["name"] for member in made.json["members"]] == [
+        "data/journal.db",
+        "data/registry.db",
+        "config/config.toml",
+        "config/presets/reviewer.toml",
+    ]
+    lasting = tower("attach", session_id, "--jsonl", "--no-follow").stdout
+    assert tower("run", "--headless", "say: after the backup").code == 0
+    refused = tower("restore", str(backup), "--force")
+    assert (refused.code, refused.stdout) == (1, b"")
+    assert "a daemon is already running" in refused.stderr
+    tower("stop")
+
+    restored = tower("restore", "--force", "--json", str(backup))
+
+    assert restored.code == 0, restored.stderr
+    assert restored.json["restored"] == ["data/journal.db", "data/registry.db"]
+    assert restored.json["unchanged"] == ["config/config.toml", "config/presets/reviewer.toml"]
+    assert tower("journal", "verify").code == 0
+    assert tower("attach", session_id, "--jsonl", "--no-follow").stdout == lasting
+    assert [session["sessionId"] for session in tower("sessions", "--json").json] == [session_id]
+    assert [user["name"] for user in tower("user", "list", "--json").json] == ["ann"]
+    tower("stop")
+    aside = [Path(kept) for kept in restored.json["kept_aside"]]
+    old = next(kept for kept in aside if kept.name.startswith("journal.db.before-restore-") and not kept.name.endswith("-wal"))
+    assert tower("journal", "verify", str(old)).stdout.startswith(b"ok: 2 sessions")
+
+    elsewhere = tmp_path / "elsewhere"
+    assert tower("restore", str(backup), TOWER_HOME=str(elsewhere)).code == 0
+    assert tower("journal", "verify", TOWER_HOME=str(elsewhere)).stdout.startswith(b"ok: 1 sessions")
+    assert (elsewhere / "config.toml").read_text() == '# mine\nlog_level = "debug"\n'
+    assert {mode_of(elsewhere / name) for name in ("data/journal.db", "data/registry.db", "config.toml")} == {0o600}
+
+
+def test_a_backup_is_consistent_while_runs_write(tower: Any, tmp_path: Path) -> None:
+    tower("sessions")
+    writers = [tower.start("run", "--headless", "say: " + "word " * 2_000) for _ in range(3)]
+
+    made = [tower("backup", str(tmp_path / f"{number}.tar.gz")) for number in range(3)]
+    for writer in writers:
+        writer.communicate(timeout=60)
+
+    assert [ended.code for ended in made] == [0, 0, 0], made
+    for number in range(3):
+        home = tmp_path / f"home{number}"
+        assert tower("restore", str(tmp_path / f"{number}.tar.gz"), TOWER_HOME=str(home)).code == 0
+        verified = tower("journal", "verify", TOWER_HOME=str(home))
+        assert verified.code == 0, verified.stdout
+
+
+# What goes in
+
+
+def fill(home: Path) -> None:
+    """A home as a daemon leaves it, without starting one."""
+    from switchtower.stores import migrations
+
+    for folder in ("data", "run", "logs", "prompts/git", "skills/deploy"):
+        (home / folder).mkdir(parents=True)
+    for name, scripts in (("journal.db", "sql"), ("registry.db", "sql_registry")):
+        with closing(sqlite3.connect(home / "data" / name, isolation_level=None)) as connection:
+            migrations.migrate(connection, scripts)
+    for name in ("data/owner.token", "data/jwt.secret", "data/host.json", "service.env"):
+        (home / name).write_text(f"s3cret of {name}")
+    (home / "config.toml").write_text('policy = "auto"\n')
+    (home / "mcp.json").write_text("{}")
+    (home / "prompts/git/commit.md").write_text("Commit it")
+    (home / "skills/deploy/SKILL.md").write_text("Deploy it")
+    (home / "skills/deploy/run.sh").write_text("#!/bin/sh\n")
+    (home / "skills/deploy/run.sh").chmod(0o755)
+    (home / "run/endpoints.json").write_text("{}")
+    (home / "logs/tower.log").write_text("a line\n")
+    (home / "data/checkpoints").mkdir()
+    (home / "data/checkpoints/x").write_text("y")
+
+
+PLAIN = {
+    "data/journal.db",
+    "data/registry.db",
+    "config/config.toml",
+    "config/mcp.json",
+    "config/prompts/git/commit.md",
+    "config/skills/deploy/SKILL.md",
+    "config/skills/deploy/run.sh",
+}
+
+
+def names_in(file: Path) -> set[str]:
+    with tarfile.open(file) as tar:
+        return {member.name for member in tar} - {manifest.NAME}
+
+
+def test_secrets_go_in_only_when_asked_for_and_run_files_never(inside: Inside, file: Path, tmp_path: Path) -> None:
+    fill(inside.home)
+
+    assert inside("backup", str(file)).code == 0
+    assert names_in(file) == PLAIN
+    assert b"s3cret" not in gzip.decompress(file.read_bytes())
+
+    assert inside("backup", "--with-secrets", str(tmp_path / "all.tar.gz")).code == 0
+    assert names_in(tmp_path / "all.tar.gz") == PLAIN | set(contents.SECRETS)
+    assert mode_of(tmp_path / "all.tar.gz") == 0o600
+
+
+def test_the_manifest_has_the_digest_of_each_file_and_the_schemas(inside: Inside, file: Path) -> None:
+    fill(inside.home)
+    inside("backup", str(file))
+
+    with tarfile.open(file) as tar:
+        described = json.load(tar.extractfile(manifest.NAME))  # type: ignore[arg-type]
+        for member in described["members"]:
+            content = tar.extractfile(member["stored"])
+            assert content is not None
+            assert hashlib.sha256(content.read()).hexdigest() == member["sha256"]
+    assert described["format"] == 1
+    assert described["schemas"].keys() == {"data/journal.db", "data/registry.db"}
+    assert described["secrets"] is False
+
+
+def test_what_went_in_comes_out_with_its_mode(inside: Inside, file: Path, tmp_path: Path) -> None:
+    fill(inside.home)
+    inside("backup", "--with-secrets", str(file))
+    new = tmp_path / "new"
+    inside.monkeypatch.setenv("TOWER_HOME", str(new))
+
+    ended = inside("restore", str(file))
+
+    assert ended.code == 0, ended.stderr
+    for name in ("data/owner.token", "data/host.json", "service.env", "config.toml", "prompts/git/commit.md"):
+        assert (new / name).read_bytes() == (inside.home / name).read_bytes()
+        assert mode_of(new / name) == 0o600
+    assert mode_of(new / "skills/deploy/run.sh") == 0o700
+    assert not (new / "logs/tower.log").exists()
+    assert not list(new.rglob(".restore-*")), "nothing is left of the unpacking"
+
+
+def test_a_long_name_of_a_skill_comes_back(inside: Inside, file: Path, tmp_path: Path) -> None:
+    fill(inside.home)
+    deep = inside.home / "skills" / ("ö" * 60) / ("y" * 100) / "SKILL.md"
+    deep.parent.mkdir(parents=True)
+    deep.write_text("deep")
+    inside("backup", str(file))
+    new = tmp_path / "new"
+    inside.monkeypatch.setenv("TOWER_HOME", str(new))
+
+    assert inside("restore", str(file)).code == 0
+
+    assert (new / deep.relative_to(inside.home)).read_text() == "deep"
+
+
+def test_a_backup_replaces_nothing_unasked(inside: Inside, file: Path) -> None:
+    fill(inside.home)
+    file.write_text("dear to somebody")
+
+    refused = inside("backup", str(file))
+    assert (refused.code, file.read_text()) == (1, "dear to somebody")
+    assert "is there already; hint: choose another name, or --force" in refused.stderr
+
+    assert inside("backup", "--force", str(file)).code == 0
+    assert names_in(file) == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [(".", "is a folder; hint: "), ("no/such/x.tar.gz", "there is no folder"), ("x.tar.gz", "nothing to back up")],
+)
+def test_a_backup_that_cannot_be_made_says_why(inside: Inside, tmp_path: Path, place: str, told: str) -> None:
+    if place != "x.tar.gz":
+        fill(inside.home)
+
+    ended = inside("backup", str(tmp_path / place))
+
+    assert (ended.code, ended.stdout) == (1, b"")
+    assert told in ended.stderr
+    assert not list(tmp_path.glob(".*")), "nothing is left behind"
+
+
+def test_a_damaged_journal_is_not_backed_up_silently(inside: Inside, file: Path) -> None:
+    fill(inside.home)
+    (inside.home / "data/journal.db").write_bytes(os.urandom(20_000))
+
+    ended = inside("backup", str(file))
+
+    assert ended.code == 1
+    assert "cannot be read" in ended.stderr
+    assert not file.exists()
+
+
+# What comes out
+
+
+@pytest.fixture
+def backup(inside: Inside, file: Path, tmp_path: Path) -> Path:
+    """Of a filled home; the home is empty again."""
+    fill(inside.home)
+    assert inside("backup", str(file)).code == 0
+    shutil.rmtree(inside.home)
+    return file
+
+
+def snapshot(home: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*") if path.is_file() and "lock" not in path.name
+    }
+
+
+def test_files_that_are_there_are_replaced_only_with_force_and_are_kept(inside: Inside, backup: Path) -> None:
+    (inside.home / "data").mkdir(parents=True)
+    (inside.home / "data/journal.db").write_text("old journal")
+    (inside.home / "data/journal.db-wal").write_text("old log")
+    (inside.home / "data/search.db").write_text("an index of the old one")
+    (inside.home / "config.toml").write_text('policy = "ask"\n')
+    (inside.home / "AGENTS.md").write_text("not in the backup")
+    before = snapshot(inside.home)
+
+    refused = inside("restore", str(backup))
+
+    assert refused.code == 1
+    assert "hint: --force does it, and keeps the old ones aside" in refused.stderr
+    assert snapshot(inside.home) == before
+
+    ended = inside("restore", "--force", "--json", str(backup))
+
+    assert ended.code == 0, ended.stderr
+    kept = {Path(path).name.partition(".before-restore-")[0]: Path(path) for path in ended.json["kept_aside"]}
+    assert kept["config.toml"].read_text() == 'policy = "ask"\n'
+    old = sorted(inside.home.glob("data/journal.db.before-restore-*"))
+    assert [path.read_text() for path in old] == ["old journal", "old log"]
+    assert old[1].name == f"{old[0].name}-wal", "SQLite finds the log beside its journal"
+    assert (inside.home / "config.toml").read_text() == 'policy = "auto"\n'
+    assert (inside.home / "AGENTS.md").read_text() == "not in the backup"
+    assert not (inside.home / "data/search.db").exists()
+    assert not (inside.home / "data/journal.db-wal").exists()
+
+
+def rebuilt(backup: Path, change: Callable[[dict[str, Any], dict[str, bytes]], None]) -> None:
+    """The archive again, after somebody laid hands on it."""
+    with tarfile.open(backup) as tar:
+        files = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+    described = json.loads(files.pop(manifest.NAME))
+    change(described, files)
+    with tarfile.open(backup, "w:gz", format=tarfile.GNU_FORMAT) as tar:
+        for name, content in {manifest.NAME: json.dumps(described).encode(), **files}.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+
+
+def add(described: dict[str, Any], files: dict[str, bytes], name: str, *, stored: str | None = None) -> None:
+    content = b"evil"
+    described["members"].append(
+        {"name": name, "stored": stored or name, "size": 4, "sha256": hashlib.sha256(content).hexdigest(), "executable": False}
+    )
+    files[stored or name] = content
+
+
+HOSTILE: dict[str, tuple[Callable[[dict[str, Any], dict[str, bytes]], None], str]] = {
+    "up and out": (lambda d, f: add(d, f, "config/prompts/../../../evil"), "which no backup has"),
+    "up at once": (lambda d, f: add(d, f, "../evil"), "which no backup has"),
+    "absolute": (lambda d, f: add(d, f, "/tmp/evil"), "which no backup has"),
+    "absolute below": (lambda d, f: add(d, f, "config/prompts//tmp/evil"), "which no backup has"),
+    "a socket's folder": (lambda d, f: add(d, f, "run/tower.lock"), "which no backup has"),
+    "a checkpoint": (lambda d, f: add(d, f, "data/checkpoints/x"), "which no backup has"),
+    "a null": (lambda d, f: add(d, f, "config/prompts/a\0b", stored="long/1"), "which no backup has"),
+    "a very long name": (lambda d, f: add(d, f, "config/prompts/" + "x" * 2_000, stored="long/1"), "which no backup has"),
+    "not in the manifest": (lambda d, f: f.update({"config/extra": b"x"}), "which its manifest does not name"),
+    "missing": (lambda d, f: f.pop("config/mcp.json") and None, "`config/mcp.json` is missing in it"),
+    "another size": (lambda d, f: f.update({"config/mcp.json": b"{} "}), "has another size"),
+    "another content": (lambda d, f: f.update({"config/mcp.json": b"[]"}), "has changed since the backup was made"),
+    "named twice": (lambda d, f: d["members"].append(d["members"][0]), "names something twice"),
+    "stored twice": (lambda d, f: d["members"][1].update(stored=d["members"][0]["stored"]), "names something twice"),
+    "a negative size": (lambda d, f: d["members"][2].update(size=-1), "has an impossible size"),
+    "a huge file": (lambda d, f: d["members"][2].update(size=2**40), "has an impossible size"),
+    "more than the disk": (lambda d, f: d["members"][0].update(size=2**62), "hint: make room"),
+    "a newer format": (lambda d, f: d.update(format=2), "it is of format 2 and this program knows 1"),
+    "no format": (lambda d, f: d.pop("format") and None, "its manifest cannot be read"),
+    "other types": (lambda d, f: d.update(members={"a": 1}), "its manifest cannot be read"),
+}
+
+
+@pytest.mark.parametrize("named", HOSTILE)
+def test_an_archive_that_somebody_changed_is_refused_and_nothing_moves(
+    inside: Inside, backup: Path, tmp_path: Path, named: str
+) -> None:
+    change, told = HOSTILE[named]
+    rebuilt(backup, change)
+
+    ended = inside("restore", "--force", str(backup))
+
+    assert (ended.code, ended.stdout) == (1, b"")
+    assert told in ended.stderr
+    assert "hint: " in ended.stderr
+    assert snapshot(inside.home) == {}
+    assert not list(tmp_path.rglob("evil"))
+    assert not list(inside.home.rglob(".restore-*"))
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.XHDTYPE]
+)
+def test_links_devices_and_records_are_refused(inside: Inside, backup: Path, kind: bytes) -> None:
+    with tarfile.open(backup) as tar:
+        first = tar.extractfile(manifest.NAME)
+        assert first is not None
+        described = first.read()
+    with tarfile.open(backup, "w:gz") as tar:
+        info = tarfile.TarInfo(manifest.NAME)
+        info.size = len(described)
+        tar.addfile(info, io.BytesIO(described))
+        link = tarfile.TarInfo("data/journal.db")
+        link.type, link.linkname = kind, "/etc/passwd"
+        tar.addfile(link)
+
+    ended = inside("restore", str(backup))
+
+    assert ended.code == 1
+    assert "it holds something that is no plain file" in ended.stderr
+    assert snapshot(inside.home) == {}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not a tar", os.urandom(5_000), gzip.compress(b""), gzip.compress(b"\0" * 10_240), gzip.compress(os.urandom(5_000))],
+    ids=["empty", "text", "rubbish", "an empty gzip", "zeros", "rubbish in gzip"],
+)
+def test_what_is_no_backup_is_one_line(inside: Inside, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.tar.gz").write_bytes(content)
+
+    ended = inside("restore", str(tmp_path / "x.tar.gz"))
+
+    assert (ended.code, ended.stdout) == (1, b"")
+    assert "hint: " in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_truncated_archive_is_refused_at_every_length(inside: Inside, backup: Path) -> None:
+    whole = backup.read_bytes()
+    for length in range(0, len(whole) - 1, max(1, len(whole) // 23)):
+        backup.write_bytes(whole[:length])
+
+        ended = inside("restore", str(backup))
+
+        assert ended.code == 1, length
+        assert snapshot(inside.home) == {}
+
+
+def test_a_newer_schema_is_refused(inside: Inside, backup: Path) -> None:
+    def newer(described: dict[str, Any], files: dict[str, bytes]) -> None:
+        content = bytearray(files["data/journal.db"])
+        content[60:64] = (999).to_bytes(4, "big")  # where SQLite keeps the user version
+        files["data/journal.db"] = bytes(content)
+        described["members"][0].update(sha256=hashlib.sha256(content).hexdigest())
+
+    rebuilt(backup, newer)
+
+    ended = inside("restore", str(backup))
+
+    assert ended.code == 1
+    assert "is version 999" in ended.stderr
+    assert "hint: use the newer program" in ended.stderr
+    assert snapshot(inside.home) == {}
+
+
+def test_a_journal_that_is_damaged_in_the_backup_is_refused(inside: Inside, backup: Path) -> None:
+    def damaged(described: dict[str, Any], files: dict[str, bytes]) -> None:
+        content = files["data/journal.db"][:4096] + b"\xa5" * (len(files["data/journal.db"]) - 4096)
+        files["data/journal.db"] = content
+        described["members"][0].update(sha256=hashlib.sha256(content).hexdigest())
+
+    rebuilt(backup, damaged)
+
+    ended = inside("restore", str(backup))
+
+    assert ended.code == 1
+    assert "damaged" in ended.stderr or "cannot be read" in ended.stderr
+    assert snapshot(inside.home) == {}
+
+
+def test_settings_that_cannot_be_used_any_more_are_told_of(inside: Inside, backup: Path) -> None:
+    def old(described: dict[str, Any], files: dict[str, bytes]) -> None:
+        content = b"long_gone = 1\n"
+        files["config/config.toml"] = content
+        member = next(member for member in described["members"] if member["name"] == "config/config.toml")
+        member.update(sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+
+    rebuilt(backup, old)
+
+    ended = inside("restore", str(backup))
+
+    assert ended.code == 0
+    assert "the settings that came back cannot be used: `long_gone`" in ended.stderr
+
+
+def test_a_killed_restore_loses_nothing_and_the_next_one_cleans_up(tower: Any, tmp_path: Path) -> None:
+    tower("run", "--headless", "say: hello")
+    tower("stop")
+    backup = tmp_path / "b.tar.gz"
+    assert tower("backup", str(backup)).code == 0
+    left = tower.home / "data/.restore-data-0000"
+    left.mkdir()
+    (left / "00000").write_text("of a restore that was killed")
+
+    restore = tower.start("restore", "--force", str(backup))
+    restore.send_signal(signal.SIGKILL)
+    restore.communicate(timeout=30)
+
+    assert tower("restore", "--force", str(backup)).code == 0
+    assert tower("journal", "verify").stdout.startswith(b"ok: 1 sessions")
+    assert not list(tower.home.rglob(".restore-*"))

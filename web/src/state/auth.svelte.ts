@@ -1,0 +1,118 @@
+// Who somebody is here. A cookie that scripts cannot read, where the daemon gives one; otherwise a token in memory, gone with the tab.
+import * as http from "../net/http";
+import { firstToken } from "../model/route";
+
+interface Me {
+  name: string;
+  token_id: string | null;
+  expires_at?: string | null;
+}
+
+interface Health {
+  name: string;
+  version: string;
+  features?: string[];
+}
+
+class Auth {
+  status = $state<"checking" | "in" | "out" | "away">("checking");
+  me = $state<Me | null>(null);
+  version = $state("");
+  features = $state<string[]>([]);
+  /** Why somebody who was in is asked again. */
+  why = $state<string | null>(null);
+  private expiry: ReturnType<typeof setTimeout> | undefined;
+
+  constructor() {
+    http.whenRefused(() => this.expired());
+  }
+
+  has(feature: string): boolean {
+    return this.features.includes(feature);
+  }
+
+  async start(): Promise<void> {
+    const brought = firstToken(window.location.href);
+    if (brought) {
+      // Out of the address before anything else: no history, no screenshot, no referrer has it.
+      window.history.replaceState(null, "", brought.rest);
+      try {
+        await this.take(http.send<{ access_token: string }>("POST", "/auth/token", { token: brought.token }));
+        return;
+      } catch (failure) {
+        if (!(failure instanceof http.Away)) this.why = "This link has been used already or is too old. Make a new one with `tower token url`.";
+      }
+    }
+    await this.look();
+  }
+
+  /** Asks who we are; the answer decides what is shown. */
+  async look(): Promise<boolean> {
+    try {
+      this.me = await http.get<Me>("/auth/me");
+      this.status = "in";
+      this.why = null;
+      this.remind();
+      void this.readHealth();
+      return true;
+    } catch (failure) {
+      if (failure instanceof http.HttpError && failure.status === 401) this.out(null);
+      else if (this.status !== "in") this.status = "away";
+      return false;
+    }
+  }
+
+  async login(username: string, password: string): Promise<void> {
+    await this.take(http.send<{ access_token: string }>("POST", "/auth/login", { username, password }));
+  }
+
+  private async take(granting: Promise<{ access_token: string }>): Promise<void> {
+    http.setBearer(null);
+    const granted = await granting;
+    try {
+      await http.get<Me>("/auth/me"); // by the cookie that came along
+    } catch {
+      http.setBearer(granted.access_token);
+    }
+    await this.look();
+  }
+
+  async logout(): Promise<void> {
+    try {
+      await http.send("POST", "/auth/logout");
+    } catch {
+      // The owner's own token cannot be revoked; it is forgotten.
+    }
+    http.setBearer(null);
+    this.out(null);
+  }
+
+  expired(): void {
+    if (this.status === "in") this.out("Your login has ended. Log in again to go on where you were.");
+  }
+
+  private out(why: string | null): void {
+    clearTimeout(this.expiry);
+    this.why = why ?? this.why;
+    this.me = null;
+    this.status = "out";
+  }
+
+  private remind(): void {
+    clearTimeout(this.expiry);
+    const until = this.me?.expires_at ? Date.parse(this.me.expires_at) - Date.now() : NaN;
+    if (until > 0 && until < 2 ** 31) this.expiry = setTimeout(() => void this.look(), until + 1000);
+  }
+
+  private async readHealth(): Promise<void> {
+    try {
+      const health = await http.get<Health>("/health");
+      this.version = health.version;
+      this.features = health.features ?? [];
+    } catch {
+      // Not needed to work.
+    }
+  }
+}
+
+export const auth = new Auth();

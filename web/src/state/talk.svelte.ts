@@ -1,0 +1,182 @@
+// One conversation: MiniCodex's line for a session, folded. It comes back with the last event it has seen, so it misses nothing.
+import type { ClientMessage, ServerMessage } from "@wire/minicodex";
+import { Conversation } from "../model/conversation";
+import { socketAddress } from "../net/http";
+import { Line, type LineState } from "../net/line";
+import { mayReturn, tower } from "./tower.svelte";
+import { uuid } from "../text/ids";
+import { toasts } from "./toasts.svelte";
+
+/** The daemon's heart beats every 15 s; who hears three beats too few has lost it. */
+const SILENCE_MS = 50_000;
+const POLICY = 1008;
+
+interface Unsent {
+  id: string;
+  text: string;
+}
+
+export class Talk {
+  version = $state(0);
+  line = $state<LineState>("connecting");
+  unknown = $state(false);
+  followUps = $state<string[]>([]);
+  sending = $state.raw<Unsent[]>([]);
+  readonly story = new Conversation();
+  private readonly socket: Line;
+  private readonly unlisten: () => void;
+  private due = false;
+  private wasActive = false;
+
+  constructor(readonly sessionId: string) {
+    this.socket = new Line({
+      address: () => socketAddress("/ws/minicodex", { session_id: sessionId }),
+      opened: () => this.greet(),
+      heard: (frame) => this.hear(frame as ServerMessage),
+      changed: (state) => (this.line = state),
+      mayReturn: (code) => (this.unknown && code === POLICY ? Promise.resolve(false) : mayReturn()),
+      silenceMs: SILENCE_MS,
+    });
+    this.unlisten = tower.listen(sessionId, (event) => {
+      if (this.story.note(event)) this.show();
+    });
+  }
+
+  close(): void {
+    this.unlisten();
+    this.socket.close();
+  }
+
+  get isActive(): boolean {
+    void this.version;
+    return this.story.isActive;
+  }
+
+  // What is asked
+
+  /** Sent again after a break under the same name: the daemon takes it once. */
+  send(text: string): void {
+    const unsent = { id: uuid(), text };
+    this.sending = [...this.sending, unsent];
+    this.offer(unsent);
+  }
+
+  /** Into a run that works: relay's input to an agent is read between two steps. */
+  steer(text: string): boolean {
+    return tower.command("run.send_input", this.sessionId, { input_id: uuid(), text, actor: "web" });
+  }
+
+  followUp(text: string): void {
+    this.followUps.push(text);
+  }
+
+  abort(): void {
+    if (!this.say({ type: "abort", req_id: "abort" })) toasts.say("Not sent: the connection is down.", "error");
+  }
+
+  private offer(unsent: Unsent): void {
+    this.say({ type: "send", text: unsent.text, client_msg_id: unsent.id, req_id: unsent.id });
+  }
+
+  private say(message: ClientMessage): boolean {
+    return this.socket.send(message);
+  }
+
+  // What is heard
+
+  private greet(): void {
+    const last = this.story.loaded ? this.story.lastEventId : null;
+    if (last === null) this.say({ type: "hello", v: "1.0.0", client_capabilities: ["reasoning", "approvals", "replay", "deny_abort"] });
+    else this.say({ type: "resume", last_seen_event_id: last });
+    for (const unsent of this.sending) this.offer(unsent);
+  }
+
+  private hear(frame: ServerMessage): void {
+    if (typeof frame !== "object" || frame === null) return;
+    const told = this.story.apply(frame);
+    switch (told.what) {
+      case "gap":
+        this.say({ type: "get_snapshot", include_transcript_window: true });
+        break;
+      case "accepted":
+        this.sending = this.sending.filter((unsent) => unsent.id !== told.reqId);
+        break;
+      case "refused":
+        this.refused(told.refusal.code, told.refusal.message, told.refusal.reqId);
+        break;
+      default:
+        break;
+    }
+    this.goOn();
+    this.show();
+  }
+
+  private refused(code: string, message: string, reqId: string | null): void {
+    const unsent = this.sending.find((one) => one.id === reqId);
+    this.sending = this.sending.filter((one) => one !== unsent);
+    if (code === "UNKNOWN_SESSION") {
+      this.unknown = true;
+    } else if (unsent && code === "BUSY") {
+      // Somebody else was faster; then it is a word into the run that works.
+      if (this.steer(unsent.text)) toasts.say("A run is at work already: your message was given to it.");
+    } else {
+      toasts.say(message, "error");
+    }
+  }
+
+  /** What was kept for later goes when the run has ended well. */
+  private goOn(): void {
+    const active = this.story.isActive;
+    const last = this.story.blocks[this.story.blocks.length - 1];
+    const stopped = last?.kind === "notice" && last.code === "ABORTED";
+    if (this.wasActive && !active && !stopped && this.story.run?.status === "finished") {
+      const next = this.followUps.shift();
+      if (next !== undefined) this.send(next);
+    }
+    this.wasActive = active;
+  }
+
+  private show(): void {
+    if (this.due) return;
+    this.due = true;
+    const done = (): void => {
+      this.due = false;
+      this.version++;
+    };
+    if (document.hidden) setTimeout(done, 200);
+    else requestAnimationFrame(done);
+  }
+}
+
+/** Makes a session and says the first words in it; gives its id. */
+export function begin(query: Record<string, string | null>, text: string): Promise<string> {
+  return new Promise((done, failed) => {
+    const socket = new WebSocket(socketAddress("/ws/minicodex", query));
+    const timer = setTimeout(() => fail("no answer came in time"), 20_000);
+    let id: string | null = null;
+    const fail = (why: string): void => {
+      clearTimeout(timer);
+      failed(new Error(why));
+      socket.close(1000);
+    };
+    const finish = (): void => {
+      clearTimeout(timer);
+      if (id !== null) done(id);
+      socket.close(1000);
+    };
+    socket.onopen = () => socket.send(JSON.stringify({ type: "hello", v: "1.0.0", client_capabilities: [] }));
+    socket.onclose = () => fail("the daemon closed the connection; look at its log (`tower logs`)");
+    socket.onmessage = (event: MessageEvent<string>) => {
+      const frame = JSON.parse(event.data) as ServerMessage;
+      if (frame.type === "welcome") {
+        id = frame.session_state.session_id;
+        if (!text) finish();
+        else socket.send(JSON.stringify({ type: "send", text, req_id: "first", client_msg_id: uuid() }));
+      } else if (frame.type === "accepted") {
+        finish();
+      } else if (frame.type === "error") {
+        fail(frame.message);
+      }
+    };
+  });
+}
