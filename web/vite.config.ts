@@ -3,7 +3,7 @@ import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { svelteTesting } from "@testing-library/svelte/vite";
 import { defineConfig } from "vitest/config";
 import { fileURLToPath } from "node:url";
-import { shell } from "./build/shell";
+import { shell } from "./build/shell.ts";
 
 const daemon = process.env.TOWER_HTTP_URL ?? "http://127.0.0.1:8787";
 const documents = fileURLToPath(new URL("../documents/typescript", import.meta.url));

@@ -80,7 +80,8 @@ class RawWebSocket:
             self.body = await self.reader.read()
 
     async def leave(self) -> None:
-        self.writer.transport.abort()
+        with suppress(AttributeError):  # asyncio's: a transport that was closed while it still wrote has no loop in the end
+            self.writer.transport.abort()
         with suppress(OSError):
             await self.writer.wait_closed()
 

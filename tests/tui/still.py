@@ -93,7 +93,11 @@ class StillFeed(feed.Feed):
 
 
 class StillApp(TowerApp):
-    """Nothing blinks."""
+    """Nothing blinks, nothing turns."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.drawing.tick = lambda: None
 
     def on_ready(self) -> None:
         # Textual calls the base's own handler too.

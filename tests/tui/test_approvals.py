@@ -84,8 +84,8 @@ async def test_later_leaves_it_in_the_inbox(pushd: Daemon, workspace: Path) -> N
         await seat.until_said("✓ done")
 
 
-async def test_a_question_of_another_session_comes_to_the_front_on_any_screen(own_daemon: StartDaemon, workspace: Path) -> None:
-    async with sit(own_daemon(), workspace) as seat:
+async def test_a_question_of_another_session_comes_to_the_front_on_any_screen(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
         await seat.press("f1")
         assert isinstance(seat.app.screen, HelpScreen)
         client, _ = await another_session(seat, workspace, WRITE)
@@ -96,8 +96,8 @@ async def test_a_question_of_another_session_comes_to_the_front_on_any_screen(ow
         client.close()
 
 
-async def test_what_somebody_else_decides_is_not_asked_any_more(own_daemon: StartDaemon, workspace: Path) -> None:
-    async with sit(own_daemon(), workspace) as seat:
+async def test_what_somebody_else_decides_is_not_asked_any_more(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
         client, session_id = await another_session(seat, workspace, WRITE)
         pending = (await seat.until_asked()).pending
         await client.decide(session_id, pending.run_id, pending.id, "deny")

@@ -24,24 +24,39 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> config.Settings
 
 
 async def settled(pilot: Pilot[Any]) -> None:
-    """The session is open and all of it is drawn."""
+    """The session is open, all of it is drawn, and what waits for a decision is asked."""
     app = pilot.app
     assert isinstance(app, still.StillApp)
+
+    def is_busy() -> bool:
+        if app._first_session is not None and app.open is None:
+            return True
+        if app.open is not None and not app.open.transcript.blocks:
+            return True
+        asked = app.inbox.next_to_show() or (app.open is not None and app.open.next_dialog())
+        return bool(asked) and len(app.screen_stack) == 1
+
     async with asyncio.timeout(10):
-        while app._first_session is not None and (app.open is None or not app.open.transcript.blocks):
+        while is_busy():
             await pilot.pause()
     await pilot.pause()
 
 
-def after(*keys: str, text: str = "") -> Callable[[Pilot[Any]], Any]:
+def after(*keys: str, text: str = "", opens: bool = False) -> Callable[[Pilot[Any]], Any]:
+    """`opens`: the last key brings up another screen."""
+
     async def act(pilot: Pilot[Any]) -> None:
         await settled(pilot)
         if text:
             assert isinstance(pilot.app, still.StillApp)
             pilot.app.main.composer.put(text)
             await pilot.pause()
-        await pilot.press(*keys)
-        await pilot.pause()
+        for key in keys:
+            await pilot.press(key)
+            await settled(pilot)
+        async with asyncio.timeout(10):
+            while opens and len(pilot.app.screen_stack) == 1:
+                await pilot.pause()
         if learning := [worker for worker in pilot.app.workers if worker.group == "place" and not worker.is_finished]:
             await pilot.app.workers.wait_for_complete(learning)
         await pilot.pause()
@@ -88,10 +103,10 @@ WRITING = [told.said("fix it"), told.approval(**EDIT)]
 DELETING = [told.said("tidy up"), told.approval(command="rm -rf build \u202e&& ls", tool="run", cwd="/work", destructive=True)]
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
-@pytest.mark.parametrize("story", [WRITING, DELETING], ids=["writing", "deleting"])
+@pytest.mark.parametrize(("story", "size"), [(WRITING, SMALL), (DELETING, LARGE)], ids=["writing", "deleting"])
 def test_an_approval(snap_compare: Compare, settings: config.Settings, size: tuple[int, int], story: list[told.Told]) -> None:
-    assert snap_compare(still.app(settings, about=RUNNING, story=story), terminal_size=size, run_before=after())
+    app = still.app(settings, about=RUNNING, story=story)
+    assert snap_compare(app, terminal_size=size, run_before=after(opens=True))
 
 
 def test_an_approval_with_a_reason_against_it(snap_compare: Compare, settings: config.Settings) -> None:
@@ -107,17 +122,17 @@ def test_the_inbox(snap_compare: Compare, settings: config.Settings) -> None:
 def test_a_question_of_the_agent(snap_compare: Compare, settings: config.Settings) -> None:
     detail = '{"dialogId":"dlg_1","method":"select","message":"Both are ripe.","options":["apple","pear"],"expiresAt":1}'
     story = [told.said("pick one"), told.warning("DIALOG_OPENED", "Which fruit?", detail)]
-    assert snap_compare(still.app(settings, about=RUNNING, story=story), terminal_size=SMALL, run_before=after())
+    app = still.app(settings, about=RUNNING, story=story)
+    assert snap_compare(app, terminal_size=SMALL, run_before=after(opens=True))
 
 
 @pytest.mark.parametrize("command", ["help", "diff", "session", "model", "rename", "delete", "policy"])
 def test_what_a_command_shows(snap_compare: Compare, settings: config.Settings, command: str) -> None:
-    assert snap_compare(still.app(settings), terminal_size=SMALL, run_before=after("enter", text=f"/{command}"))
+    assert snap_compare(still.app(settings), terminal_size=SMALL, run_before=after("enter", text=f"/{command}", opens=True))
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_a_program(snap_compare: Compare, settings: config.Settings, size: tuple[int, int]) -> None:
+def test_a_program(snap_compare: Compare, settings: config.Settings) -> None:
     about = people.about(state="running", activeRunId=told.RUN, engine="pty", terminal=people.PROGRAM, title="htop")
     painted = "\x1b[2J\x1b[H\x1b[1;32mCPU\x1b[0m [|||||   45%]\r\n\x1b[7mPID USER\x1b[0m\r\n  1 root"
     story = [told.status("Program started", "htop"), told.status("Screen", painted, "tool")]
-    assert snap_compare(still.app(settings, about=about, story=story), terminal_size=size, run_before=after())
+    assert snap_compare(still.app(settings, about=about, story=story), terminal_size=SMALL, run_before=after())

@@ -80,8 +80,8 @@ async def test_a_long_session_opens_at_its_end_and_is_read_back_page_by_page(pus
         assert f"▌ count {upto}" in seat.transcript()
 
 
-async def test_somebody_who_reads_back_is_not_pulled_to_the_end(start_daemon: StartDaemon, workspace: Path) -> None:
-    async with sit(start_daemon(demo_delay_ms=20), workspace, size=(80, 24)) as seat:
+async def test_somebody_who_reads_back_is_not_pulled_to_the_end(slow: Daemon, workspace: Path) -> None:
+    async with sit(slow, workspace, size=(80, 24)) as seat:
         await seat.write("\n".join(f"say: line {number}" for number in range(60)) + "\ncount 500")
         view = seat.app.main.transcript
         await seat.until(lambda: view.max_scroll_y > 20)
@@ -97,8 +97,8 @@ async def test_somebody_who_reads_back_is_not_pulled_to_the_end(start_daemon: St
         await seat.until_said("◌ cancelled")
 
 
-async def test_a_small_screen_gives_the_room_to_the_conversation(own_daemon: StartDaemon, workspace: Path) -> None:
-    async with sit(own_daemon(), workspace, size=(80, 24)) as seat:
+async def test_a_small_screen_gives_the_room_to_the_conversation(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace, size=(80, 24)) as seat:
         assert seat.app.main.is_list_shown
         await seat.write("say: hello")
         await seat.until_said("✓ done")

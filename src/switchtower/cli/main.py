@@ -40,6 +40,7 @@ COMMANDS = (
     Row("deny", "decide", "Refuse a waiting action"),
     Row("answer", "answer", "Answer what an extension or the agent asks, or list what is asked"),
     Row("inbox", "inbox", "List what waits for a decision, of all sessions and hosts"),
+    Row("audit", "audit", "List who decided what, from where and when, over all sessions"),
     Row("cancel", "cancel", "Cancel a session's run"),
     Row("diff", "diff", "Print what a session changed in its folder"),
     Row("undo", "undo", "Take back what a session's last run changed, or make it again"),

@@ -175,14 +175,15 @@ class Accounts:
         stored = await self._registry.token(claims.jti)
         if stored is None or stored.user != claims.sub or stored.revoked_at_ms is not None:
             return None
-        if stored.expires_at_ms <= self._now_ms() or not await self._is_somebody(stored.user):
+        if stored.expires_at_ms <= self._now_ms() or not await self.knows(stored.user):
             return None
         return Identity(stored.user, "access_token", stored.token_id, stored.expires_at_ms)
 
     def _is_owner_token(self, token: str) -> bool:
         return hmac.compare_digest(token.encode(errors="replace"), self._owner_token)
 
-    async def _is_somebody(self, name: str) -> bool:
+    async def knows(self, name: str) -> bool:
+        """Whether there is such a user now."""
         return name == OWNER or await self._credential(name) is not None
 
     # Tokens

@@ -102,6 +102,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         listeners = Listeners(settings, runtime, doorkeeper, pi, relay, __version__)
         stack.push_async_callback(listeners.close, settings.shutdown_timeout)
         page.connected = listeners.connected
+        await _tell_people(settings, runtime, redactor, page, stack)
         await listeners.open()
         endpoints = Endpoints(
             pid=os.getpid(),
@@ -138,6 +139,29 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         # Clients hear first that we stop, then how their runs ended, before they are disconnected.
         await house.shut_down(settings.shutdown_timeout)
         await runtime.stop()
+
+
+async def _tell_people(
+    settings: config.Settings,
+    runtime: Runtime,
+    redactor: redact.Redactor,
+    page: WebPage,
+    stack: contextlib.AsyncExitStack,
+) -> None:
+    """Notifications and traces, where somebody wants them; nobody else pays for them. Raises `ConfigError`."""
+    if settings.web_push or settings.notify_webhook:
+        from switchtower.daemon import notify_parts
+
+        page.web_push = notify_parts.web_push(settings)
+        if (notifier := notify_parts.notifier(settings, runtime, redactor, page.web_push)) is not None:
+            stack.push_async_callback(notifier.close)
+    if settings.telemetry_otlp_endpoint is not None:
+        from switchtower.daemon import telemetry, telemetry_otel
+
+        telemetry_otel.check_installed()
+        sink = await asyncio.to_thread(telemetry_otel.OtelSink, settings.telemetry_otlp_endpoint, __version__)
+        stack.push_async_callback(sink.close)
+        runtime.watch(telemetry.Tracer(sink).saw)
 
 
 def _make_runtime(

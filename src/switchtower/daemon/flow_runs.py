@@ -1,6 +1,7 @@
 """A flow's run on the runtime of its project: the orchestrator's parts put together. Starts the runtime, and prints nothing."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -73,7 +74,7 @@ async def run(
         inputs=inputs,
         allow_shell=allow_shell,
         timeout_s=timeout_s or driver.TIMEOUT,
-        environment=environment.current(),
+        environment=_environment(chosen),
     )
     return await driver.run(
         order,
@@ -88,7 +89,7 @@ async def run(
 async def ask(chosen: Chosen, *, folder: Path, timeout_s: float) -> dict[str, Any]:
     """What a runtime says of itself. Raises `client.Broken`, `client.Refused`, `client.NotStarted` and `TimeoutError`."""
     marching = client.Marching(run_id=str(uuid4()), trace_id=str(uuid4()), timeout_s=timeout_s)
-    started = client.Client.start(chosen.argv, cwd=str(folder), marching=marching, environment=environment.current())
+    started = client.Client.start(chosen.argv, cwd=str(folder), marching=marching, environment=_environment(chosen))
     async with started as runtime, asyncio.timeout(timeout_s):
         said = await runtime.call(messages.CAPABILITIES, {}, dict[str, Any])
     _remember(chosen, said)
@@ -101,6 +102,13 @@ def not_run(refused: flows.Refused) -> outcome.Outcome:
     summary = {"completed_steps": 0, "failed_steps": 0, "error": error}
     before = refused.exit_code == errors.Exit.INVALID_BEFORE_HANDSHAKE
     return outcome.Outcome(flow=refused.flow, status="failed", summary=summary, events=[], before_handshake=before)
+
+
+def _environment(chosen: Chosen) -> dict[str, str]:
+    """Ours has to find the daemon that people, and agents, are asked through; another's business that is not."""
+    seen = environment.current()
+    home = os.environ.get("TOWER_HOME")
+    return {**seen, "TOWER_HOME": home} if home is not None and chosen.argv == our_argv() else seen
 
 
 def _remember(chosen: Chosen, said: dict[str, Any]) -> None:

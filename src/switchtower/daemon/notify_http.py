@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from urllib.parse import urlsplit
 
+from switchtower.daemon.apart import apart
 from switchtower.daemon.notify import Undelivered
 
 TIMEOUT = 10.0
@@ -18,8 +19,8 @@ _AGAIN = frozenset({408, 425, 429})
 async def post(url: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float = TIMEOUT) -> int:
     """The status, which is a success. Raises `Undelivered`."""
     try:
-        async with asyncio.timeout(2 * timeout_s):  # a thread cannot be cancelled, but need not be waited for
-            status, retry_after = await asyncio.to_thread(partial(_post, url, body, headers, timeout_s))
+        async with asyncio.timeout(2 * timeout_s):  # each step has its own limit; together they may take no longer than this
+            status, retry_after = await apart(partial(_post, url, body, headers, timeout_s), "notification")
     except TimeoutError:
         raise Undelivered("it did not answer in time", again=True) from None
     except (OSError, http.client.HTTPException, ValueError) as problem:

@@ -21,9 +21,7 @@ def web_push(settings: config.Settings) -> "WebPush | None":
     return notify_push.WebPush(settings.data_dir, contact=settings.web_push_contact or settings.public_url)
 
 
-def notifier(
-    settings: config.Settings, runtime: Runtime, redactor: redact.Redactor, push: "WebPush | None"
-) -> "Notifier | None":
+def notifier(settings: config.Settings, runtime: Runtime, redactor: redact.Redactor, push: "WebPush | None") -> "Notifier | None":
     """It watches from now on. None where there is nobody to be told."""
     if not settings.notify_webhook and push is None:
         return None

@@ -84,6 +84,8 @@ class RelayParts:
                 ping_seconds=PING_SECONDS,
             )
             self.link = links.Link(runtime, self._registry, self.rpc, link, connect, random.random)
+        if page.web_push is not None:
+            page.web_push.knows = self.accounts.knows
         self._extras = page.extras(self._is_linked)
 
     def _is_linked(self) -> bool | None:

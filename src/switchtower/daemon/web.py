@@ -3,7 +3,7 @@
 from typing import Any
 
 from switchtower.core import tower
-from switchtower.daemon import accounts, login_limit, passwords
+from switchtower.daemon import accounts, login_limit, notify_push, passwords
 from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.http import app, local_app, ports, problems, routing
 
@@ -74,6 +74,8 @@ def explained(failure: Exception) -> problems.Problem | None:
             return problems.Problem(409, failure.message, hint=failure.hint)
         case accounts.NoSuchUser():
             return problems.Problem(404, failure.message, hint=failure.hint)
+        case notify_push.Unusable():
+            return problems.Problem(400, failure.message, hint=failure.hint)
         case accounts.AccountError():
             return problems.Problem(400, failure.message, hint=failure.hint)
         case _:

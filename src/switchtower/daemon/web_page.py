@@ -42,7 +42,7 @@ class WebPage:
 
         settings = self._settings
         return ports.Extras(
-            page=page_files.PageFiles(FOLDER),
+            page=page_files.PageFiles(settings.web_dir or FOLDER),
             monitor=Monitor(
                 self._vitals,
                 self._runtime,

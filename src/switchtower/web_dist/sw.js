@@ -1,7 +1,7 @@
 // The page's service worker. It keeps the built shell, so that the page opens when the daemon is away, and never an answer of
 // the daemon: whatever is not a file of this build goes to the network untouched.
-const CACHE = "shell-43479c7e9282";
-const SHELL = ["/","/manifest.webmanifest","/icon.svg","/assets/index-CvmLPZbe.js","/assets/index-Wav3iKam.css"];
+const CACHE = "shell-672270f0e865";
+const SHELL = ["/","/manifest.webmanifest","/icon.svg","/assets/index-DTy9mUzL.js","/assets/index-Wav3iKam.css"];
 
 self.addEventListener("install", (event) => {
   event.waitUntil(

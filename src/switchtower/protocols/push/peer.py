@@ -144,19 +144,24 @@ class PushPeer:
         begins_at_once = command.program is not None or command.flow is not None
         if begins_at_once and self._access.of_a_run:
             raise core_errors.AttachForbidden(hint="what a run has started cannot start a terminal or a flow beside it")
-        command = self.tower.workshop.prepared(command)
+        prepared = self.tower.workshop.prepared
 
         def started(outcome: tower.Outcome) -> bytes:
             self._subscribe(session_id, after_seq=0)
             state: messages.SessionState = "running" if begins_at_once else "idle"
             return self.answer(request, session_id, messages.StartSessionAnswer(session_id, state, token))
 
-        if not request.payload.worktree:
-            self.submit(command, request, started)
+        wants_worktree = request.payload.worktree
+        if not wants_worktree and command.flow is None:
+            self.submit(prepared(command), request, started)
             return
 
         async def begin() -> None:
-            self.submit(await self.tower.workshop.with_worktree(command), request, started)
+            # A flow may have thousands of steps to be checked; others go on meanwhile.
+            ready = await asyncio.to_thread(prepared, command) if command.flow is not None else prepared(command)
+            if wants_worktree:
+                ready = await self.tower.workshop.with_worktree(ready)
+            self.submit(ready, request, started)
 
         self.attempt(request, begin)
 

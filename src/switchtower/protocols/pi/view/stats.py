@@ -29,8 +29,8 @@ def session_info(session: Session, model: shapes.Model | None, session_file: str
 
 
 def is_streaming(session: Session) -> bool:
-    """Whether the agent works. A compaction or an undo is no work of it."""
-    return session.run is not None and session.run.purpose is events.Purpose.WORK
+    """Whether the agent works, or a flow. A compaction or an undo is no work of it."""
+    return session.run is not None and session.run.purpose in (events.Purpose.WORK, events.Purpose.FLOW)
 
 
 def stored_session_info(card: journal.Card, session_file: str, *, message_count: int | None = None) -> shapes.StoredSessionInfo:
