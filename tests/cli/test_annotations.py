@@ -1,7 +1,7 @@
 """Annotations: one line a command, as GitHub's runner reads them, and nothing that is said can pass for another."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from switchtower.cli import annotations
@@ -27,6 +27,8 @@ def _unescaped(text: str, more: str) -> str:
     st.text(st.characters(categories=["L", "N", "P", "S"]) | st.sampled_from(["\r", "\n", "%", ":", ",", " "])),
     st.text(st.characters(categories=["L", "N", "P", "S"]) | st.sampled_from(["\n", "%", ":", ","])),
 )
+@example("%0A", "%3A%2C")
+@example("100%", "%25")
 def test_a_command_is_one_line_and_is_read_as_it_was_meant(message: str, title: str) -> None:
     line = annotations.command("error", message, title=title)
 

@@ -112,8 +112,8 @@ def fill(home: Path) -> None:
     for name, scripts in (("journal.db", "sql"), ("registry.db", "sql_registry")):
         with closing(sqlite3.connect(home / "data" / name, isolation_level=None)) as connection:
             migrations.migrate(connection, scripts)
-    for name in ("data/owner.token", "data/jwt.secret", "data/host.json", "service.env"):
-        (home / name).write_text(f"s3cret of {name}")
+    for name in contents.SECRETS:
+        (home / name.removeprefix("config/")).write_text(f"s3cret of {name}")
     (home / "config.toml").write_text('policy = "auto"\n')
     (home / "mcp.json").write_text("{}")
     (home / "prompts/git/commit.md").write_text("Commit it")
@@ -394,6 +394,36 @@ def test_a_truncated_archive_is_refused_at_every_length(inside: Inside, backup: 
 
         assert ended.code == 1, length
         assert snapshot(inside.home) == {}
+
+
+def test_no_flipped_bit_goes_unnoticed(inside: Inside, backup: Path) -> None:
+    whole = backup.read_bytes()
+    headers = 10 + len(backup.name)  # of gzip: a time and a name, which nothing depends on
+    for place in range(headers, len(whole), max(1, len(whole) // 61)):
+        flipped = bytearray(whole)
+        flipped[place] ^= 0x10
+        backup.write_bytes(flipped)
+
+        ended = inside("restore", str(backup))
+
+        assert ended.code == 1, place
+        assert ended.stderr.count("\n") == 1
+        assert snapshot(inside.home) == {}
+
+
+def test_settings_and_data_in_different_folders_find_their_places(inside: Inside, file: Path, tmp_path: Path) -> None:
+    fill(inside.home)
+    inside("backup", str(file))
+    inside.monkeypatch.delenv("TOWER_HOME")
+    inside.monkeypatch.setenv("HOME", str(tmp_path / "u"))
+
+    ended = inside("restore", str(file))
+
+    assert ended.code == 0, ended.stderr
+    assert (tmp_path / "u/.config/switchtower/config.toml").read_text() == 'policy = "auto"\n'
+    assert (tmp_path / "u/.config/switchtower/skills/deploy/SKILL.md").exists()
+    assert (tmp_path / "u/.local/share/switchtower/journal.db").exists()
+    assert inside("journal", "verify").code == 0
 
 
 def test_a_newer_schema_is_refused(inside: Inside, backup: Path) -> None:

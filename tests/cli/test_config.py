@@ -53,6 +53,20 @@ def test_every_setting_is_shown_with_its_value_and_where_it_comes_from(inside: I
     assert shown["socket"]["value"] == str(inside.home / "run/pushd.sock")
 
 
+def test_a_setting_in_its_section_is_of_the_file_and_is_changed_there(inside: Inside, file: Path) -> None:
+    file.write_text('[notify]\nwebhook = "https://x.example/s3cret" # mine\nformat = "ntfy"\n')
+
+    shown = {row["name"]: row for row in inside("config", "show", "--json").json}
+    assert (shown["notify_webhook"]["source"], shown["notify_webhook"]["value"]) == ("file", ["[redacted]"])
+    assert shown["notify_format"]["value"] == "ntfy"
+
+    assert inside("config", "set", "notify_format", "json").code == 0
+    assert inside("config", "set", "notify_webhook", "https://y.example/s3cret").stderr == f"`notify_webhook` is set in {file}\n"
+    assert file.read_text() == '[notify]\nwebhook = ["https://y.example/s3cret"] # mine\nformat = "json"\n'
+    assert inside("config", "unset", "notify_webhook").code == 0
+    assert file.read_text() == '[notify]\nformat = "json"\n'
+
+
 def test_the_plain_list_has_a_line_a_setting(inside: Inside, file: Path) -> None:
     file.write_text('log_level = "debug"\n')
 
@@ -119,16 +133,19 @@ def test_a_first_value_makes_the_file_and_its_folder(inside: Inside) -> None:
     assert config.load(environ={"TOWER_HOME": str(home)}).max_cost == 2.5
 
 
+EXAMPLES = ('a"\\\\d+ # \u00e9', "https://hub.example", "/tmp/x.sock")
+
+
+def accepts(setting: config.Setting, example: str) -> bool:
+    try:
+        return bool(setting.parse(example))
+    except ValueError:
+        return False
+
+
 @pytest.mark.parametrize("setting", [setting for setting in config.SETTINGS if setting.in_file], ids=lambda setting: setting.name)
 def test_every_setting_can_be_set_and_is_what_a_start_reads(setting: config.Setting, inside: Inside, file: Path) -> None:
-    said = {
-        "socket": "/tmp/x.sock",
-        "host_socket": "/tmp/h.sock",
-        "hub": "wss://hub.example",
-        "redaction_extra": 'a"\\\\d+',
-        "pass_env": "A, B",
-        "origins": "hub.example",
-    }.get(setting.name) or sources.spelled("x y" if setting.default is None else setting.default)
+    said = sources.spelled(setting.default) or next(example for example in EXAMPLES if accepts(setting, example))
 
     ended = inside("config", "set", setting.name, said)
 

@@ -89,6 +89,51 @@ def test_a_key_with_dots_is_not_ours() -> None:
     assert text.with_value(file, "policy", '"ask"') == 'models.x.provider = "openai"\npolicy = "ask"\n'
 
 
+SECTIONED = """\
+policy = "ask" # first
+telemetry.otlp_endpoint = "http://a" # dotted
+
+[models.notify]
+webhook = "of a model"
+
+[ "notify" ] # whom to tell
+webhook = [ "https://x" ] # mine
+format = "json"
+
+[[rules]]
+webhook = "of a rule"
+
+[notify.deeper]
+format = "of a deeper one"
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "before", "after"),
+    [
+        ("notify_webhook", 'webhook = [ "https://x" ] # mine', "webhook = 7 # mine"),
+        ("notify_format", 'format = "json"', "format = 7"),
+        ("telemetry_otlp_endpoint", '"http://a" # dotted', "7 # dotted"),
+        ("policy", '"ask" # first', "7 # first"),
+    ],
+)
+def test_a_key_of_a_section_is_found_there(key: str, before: str, after: str) -> None:
+    sections = ("notify", "telemetry")
+
+    assert text.with_value(SECTIONED, key, "7", sections) == SECTIONED.replace(before, after)
+    gone = text.without(SECTIONED, key, sections)
+    assert [line for line in SECTIONED.splitlines() if line not in gone.splitlines()] == [
+        line for line in SECTIONED.splitlines() if before in line
+    ]
+    assert gone.count("\n") == SECTIONED.count("\n") - 1
+
+
+def test_a_new_key_of_a_section_is_written_at_the_top_by_its_whole_name() -> None:
+    changed = text.with_value(SECTIONED, "notify_events", '["failed"]', ("notify", "telemetry"))
+
+    assert changed.startswith('policy = "ask" # first\nnotify_events = ["failed"]\n')
+
+
 VALUES = st.one_of(
     st.booleans(),
     st.integers(-(10**15), 10**15),

@@ -225,3 +225,17 @@ def test_a_sandbox_that_was_asked_for_and_is_not_there_fails(inside: Inside, tmp
     assert found["sandbox"]["status"] == "fail"
     assert found["git"]["status"] == found["rg"]["status"] == "warn"
     assert found["node"]["status"] == "ok"
+
+
+def test_the_daemon_says_how_its_link_to_the_hub_stands(tower: Any) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        hub = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        tower.environment["TOWER_HUB"] = hub
+        tower("user", "list")  # the page about it is there once this was answered
+
+        found = {check["name"]: check for check in tower("doctor", "--json").json["checks"]}
+
+    assert found["hub"]["status"] == "warn"
+    assert found["hub"]["detail"].startswith(f"{hub}, ")
+    assert found["hub"]["remedy"].startswith("the daemon goes on dialling")

@@ -142,6 +142,7 @@ def test_what_retention_has_taken_is_said_and_the_rest_is_there(tower: Any) -> N
     assert lines[0]["payload"]["code"] == "EVENT_GAP"
     seqs = [event["seq"] for event in lines[1:]]
     assert seqs == list(range(seqs[0], seqs[-1] + 1))
+    assert lines[0]["payload"]["detail"].endswith(f"earliest retained seq is {seqs[0]}"), "from the first that is kept"
     assert lines[-1]["type"] == "run_complete"
 
 
@@ -153,6 +154,19 @@ async def _prune(place: Path) -> None:
         assert await store.prune(journal.Retention(20, 0), 1_800_000_000_000) > 0
     finally:
         await store.close()
+
+
+def test_a_daemon_that_tells_of_the_same_gap_for_ever_is_not_asked_for_ever(tower: Any, scripted: ScriptedDaemon) -> None:
+    replay = {"fromSeq": 1, "toSeq": 5, "completed": True, "gap": True}
+    scripted.answers["attach_session"] = {"sessionId": SESSION, "state": "idle", "replay": replay}
+    scripted.status("Run started", "hi")
+    gap = {"code": "EVENT_GAP", "message": "", "detail": "Requested lastSeenSeq=0 but earliest retained seq is 2"}
+    scripted.happened("warning", gap, run_id=None)
+
+    ended = tower("export", SESSION, "--format", "jsonl")
+
+    assert ended.code == 0
+    assert len(scripted.asked("attach_session")) <= 4
 
 
 def test_an_old_daemon_s_session_has_only_its_id_for_a_head(tower: Any, scripted: ScriptedDaemon) -> None:

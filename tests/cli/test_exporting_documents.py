@@ -13,6 +13,7 @@ from tests.cli.events import Told
 
 from switchtower.cli.exporting import about, arguments, blocks, fences, markdown, page
 from switchtower.cli.exporting.plain import plain
+from switchtower.cli.exporting.program import LastScreen
 from switchtower.cli.usage import Usage
 from switchtower.protocols.push import extensions, messages
 
@@ -368,6 +369,26 @@ def test_a_program_s_head_has_its_command_and_exit_code() -> None:
 
     assert (facts["Program"], facts["Exit code"]) == ("bash -c 'x'", "3")
     assert "Model" not in facts
+
+
+def test_the_last_screen_is_what_painted_it_whole_and_all_since() -> None:
+    told, screen = Told(), LastScreen(extensions.Terminal("sh", "sh", 20, 5, 0, None, None, None))
+    for event in (
+        told.status("Tool output", "old\r\nold\r\nold"),
+        told.status("Screen", "\x1b[1;1Hnew"),
+        told.status("Terminal resized", "10x3"),
+        told.status("Terminal resized", "nonsense"),
+        told.status("Tool output", " words\r\n\r\n"),
+        told.complete("failed", "gone"),
+    ):
+        screen.take(event)
+
+    shown, ended = screen.end()
+
+    assert isinstance(shown, blocks.Screen)
+    assert shown.lines == ["new words"]
+    assert isinstance(ended, blocks.Ended)
+    assert (ended.outcome, ended.summary) == ("failed", "gone")
 
 
 def test_arguments_of_several_lines_are_texts_of_their_own() -> None:

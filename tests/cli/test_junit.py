@@ -130,3 +130,10 @@ def test_a_timeout_is_no_cancellation_and_what_was_never_checked_says_so() -> No
     found = verdict.of(complete("cancelled", 2), criteria, session_id="sess_1", seconds=0.0, timed_out=True)
 
     assert (found.outcome, found.checks) == ("timeout", (Check("a", "true"),))
+
+
+def test_line_ends_of_any_kind_are_read_as_they_were_written() -> None:
+    suite = read(Verdict("failed", "one\rtwo\r\nthree\tfour", (), 0.0, "a\nb\tc\rd"))
+
+    assert suite.findtext("testcase/failure") == "one\rtwo\r\nthree\tfour"
+    assert [p.attrib["value"] for p in suite.iter("property")] == ["a\nb\tc\rd"]

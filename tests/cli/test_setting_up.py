@@ -90,6 +90,13 @@ async def test_what_the_file_configures_comes_first_when_it_would_serve(tmp_path
     assert seen.candidates[0].why == "in the configuration file, as a `openai`"
 
 
+async def test_what_would_serve_by_itself_comes_before_what_needs_a_model(tmp_path: Path) -> None:
+    content = '[models.local]\nprovider = "vllm"\nbase_url = "http://127.0.0.1:9/v1"\n'
+    seen = await found.look(settings(tmp_path, content), {"OPENAI_API_KEY": KEY}, servers=())
+
+    assert [candidate.name for candidate in seen.candidates] == ["openai", "local", "demo"]
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -1,6 +1,7 @@
 """`tower setup`: at a terminal and from a script. The key goes to the provider and nowhere else."""
 
 import stat
+import sys
 import tomllib
 from typing import Any
 
@@ -215,3 +216,29 @@ def test_yes_at_a_terminal_asks_nothing(tower: Any) -> None:
 
     assert terminal.end() == 0
     assert written(tower)["provider"] == "demo"
+
+
+class _FirstStart:
+    """What opens the terminal UI, up to there."""
+
+    def __init__(self, tower: Any) -> None:
+        self.folder, self.environment = tower.folder, tower.environment
+
+    def command(self) -> list[str]:
+        program = (
+            "import sys; from switchtower import config; from switchtower.cli.commands import setup;"
+            "sys.exit(setup.at_first_start(config.load()))"
+        )
+        return [sys.executable, "-P", "-c", program]
+
+
+def test_a_first_start_asks_once_and_never_again(tower: Any) -> None:
+    terminal = Terminal(_FirstStart(tower), NO_COLOR="1")
+    terminal.until("this is the first start here")
+    terminal.until("(s skips the set-up) ")
+    terminal.type("s")
+    assert terminal.end() == 0
+
+    again = Terminal(_FirstStart(tower), NO_COLOR="1")
+
+    assert (again.end(), again.shown) == (0, "")

@@ -14,7 +14,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.crash.story", "tests.crash.world")
 
-ROUNDS = 80
+ROUNDS = 200
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

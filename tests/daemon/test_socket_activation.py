@@ -153,3 +153,31 @@ async def test_without_one_the_daemon_listens_by_itself(path: Path) -> None:
 
     await listener.close()
     assert not path.exists(), "a socket of our own goes with us"
+
+
+async def test_closing_ends_the_connections_and_leaves_the_file(path: Path) -> None:
+    sock = socket.socket(socket.AF_UNIX)
+    sock.bind(str(path))
+    sock.listen()
+    sock.setblocking(False)
+    listener = socket_activation.HandedListener(
+        path,
+        _echo,
+        max_line_bytes=1_000,
+        output_limit_bytes=1_000,
+        half_closed_seconds=2.0,
+        owner_uid=os.geteuid(),
+        complaint=None,
+    )
+    listener.handed = sock
+    await listener.start()
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(b"hello\n")
+    async with asyncio.timeout(30):
+        assert await reader.readline() == b"hello\n"
+
+        await listener.close()
+
+        assert await reader.read() == b"", "who is connected hears that it is over"
+    assert path.exists()
+    writer.close()

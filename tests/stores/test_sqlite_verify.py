@@ -121,6 +121,10 @@ DAMAGES: dict[str, tuple[str, str]] = {
         f"UPDATE events SET count = count + 1, data = data || x'0a7b7d' WHERE {OF_A} AND kind = 'text.delta'",
         "is there twice",
     ),
+    "two of a kind that stands alone": (
+        f"UPDATE events SET count = 2, data = data || x'0a' || data WHERE {OF_A} AND kind = 'message.completed'",
+        "2 entries of the kind `message.completed` share a row",
+    ),
     "a count is wrong": (
         f"UPDATE events SET count = 3 WHERE {OF_A} AND kind = 'text.delta'",
         "the row holds 40 entries and says 3",

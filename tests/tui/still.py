@@ -64,10 +64,9 @@ class StillFeed(feed.Feed):
         hears.sessions_listed(roster.ordered(ROWS))
         await asyncio.Event().wait()
 
-    async def open_session(self, session_id: str) -> extensions.SessionInfo:
+    def follow(self, about: extensions.SessionInfo) -> None:
         assert self._hears is not None
-        asyncio.get_running_loop().call_soon(self._hears.events_came, session_id, self._story)
-        return structs.replace(self._about, sessionId=session_id)
+        asyncio.get_running_loop().call_soon(self._hears.events_came, about.sessionId, self._story)
 
     async def open_dialogs(self, session_id: str) -> list[Any]:
         return []
@@ -89,7 +88,7 @@ class StillFeed(feed.Feed):
         return f"diff --git a/press.py b/press.py\n{DIFF}"
 
     async def about(self, session_id: str) -> extensions.SessionInfo:
-        return self._about
+        return structs.replace(self._about, sessionId=session_id)
 
 
 class StillApp(TowerApp):

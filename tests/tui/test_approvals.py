@@ -121,9 +121,9 @@ async def test_keys_that_were_meant_for_something_else_do_not_decide(pushd: Daem
 async def test_a_question_that_expires_goes_away_and_says_so(start_daemon: StartDaemon, workspace: Path) -> None:
     async with sit(start_daemon(approval_timeout=1.0), workspace) as seat:
         await seat.write(WRITE)
-        await seat.until_asked()
-        await seat.until(lambda: seat.app.screen is seat.app.main)
         await seat.until_said("nobody decided in time")
+        await seat.until(lambda: seat.app.screen is seat.app.main)
+        assert not seat.app.inbox.pending
 
 
 async def test_the_agent_asks_and_is_answered(pushd: Daemon, workspace: Path) -> None:

@@ -258,3 +258,41 @@ async def test_a_session_is_written_to_a_file(pushd: Daemon, workspace: Path) ->
         await seat.until(lambda: list(workspace.glob("session-*.md")))
         await seat.write("/export markdown README.md/x.md")
         await seat.until_told("cannot write")
+
+
+async def test_what_is_written_while_a_session_starts_belongs_to_it(slow: Daemon, workspace: Path) -> None:
+    async with sit(slow, workspace) as seat:
+        for text in ("count 200", "say: second"):
+            seat.app.main.composer.put(text)
+            seat.app.main.composer.submit()
+        await seat.until(lambda: seat.app.open is not None and seat.app.open.about.queue)
+        await seat.press("escape")
+        await seat.until_said("◌ cancelled")
+        await seat.until(lambda: [row.root for row in seat.app.rows].count(str(workspace)) == 1)
+
+
+async def test_the_session_chosen_last_is_the_one_that_opens(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        session_ids = []
+        for text in ("say: quick", "say: slow"):
+            await seat.press("ctrl+n")
+            await seat.write(text)
+            await seat.until_said("✓ done")
+            session_ids.append(seat.app.open.session_id if seat.app.open else "")
+        for session_id in (*session_ids, session_ids[0]):
+            seat.app.do(seat.app.opening.show(session_id))
+        await seat.until_said("▌ say: quick")
+        await seat.write("say: once more")
+        await seat.until_said("once more")
+
+
+async def test_a_preset_is_chosen_for_a_new_session(pushd: Daemon, workspace: Path) -> None:
+    (workspace / ".tower/presets").mkdir(parents=True)
+    (workspace / ".tower/presets/orchard.toml").write_text('description = "For trees"\npolicy = "read-only"\n')
+    async with sit(pushd, workspace) as seat:
+        await seat.write("/preset orchard")
+        await seat.until(lambda: seat.app.draft.preset == "orchard")
+        await seat.write("say: hello")
+        await seat.until_said("✓ done")
+        assert seat.app.open is not None
+        assert seat.app.open.about.preset == "orchard"

@@ -64,6 +64,12 @@ def test_an_unchosen_policy_is_left_to_the_daemon() -> None:
     assert Draft.as_configured(config.Settings(), "/w").policy is None
 
 
+def test_a_preset_says_the_rest_but_never_lifts_the_strictest_policy() -> None:
+    strict, loose = Draft("/w", provider="work", model="m", policy="read-only"), Draft("/w", policy="yolo")
+    assert strict.as_preset("review") == Draft("/w", policy="read-only", preset="review")
+    assert loose.as_preset("review").request(messages.Repo("/w", "", "")).policy is None
+
+
 def test_a_program_gets_the_window_that_it_will_be_seen_in() -> None:
     request = Draft("/w").request(messages.Repo("/w", "", ""), command="htop", size=(100, 30))
     assert (request.engine, request.command, request.cols, request.rows) == ("pty", "htop", 100, 30)

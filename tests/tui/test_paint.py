@@ -80,6 +80,13 @@ def test_chunks_lose_no_line_that_says_something(text: str) -> None:
     assert said == [line for line in text.split("\n") if line.strip()]
 
 
+@given(st.text(st.sampled_from("ab "), max_size=300), st.integers(1, 40))
+def test_a_line_without_end_loses_nothing_but_blanks(text: str, longest: int) -> None:
+    cut = list(prose.pieces(text, longest))
+    assert "".join(cut).replace(" ", "") == text.replace(" ", "")
+    assert all(len(piece) <= longest for piece in cut[:-1])
+
+
 def test_a_fence_and_a_list_are_never_cut() -> None:
     assert len(list(prose.chunks("```\na\n\nb\n```"))) == 1
     assert len(list(prose.chunks("- a\n\n- b\n\n  more"))) == 1

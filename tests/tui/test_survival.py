@@ -62,7 +62,7 @@ async def test_a_long_session_opens_at_its_end_and_is_read_back_page_by_page(pus
                 break
         client.close()
 
-        await seat.app.show_session(session_id)
+        await seat.app.opening.show(session_id)
         await seat.until_said("✓ done")
         assert seat.app.open is not None
         transcript = seat.app.open.transcript

@@ -112,6 +112,11 @@ def test_what_is_no_name_is_left_alone(before: str) -> None:
     assert mentions.being_typed(before) is None
 
 
+def test_a_name_behind_a_long_text_is_found_at_its_place() -> None:
+    found = mentions.being_typed("(@" * 100_000 + " @x")
+    assert found == (200_001, "x")
+
+
 def test_the_nearest_file_is_first() -> None:
     paths = ["docs/apple.md", "app.py", "src/app.py", "a/p/p.txt", "zzz"]
     assert mentions.options("app", paths) == ["app.py", "src/app.py", "docs/apple.md", "a/p/p.txt"]

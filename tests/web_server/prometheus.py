@@ -65,7 +65,9 @@ class Families:
                 assert value >= 0
 
     def _check_histogram(self, name: str) -> None:
-        buckets = [(dict(sample.labels)["le"], value) for sample, value in self.samples.items() if sample.name == f"{name}_bucket"]
+        buckets = [
+            (dict(sample.labels)["le"], value) for sample, value in self.samples.items() if sample.name == f"{name}_bucket"
+        ]
         bounds = [math.inf if bound == "+Inf" else float(bound) for bound, _ in buckets]
         counts = [value for _, value in buckets]
         assert bounds == sorted(set(bounds))

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import os
-from collections.abc import AsyncIterator
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -147,8 +146,8 @@ def built(home: Path) -> Path:
 
 
 @pytest.fixture
-async def site(start: StartDaemon, home: Path, built: Path) -> AsyncIterator[Site]:
-    yield Site(home, await start(http="127.0.0.1:0", web_dir=built))
+async def site(start: StartDaemon, home: Path, built: Path) -> Site:
+    return Site(home, await start(http="127.0.0.1:0", web_dir=built))
 
 
 def attributes_of(set_cookie: str) -> dict[str, Any]:

@@ -52,7 +52,9 @@ async def test_two_at_once_with_one_token_and_one_comes_in(site: Site, tower: To
     assert sorted(answer.status for answer in answers) == [200] * 7 + [303]
 
 
-@pytest.mark.parametrize("query", ["token=", "token=wrong", "token=a&token=b", f"token={'x' * 20_000}", "token=%ff%00", "TOKEN=a"])
+@pytest.mark.parametrize(
+    "query", ["token=", "token=wrong", "token=a&token=b", f"token={'x' * 20_000}", "token=%ff%00", "TOKEN=a"]
+)
 async def test_a_token_that_is_none_shows_the_page_and_gives_nothing(site: Site, query: str) -> None:
     answer = await site.get(f"/?{query}")
     assert (answer.status, answer["set-cookie"]) == (200, "")

@@ -16,10 +16,16 @@ export function shell(): Plugin {
       order: "post",
       handler(_options, bundle) {
         // The terminal and the highlighter come late and are cached when they first come.
-        const first = Object.values(bundle)
-          .filter((file) => (file.type === "chunk" ? file.isEntry : file.fileName.endsWith(".css")))
-          .map((file) => `/${file.fileName}`)
-          .sort();
+        const wanted = new Set<string>();
+        const want = (name: string): void => {
+          const file = bundle[name];
+          if (!file || file.type !== "chunk" || wanted.has(name)) return;
+          wanted.add(name);
+          file.imports.forEach(want);
+          file.viteMetadata?.importedCss.forEach((css) => wanted.add(css));
+        };
+        for (const file of Object.values(bundle)) if (file.type === "chunk" && file.isEntry) want(file.fileName);
+        const first = [...wanted].map((name) => `/${name}`).sort();
         const version = createHash("sha256").update(Object.keys(bundle).sort().join()).digest("hex").slice(0, 12);
         const source = readFileSync(WORKER, "utf8")
           .replace("__VERSION__", version)

@@ -24,7 +24,6 @@ class Reports:
         self._word = secrets.token_hex(16)
         self._began = time.time()
         self._clock = time.monotonic()
-        self._is_open = False
 
     @property
     def seconds(self) -> float:
@@ -34,13 +33,11 @@ class Reports:
         """Raises `ClientError` when the file cannot be written."""
         self._write(Verdict("error", NOT_ENDED, self._checks))
         if self._annotates:
-            self._is_open = True
             self._say(*annotations.opening(f"tower run: {self._title}", self._word))
 
     def end(self, verdict: Verdict) -> None:
         """Raises `ClientError` when the file cannot be written any more."""
-        if self._is_open:
-            self._is_open = False
+        if self._annotates:
             self._say(*annotations.closing(self._word), *annotations.verdict(verdict))
         self._write(verdict)
 

@@ -53,6 +53,7 @@ class WebPage:
             ),
             decisions=SqliteAudit(settings.journal_path),
             pushes=self.web_push,
+            sessions=self._runtime,
             public_url=settings.public_url,
             may_look=self._may_look,
         )

@@ -18,11 +18,14 @@ _END = (2**62, 2**62, 2**62)
 
 # The conditions on `kind` are the indices' own, word by word: else SQLite does not use them.
 _DECIDED = """
-SELECT ts_ms, sid, seq, kind, data FROM events
+SELECT ts_ms, sid, seq, kind, data FROM events INDEXED BY events_decided
 WHERE kind IN ('approval.decided', 'approval.expired') AND (ts_ms, sid, seq) < (?, ?, ?) AND ts_ms >= ?
 ORDER BY ts_ms DESC, sid DESC, seq DESC LIMIT ?
 """
-_ASKED = "SELECT data FROM events WHERE kind = 'approval.requested' AND sid = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+_ASKED = """
+SELECT data FROM events INDEXED BY events_asked
+WHERE kind = 'approval.requested' AND sid = ? AND seq < ? ORDER BY seq DESC LIMIT ?
+"""
 _SESSION = "SELECT session_id, card FROM sessions WHERE sid = ? AND state != 'deleted'"
 
 _decode_card = msgspec.json.Decoder(journal.Card).decode

@@ -97,7 +97,10 @@ def _check_sessions(connection: sqlite3.Connection, report: Report, progress: Pr
             report.sessions += 1
             # What was deleted goes away piece by piece.
             if state != events.SessionState.DELETED.value:
-                _SessionCheck(report, session_id, state, *rest).run(connection, sid)
+                try:
+                    _SessionCheck(report, session_id, state, *rest).run(connection, sid)
+                except sqlite3.DatabaseError as problem:  # of its own pages; the others' may be sound
+                    report.add(session_id, f"cannot be read any further: {problem}")
         finally:
             connection.execute("ROLLBACK")
         progress("sessions", report.sessions, max(total, report.sessions))
@@ -228,16 +231,8 @@ class _SessionCheck:
 
 
 def _rows(connection: sqlite3.Connection, sid: int) -> Iterator[strips.Row]:
-    after = -1
-    while True:
-        rows = connection.execute(
-            "SELECT seq, count, ts_ms, run_id, kind, data FROM events WHERE sid = ? AND seq > ? ORDER BY seq LIMIT ?",
-            (sid, after, _PAGE),
-        ).fetchall()
-        yield from rows
-        if len(rows) < _PAGE:
-            return
-        after = rows[-1][0]
+    """One at a time: a row may be large."""
+    yield from connection.execute("SELECT seq, count, ts_ms, run_id, kind, data FROM events WHERE sid = ? ORDER BY seq", (sid,))
 
 
 def _differing(folded: Session, stored: Session) -> list[str]:

@@ -3,7 +3,6 @@
 It knows the daemon only through its feed. A session is started when the first message is sent, not before.
 """
 
-import asyncio
 import os
 import sys
 import time
@@ -11,6 +10,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rich.segment import Segments
+from rich.traceback import Traceback
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -18,7 +19,7 @@ from textual.screen import Screen
 from switchtower import config
 from switchtower.client import errors
 from switchtower.protocols.push import extensions
-from switchtower.tui import commands, deciding, drawing, feed, hearing, place, remembered, themes, typist
+from switchtower.tui import deciding, drawing, feed, hearing, opening, place, remembered, sending, themes, typist
 from switchtower.tui.screens import approval, help, main
 from switchtower.tui.state import harmless, roster, slash
 from switchtower.tui.state.conversation import Conversation
@@ -74,9 +75,9 @@ class TowerApp(App[int]):
         self.drawing = drawing.Drawing(self)
         self.deciding = deciding.Deciding(self, quiet=quiet)
         self._typist = typist.Typist(source.type_keys, self.complain)
-        self._commands = commands.Commands(self)
+        self.opening = opening.Opening(self)
+        self.sending = sending.Sending(self)
         self._leaving_at = 0.0
-        self._opening = 0
         self._is_ready = False
 
     # Coming and going
@@ -94,6 +95,13 @@ class TowerApp(App[int]):
         # Before our themes are known, styles that name our colours must be readable too.
         return {"muted": "#8b949e"}
 
+    def _fatal_error(self) -> None:
+        # A mistake of ours. Textual would print the values of variables too, and people's words are among them.
+        self.bell()
+        traceback = Traceback(show_locals=False, width=None)
+        self._exit_renderables.append(Segments(self.console.render(traceback, self.console.options)))
+        self._close_messages_no_wait()
+
     def on_mount(self) -> None:
         for theme in (themes.DARK, themes.LIGHT):
             self.register_theme(theme)
@@ -102,15 +110,15 @@ class TowerApp(App[int]):
 
     def on_ready(self) -> None:
         self._is_ready = True
-        self.main.composer.values = self._commands.values
+        self.main.composer.values = self.sending.commands.values
         self.main.greet(self.draft)
         self.drawing.all()
         self.run_worker(self.feed.run(hearing.Hearing(self)), group="feed")
         self.set_interval(BEAT, self.drawing.tick)
         self.set_interval(10.0, self.drawing.sessions)
-        self.know_the_place()
+        self.opening.learn()
         if self._first_session is not None:
-            self.do(self.show_session(self._first_session))
+            self.do(self.opening.show(self._first_session))
 
     @property
     def is_there(self) -> bool:
@@ -125,6 +133,8 @@ class TowerApp(App[int]):
                 await work
             except errors.ClientError as problem:
                 self.complain(problem)
+            except OSError as problem:
+                self.complain(errors.ClientError(f"{problem.strerror or problem}"))
 
         self.run_worker(guarded(), group="work")
 
@@ -134,46 +144,7 @@ class TowerApp(App[int]):
     def say(self, text: str) -> None:
         self.notify(harmless.prose(text), timeout=5, markup=False)
 
-    # Sessions
-
-    async def show_session(self, session_id: str) -> None:
-        self._opening += 1
-        turn = self._opening
-        about = await self.feed.open_session(session_id)
-        if turn != self._opening:
-            return  # somebody has chosen another one meanwhile
-        self.open = conversation = Conversation(about)
-        screen = self.main
-        screen.set_at_home(False)
-        if conversation.is_program and about.terminal is not None:
-            screen.terminal.begin(about.terminal.cols, about.terminal.rows, takes_keys=conversation.is_running)
-        else:
-            screen.transcript.show(conversation.transcript, has_older=about.lastSeq > 0)
-        screen.show_terminal(conversation.is_program)
-        self.know_the_place()
-        self.drawing.all()
-        self.drawing.sessions()
-        if conversation.is_running and not conversation.is_program:
-            for one in await self.feed.open_dialogs(session_id):
-                conversation.asking.dialogs.setdefault(one.dialog_id, (0, one))
-            self.deciding.ask_next()
-
-    def begin_anew(self, root: str | None = None) -> None:
-        """Nothing is started until something is said."""
-        self._opening += 1
-        self.feed.close_session()
-        before = self.open.about if self.open is not None else None
-        self.open = None
-        if root is not None or (before is not None and before.worktreeOf is None):
-            self.draft = Draft.as_configured(self.settings, root or self.draft.root)
-        screen = self.main
-        screen.set_at_home(True)
-        screen.show_terminal(False)
-        screen.transcript.show(Conversation.empty(), has_older=False)
-        screen.greet(self.draft)
-        self.know_the_place()
-        self.drawing.all()
-        self.drawing.sessions()
+    # Where one is
 
     @property
     def root(self) -> str:
@@ -183,59 +154,10 @@ class TowerApp(App[int]):
         row = next((row for row in self.rows if row.session_id == session_id), None)
         return row.name if row is not None else session_id
 
-    def know_the_place(self) -> None:
-        """The files and skills that can be completed here."""
-
-        async def learn(root: str) -> None:
-            files = await asyncio.to_thread(place.files, root)
-            if root == self.root:
-                self.main.composer.files = files
-            if self.feed.link == "connected":
-                templates = await self.feed.templates(root)
-                self.models = self.models or await self.feed.models()
-                if root == self.root:
-                    self.main.composer.templates = [slash.Option(one.name, one.description) for one in templates]
-
-        async def quietly() -> None:
-            try:
-                await learn(self.root)
-            except errors.ClientError:
-                return  # completion is a convenience
-
-        # As a function: what is cancelled before it began is then never made.
-        work: Any = quietly
-        self.run_worker(work, group="place", exclusive=True)
-
     # What the person says
 
     def on_composer_written(self, message: Composer.Written) -> None:
-        remembered.keep_sent(self.settings, self.history.sent)
-        templates = [option.text for option in self.main.composer.templates]
-        match slash.parse(message.text, templates):
-            case None:
-                self.do(self._send(message.text.removeprefix("/") if message.text.startswith("//") else message.text))
-            case slash.Typed() as typed:
-                self._commands.run(typed)
-            case slash.Unknown(name, suggestion):
-                meant = f"did you mean `/{suggestion}`?" if suggestion else "see `/help`"
-                self.notify(f"`/{harmless.line(name)}` is no command; hint: {meant}", severity="warning", markup=False)
-                self.main.composer.put(message.text)
-
-    async def _send(self, text: str) -> None:
-        try:
-            if self.open is None:
-                session_id = await self.feed.start(self.draft.request(place.describe(self.draft.root)))
-                await self.show_session(session_id)
-                await self.feed.send(session_id, text)
-            elif self.open.is_running:
-                await self.feed.queue(self.open.session_id, text, "steer")
-                self.say("it hears this at its next step")
-            else:
-                await self.feed.send(self.open.session_id, text)
-        except errors.ClientError:
-            if not self.main.composer.text:
-                self.main.composer.put(text)  # nothing that was written is lost
-            raise
+        self.sending.written(message.text)
 
     def on_composer_left(self, message: Composer.Left) -> None:
         self.action_cancel()
@@ -255,10 +177,10 @@ class TowerApp(App[int]):
     def on_session_list_chosen(self, message: SessionList.Chosen) -> None:
         if self.main.is_narrow:
             self.main.show_list(False)
-        self.do(self.show_session(message.session_id))
+        self.do(self.opening.show(message.session_id))
 
     def on_session_list_wished(self, message: SessionList.Wished) -> None:
-        self._commands.wish(message.what, message.session_id)
+        self.sending.commands.wish(message.what, message.session_id)
 
     def on_session_list_left(self, message: SessionList.Left) -> None:
         if self.main.is_narrow and self.open is not None:
@@ -314,7 +236,7 @@ class TowerApp(App[int]):
             screen.sessions.focus_names()
 
     def action_new(self) -> None:
-        self.begin_anew()
+        self.opening.begin_anew()
 
     def action_fold_all(self) -> None:
         self.main.transcript.fold_all()
@@ -357,7 +279,7 @@ class TowerApp(App[int]):
             yield SystemCommand(f"/{command.name}", command.about, self._runner(command))
 
     def _runner(self, command: slash.Command) -> Callable[[], None]:
-        return lambda: self._commands.run(slash.Typed(command, ""))
+        return lambda: self.sending.commands.run(slash.Typed(command, ""))
 
 
 def run(settings: config.Settings, *, session_id: str | None = None, workspace: str | None = None) -> int:

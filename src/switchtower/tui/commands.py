@@ -38,6 +38,7 @@ class Commands:
             "provider": self._provider,
             "policy": self._policy,
             "thinking": self._thinking,
+            "preset": self._preset,
             "session": self._session,
             "skills": self._skills,
             "exec": self._exec,
@@ -72,7 +73,7 @@ class Commands:
         """Of the list: with the session that is picked there."""
         match what:
             case "new":
-                self._app.begin_anew()
+                self._app.opening.begin_anew()
             case "rename" if session_id is not None:
                 self._app.do(self._rename_one(session_id, ""))
             case "fork" if session_id is not None:
@@ -90,7 +91,7 @@ class Commands:
         return self._app.open.session_id
 
     async def _new(self, folder: str) -> None:
-        self._app.begin_anew(place.root_of(folder) if folder else None)
+        self._app.opening.begin_anew(place.root_of(folder) if folder else None)
 
     async def _asked(self, title: str, value: str = "") -> str:
         asked = await self._app.push_screen_wait(AskScreen(title, value=value))
@@ -104,7 +105,7 @@ class Commands:
                 app.say(f"no single session is called `{wanted}`; hint: choose one in the list")
                 app.action_sessions()
             else:
-                await app.show_session(row.session_id)
+                await app.opening.show(row.session_id)
         elif (here := self._here()) is not None:
             lines = portrait.of(await app.feed.about(here), now_ms=app.now_ms())
             app.push_screen(ReadingScreen("This session", [_pair(name, value) for name, value in lines]))
@@ -128,7 +129,7 @@ class Commands:
         forked = await self._app.feed.fork(session_id)
         if title:
             await self._app.feed.configure(forked, title=title)
-        await self._app.show_session(forked)
+        await self._app.opening.show(forked)
 
     async def _delete(self, rest: str) -> None:
         if (here := self._here()) is not None:
@@ -142,7 +143,7 @@ class Commands:
             return
         await self._app.feed.delete(session_id)
         if self._app.open is not None and self._app.open.session_id == session_id:
-            self._app.begin_anew()
+            self._app.opening.begin_anew()
         self._app.feed.look()
 
     async def _search(self, text: str) -> None:
@@ -156,7 +157,7 @@ class Commands:
         choices = [Choice(str(at), one.title or f"…{one.sessionId[-6:]}", one.snippet) for at, one in enumerate(found)]
         chosen = await self._app.push_screen_wait(ChooseScreen(f"“{asked}” was found in", choices))
         if chosen is not None:
-            await self._app.show_session(found[int(chosen)].sessionId)
+            await self._app.opening.show(found[int(chosen)].sessionId)
 
     async def _export(self, rest: str) -> None:
         if (here := self._here()) is not None:
@@ -193,6 +194,21 @@ class Commands:
             await self._configure(model=model)  # another one of the same provider
         else:
             app.say(f"no model is called `{wanted}`; hint: `/model` lists them")
+
+    async def _preset(self, wanted: str) -> None:
+        app = self._app
+        presets = await app.feed.presets(app.root)
+        if not presets:
+            app.say("no preset here; hint: put one into .tower/presets")
+            return
+        about = {one.name: one.description if one.usable else one.reason for one in presets}
+        choices = [Choice(one.name, one.name, about[one.name], one.usable) for one in presets]
+        chosen = await self._chosen("Begin as which preset says?", choices, wanted)
+        if chosen is not None:
+            if app.open is not None:
+                app.opening.begin_anew(app.open.about.worktreeOf or app.root)
+            app.draft = app.draft.as_preset(chosen)
+            app.drawing.all()
 
     async def _provider(self, wanted: str) -> None:
         await self._model(wanted)
@@ -257,7 +273,7 @@ class Commands:
             request = app.draft.request(
                 place.describe(app.root), command=command, size=(max(20, size.width), max(5, size.height))
             )
-            await app.show_session(await app.feed.start(request))
+            await app.opening.show(await app.feed.start(request))
 
     async def _skills(self, rest: str) -> None:
         app = self._app

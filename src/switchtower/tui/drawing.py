@@ -64,7 +64,8 @@ class Drawing:
         conversation = app.open
         if conversation is None:
             wish = app.draft
-            what = meter.of(None, provider=wish.provider, model=wish.model, policy=wish.policy or app.settings.policy)
+            policy = wish.policy or ("" if wish.preset else app.settings.policy)
+            what = meter.of(None, provider=wish.preset or wish.provider, model=wish.model, policy=policy)
             line.show(what, running_seconds=None, note="", queued=0, beat=0)
             return
         since = conversation.running_since_ms

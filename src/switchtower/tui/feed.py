@@ -180,22 +180,21 @@ class Feed:
 
     # The open session
 
-    async def open_session(self, session_id: str) -> extensions.SessionInfo:
-        client = await self.client()
-        about = await client.get_session(session_id)
+    def follow(self, about: extensions.SessionInfo) -> None:
+        """Its events from near its end on, and no other's."""
         self.close_session()
+        assert self._client is not None, "the session was asked for"
         terminal = about.terminal
         after = max(0, about.lastSeq - watch.PAGE if terminal is None else terminal.screenSeq - 1)
         assert self._hears is not None
         self._watch = watch.Watch(
-            client,
-            session_id,
+            self._client,
+            about.sessionId,
             after_seq=after,
             on_events=self._came,
             on_lost=self._lost,
             on_refused=self._hears.session_refused,
         )
-        return about
 
     def close_session(self) -> None:
         if self._watch is not None:
@@ -281,6 +280,9 @@ class Feed:
     async def templates(self, root: str) -> list[extensions.Template]:
         client = await self.client()
         return await client.templates(root) if client.offers("templates") else []
+
+    async def presets(self, root: str) -> list[extensions.Preset]:
+        return await (await self.client()).presets(root)
 
     async def about(self, session_id: str) -> extensions.SessionInfo:
         return await (await self.client()).get_session(session_id)

@@ -27,7 +27,7 @@ class Hearing:
             app.notify(harmless.prose(reason), severity="warning", timeout=6, markup=False)
         self._reason = reason
         if link == "connected":
-            app.know_the_place()
+            app.opening.learn()
         app.drawing.all()
 
     def sessions_listed(self, rows: list[roster.Row]) -> None:

@@ -59,15 +59,15 @@ def _first_line(path: Path) -> str:
         return ""
 
 
-def files(root: str) -> list[str]:
+def files(root: str, *, most: int = MOST_FILES) -> list[str]:
     """Names of files and folders below it, as mentions spell them: near ones first, hidden folders and built things left out."""
     found: list[str] = []
     deadline = time.monotonic() + MOST_SECONDS
     level = [""]
-    while level and len(found) < MOST_FILES and time.monotonic() < deadline:
+    while level and len(found) < most and time.monotonic() < deadline:
         deeper: list[str] = []
         for folder in level:
-            if len(found) >= MOST_FILES or time.monotonic() > deadline:
+            if len(found) >= most or time.monotonic() > deadline:
                 break
             for name, is_folder in _entries(f"{root}/{folder}"):
                 path = f"{folder}{name}"
@@ -76,7 +76,7 @@ def files(root: str) -> list[str]:
                     path += "/"
                 found.append(path)
         level = deeper
-    return found[:MOST_FILES]
+    return found[:most]
 
 
 def _entries(folder: str) -> list[tuple[str, bool]]:

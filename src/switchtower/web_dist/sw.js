@@ -1,7 +1,7 @@
 // The page's service worker. It keeps the built shell, so that the page opens when the daemon is away, and never an answer of
 // the daemon: whatever is not a file of this build goes to the network untouched.
-const CACHE = "shell-672270f0e865";
-const SHELL = ["/","/manifest.webmanifest","/icon.svg","/assets/index-DTy9mUzL.js","/assets/index-Wav3iKam.css"];
+const CACHE = "shell-189e69713b41";
+const SHELL = ["/","/manifest.webmanifest","/icon.svg","/assets/Diff-BYWOu99r.css","/assets/Diff-l4F2rMmT.js","/assets/Icon-CL7PrdsH.js","/assets/ansi-CDfd3Imh.js","/assets/index-C_4_CjLo.js","/assets/index-DImQsP1w.css","/assets/prefs.svelte-So4nb-Dj.js","/assets/rolldown-runtime-XKyaHtl9.js","/assets/time-upY0lgjd.js"];
 
 self.addEventListener("install", (event) => {
   event.waitUntil(

@@ -28,8 +28,8 @@ export function whenRefused(act: () => void): void {
   refused = act;
 }
 
-export async function request(method: string, path: string, body?: unknown): Promise<Response> {
-  const headers: Record<string, string> = { Accept: "application/json" };
+export async function request(method: string, path: string, body?: unknown, accept = "application/json"): Promise<Response> {
+  const headers: Record<string, string> = { Accept: accept };
   if (bearer !== null) headers["Authorization"] = `Bearer ${bearer}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer: Response;

@@ -1,49 +1,55 @@
-// The terminal makes `<style>` elements while it runs, which our content security policy refuses. It takes the document as a
-// parameter, so it is given one whose style elements are style sheets in the document's own list; those are made by script
-// and need no exception.
+// The terminal makes `<style>` elements and `style` attributes while it runs, and our content security policy refuses both. As
+// long as a terminal is open, style elements are style sheets in the document's own list, and spans set their style
+// property by property. Both are done by script and need no exception. The terminal's own setting for another document is not
+// heeded everywhere, so it is the document itself that is changed, and changed back.
 
-export interface Styled {
-  document: Document;
-  dispose: () => void;
-}
+let open = 0;
 
-export function styled(real: Document): Styled {
+/** Gives what ends it. */
+export function allowStyles(document: Document): () => void {
   const sheets = new Set<CSSStyleSheet>();
+  const plain = (tag: string, options?: ElementCreationOptions): HTMLElement => Document.prototype.createElement.call(document, tag, options);
 
   const drop = (sheet: CSSStyleSheet): void => {
     sheets.delete(sheet);
-    real.adoptedStyleSheets = real.adoptedStyleSheets.filter((kept) => kept !== sheet);
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((kept) => kept !== sheet);
   };
 
-  const holder = (): HTMLElement => {
+  const sheetHolder = (): HTMLElement => {
     const sheet = new CSSStyleSheet();
     sheets.add(sheet);
-    real.adoptedStyleSheets = [...real.adoptedStyleSheets, sheet];
-    const element = real.createElement("span");
+    document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+    const element = plain("span");
     element.hidden = true;
     Object.defineProperty(element, "textContent", {
       get: () => "",
       set: (text: string) => sheet.replaceSync(text),
     });
-    const remove = element.remove.bind(element);
     element.remove = () => {
       drop(sheet);
-      remove();
+      Element.prototype.remove.call(element);
     };
     return element;
   };
 
-  const document = new Proxy(real, {
-    get(target, name) {
-      if (name === "createElement") {
-        return (tag: string, options?: ElementCreationOptions) => (tag.toLowerCase() === "style" ? holder() : target.createElement(tag, options));
-      }
-      const value: unknown = Reflect.get(target, name, target);
-      return typeof value === "function" ? (value as (...given: unknown[]) => unknown).bind(target) : value;
-    },
-    set(target, name, value) {
-      return Reflect.set(target, name, value, target);
-    },
-  });
-  return { document, dispose: () => sheets.forEach(drop) };
+  const styledSpan = (): HTMLElement => {
+    const element = plain("span");
+    element.setAttribute = (name: string, value: string) => {
+      if (name === "style") element.style.cssText = value;
+      else Element.prototype.setAttribute.call(element, name, value);
+    };
+    return element;
+  };
+
+  const make = (tag: string, options?: ElementCreationOptions): HTMLElement => {
+    if (tag === "style") return sheetHolder();
+    return tag === "span" ? styledSpan() : plain(tag, options);
+  };
+
+  open++;
+  Object.defineProperty(document, "createElement", { value: make, configurable: true });
+  return () => {
+    sheets.forEach(drop);
+    if (--open === 0) Reflect.deleteProperty(document, "createElement");
+  };
 }

@@ -13,7 +13,10 @@ from switchtower.stores import sqlite_look
 
 JOURNAL = "data/journal.db"
 DATABASES = {JOURNAL: sqlite_look.JOURNAL, "data/registry.db": sqlite_look.REGISTRY}
-SECRETS = ("data/owner.token", "data/jwt.secret", "data/host.json", "config/service.env")
+SECRETS = (
+    *("data/owner.token", "data/jwt.secret", "data/host.json", "data/webpush.key", "data/webpush.json"),
+    "config/service.env",
+)
 FILES = ("config/config.toml", "config/mcp.json", "config/prompts.toml", "config/AGENTS.md")
 FOLDERS = ("config/presets", "config/prompts", "config/skills")
 LARGEST_FILE = 64 * 1024 * 1024

@@ -62,7 +62,11 @@ def _restored(
     for name, kind in contents.DATABASES.items():
         if name in staged and (problems := sqlite_copy.check(staged[name], kind)):
             raise CannotRestore(f"`{name}` in it is damaged: {problems[0]}; hint: take another backup")
-    unchanged = [name for name, place in staged.items() if _is_same(place, contents.place_of(name, settings))]
+    unchanged = [
+        name
+        for name, place in staged.items()
+        if name not in contents.DATABASES and _is_same(place, contents.place_of(name, settings))
+    ]
     wanted = {name: place for name, place in staged.items() if name not in unchanged}
     in_the_way = [str(place) for name in wanted for place in _occupied(name, settings)]
     if in_the_way and not force:
@@ -108,7 +112,7 @@ def _check_room(settings: config.Settings, described: manifest.Manifest) -> None
 
 
 def _is_same(staged: Path, place: Path) -> bool:
-    """A file that is already as the backup has it is not in the way. Databases never are the same byte by byte."""
+    """A file that is already as the backup has it is not in the way. Databases are more than one file, and large."""
     with suppress(OSError):
         return place.is_file() and staged.stat().st_size == place.stat().st_size and staged.read_bytes() == place.read_bytes()
     return False

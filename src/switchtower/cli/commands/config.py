@@ -111,7 +111,8 @@ def set_(name: str, value: str) -> int:
     except ValueError as problem:
         raise settings_room.ConfigError(setting.name, "the command line", str(problem), hint=setting.remedy) from None
     _changed(file, lambda: changing.set_value(file, setting, parsed))
-    console.say(f"`{setting.name}` is `{sources.spelled(parsed)}` in {file}")
+    hidden = setting.name in sources.HIDDEN
+    console.say(f"`{setting.name}` is {'set' if hidden else f'`{sources.spelled(parsed)}`'} in {file}")
     _tell_what_goes_before(setting)
     return console.Exit.OK
 

@@ -43,7 +43,7 @@ def change(file: Path, edit: Callable[[str], str]) -> None:
 
 def set_value(file: Path, setting: config.Setting, value: object) -> None:
     """`value` is the setting's own type already."""
-    change(file, lambda before: texts.with_value(_valid(before, file), setting.name, texts.literal(value)))
+    change(file, lambda before: texts.with_value(_valid(before, file), setting.name, texts.literal(value), config.SECTIONS))
 
 
 def unset(file: Path, name: str) -> bool:
@@ -52,7 +52,7 @@ def unset(file: Path, name: str) -> bool:
 
     def edit(before: str) -> str:
         nonlocal found
-        after = texts.without(_valid(before, file), name)
+        after = texts.without(_valid(before, file), name, config.SECTIONS)
         found = after != before
         return after
 

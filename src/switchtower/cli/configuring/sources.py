@@ -10,8 +10,8 @@ from msgspec import Struct
 from switchtower import config
 from switchtower.settings.folders import locate
 
-_HIDDEN = frozenset({"redaction_extra"})
-"""A pattern for secrets may well spell one out."""
+HIDDEN = frozenset({"redaction_extra", "notify_webhook"})
+"""A pattern for secrets may well spell one out, and who knows a webhook's address can use it."""
 
 
 class Shown(Struct, frozen=True, kw_only=True):
@@ -78,8 +78,8 @@ def _shown(setting: config.Setting, settings: config.Settings, in_file: frozense
     from switchtower.core import redact
 
     value = plain(getattr(settings, setting.name))
-    if setting.name in _HIDDEN and value is not None:
-        value = redact.MARK
+    if setting.name in HIDDEN and value:
+        value = [redact.MARK] * len(value) if isinstance(value, list) else redact.MARK
     source, place = "default", None
     if (variable := variable_of(setting, environ)) is not None:
         source, place = "environment", variable
@@ -94,9 +94,11 @@ def _in_file(settings: config.Settings) -> frozenset[str]:
     import tomllib
 
     try:
-        return frozenset(tomllib.loads(settings.config_file.read_bytes().decode()))
+        in_file = tomllib.loads(settings.config_file.read_bytes().decode())
     except (OSError, ValueError):
         return frozenset()
+    grouped = (f"{section}_{key}" for section in config.SECTIONS for key in in_file.get(section, ()))
+    return frozenset((*in_file, *grouped))
 
 
 def file_in_force(environ: Mapping[str, str] = os.environ) -> Path:

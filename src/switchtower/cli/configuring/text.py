@@ -1,10 +1,11 @@
-"""The configuration file as text: one top-level key is set or taken out, and everything else stays as people wrote it. Pure.
+"""The configuration file as text: one key is set or taken out, and everything else stays as people wrote it. Pure.
 
-The text is valid TOML, which the caller has made sure of; so this only has to find where things begin and end.
+A key stands at the top level, or in one of the sections that only group settings: `webhook` in `[notify]` is
+`notify_webhook`. The text is valid TOML, which the caller has made sure of; so this only has to find where things begin and end.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -15,9 +16,11 @@ _CLOSING = {"[": "]", "{": "}"}
 
 
 class Statement(NamedTuple):
-    """`key = value` of the top level, by its places in the text."""
+    """`key = value`, by its places in the text."""
 
     key: str
+    """Its whole name, with the section's before it."""
+    section: str | None
     start: int
     """Of its line."""
     value_start: int
@@ -43,52 +46,65 @@ def literal(value: object) -> str:
             raise TypeError(f"no setting is a {type(value).__name__}")
 
 
-def with_value(text: str, key: str, spelled: str) -> str:
-    """The text in which the key has this value: in its old place, or behind the last key."""
-    statements = list(top_level(text))
-    for statement in statements:
+def with_value(text: str, key: str, spelled: str, sections: Collection[str] = ()) -> str:
+    """The text in which the key has this value: in its old place, or behind the last key of the top level."""
+    found = list(statements(text, sections))
+    for statement in found:
         if statement.key == key:
             return text[: statement.value_start] + spelled + text[statement.value_end :]
+    at_the_top = [statement for statement in found if statement.section is None]
     line_end = "\r\n" if "\r\n" in text else "\n"
-    place = statements[-1].end if statements else _before_the_first_table(text)
+    place = at_the_top[-1].end if at_the_top else _before_the_first_table(text)
     before, behind = text[:place], text[place:]
     if before and not before.endswith("\n"):
         before += line_end
-    gap = line_end if not statements and behind.strip() and not behind.startswith(("\n", "\r\n")) else ""
+    gap = line_end if not at_the_top and behind.strip() and not behind.startswith(("\n", "\r\n")) else ""
     return f"{before}{key} = {spelled}{line_end}{gap}{behind}"
 
 
-def without(text: str, key: str) -> str:
+def without(text: str, key: str, sections: Collection[str] = ()) -> str:
     """The text without the key's line. Comments above it stay: they may be about more than it."""
-    for statement in top_level(text):
+    for statement in statements(text, sections):
         if statement.key == key:
             return text[: statement.start] + text[statement.end :]
     return text
 
 
-def top_level(text: str) -> Iterator[Statement]:
-    """The statements before the first table. Dotted keys are passed over: no setting has one."""
+def statements(text: str, sections: Collection[str] = ()) -> Iterator[Statement]:
+    """Those of the top level and of the sections, in their order. Other tables, and dotted keys of them, are passed over."""
+    section: str | None = None
+    elsewhere = False
     place = 0
     while place < len(text):
         line_start = place
         place = _past(text, place, " \t")
-        if place >= len(text) or text[place] == "[":
+        if place >= len(text):
             return
         if text[place] in "\r\n#":
             place = _line_end(text, place)
             continue
-        equals, key = _key(text, place)
+        if text[place] == "[":
+            end, parts = _names(text, place + 1, "]")
+            section = parts[0] if len(parts) == 1 and parts[0] in sections and not text.startswith("[[", place) else None
+            elsewhere = section is None
+            place = _line_end(text, end)
+            continue
+        equals, parts = _names(text, place, "=")
         value_start = _past(text, equals + 1, " \t")
         value_end = _value_end(text, value_start)
         place = _line_end(text, value_end)
-        if key is not None:
-            yield Statement(key, line_start, value_start, value_end, place)
+        inside = section
+        if inside is None and len(parts) == 2 and parts[0] in sections:
+            inside, parts = parts[0], parts[1:]  # `notify.webhook = …` at the top level
+        if len(parts) == 1 and not elsewhere:
+            name = parts[0] if inside is None else f"{inside}_{parts[0]}"
+            yield Statement(name, inside, line_start, value_start, value_end, place)
 
 
-def _key(text: str, place: int) -> tuple[int, str | None]:
-    """Where the `=` is, and the key's name unless it has several parts."""
+def _names(text: str, place: int, until: str) -> tuple[int, list[str]]:
+    """The parts of a key or of a table's name, and where that ends."""
     parts: list[str] = []
-    while text[place] != "=":
+    while text[place] != until:
         if text[place] in "\"'":
             end = _string_end(text, place)
             parts.append(text[place + 1 : end - 1])
@@ -98,7 +114,7 @@ def _key(text: str, place: int) -> tuple[int, str | None]:
         else:
             end = place + 1
         place = end
-    return place, parts[0] if len(parts) == 1 else None
+    return place, parts
 
 
 def _value_end(text: str, place: int) -> int:

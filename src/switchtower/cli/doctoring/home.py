@@ -68,6 +68,8 @@ def _files(settings: config.Settings) -> Iterator[finding.Finding]:
         settings.endpoints_path,
         settings.data_dir / "owner.token",
         settings.data_dir / "jwt.secret",
+        settings.data_dir / "webpush.key",
+        settings.data_dir / "webpush.json",
         settings.log_path,
     )
     open_to_others = [file for file in private if _is_open(file)]

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import socket
 import sqlite3
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from switchtower import config
-from switchtower.cli import amounts, logbook
+from switchtower.cli import admin, amounts
 from switchtower.cli.doctoring import finding
 from switchtower.cli.mcp_servers import probing
 from switchtower.client import discover
@@ -23,8 +22,7 @@ CHECK_TIME = 10.0
 LARGE_JOURNAL = 10 * 1024**3
 LARGE_LOG = 1024**3
 FUTURE_MS = 5 * 60_000
-_LINK = "switchtower.protocols.relay.link"
-_LOG_LINES = 2_000
+_CONNECTED = "connected"
 _HUB_PATIENCE = 3.0
 
 
@@ -152,13 +150,14 @@ def _hub(settings: config.Settings, *, deep: bool) -> finding.Finding:
         )
     if not discover.holder(settings):
         return finding.ok("hub", f"{settings.hub}, dialled when the daemon runs")
-    said = _last_word_of_the_link(settings)
-    if said is None:
-        return finding.ok("hub", f"{settings.hub} is dialled; the log does not say how that went")
-    level, message = said
-    if level == "INFO":
-        return finding.ok("hub", message)
-    return finding.warn("hub", message, "the daemon goes on dialling; see `tower logs`")
+    link = admin.peek(settings, "link")
+    if not isinstance(link, dict) or not link.get("hub"):
+        return finding.warn("hub", f"{settings.hub} is not dialled by the daemon that runs", "`tower stop`, and start it anew")
+    detail = f"{link['hub']}, {link.get('phase')}"
+    if link.get("phase") == _CONNECTED:
+        return finding.ok("hub", detail)
+    problem = f": {link['problem']}" if link.get("problem") else ""
+    return finding.warn("hub", f"{detail}{problem}", "the daemon goes on dialling; see `tower logs`")
 
 
 def _unreachable(hub: str) -> str | None:
@@ -168,20 +167,4 @@ def _unreachable(hub: str) -> str | None:
         socket.create_connection((address.hostname or "", port), timeout=_HUB_PATIENCE).close()
     except (OSError, ValueError) as problem:
         return getattr(problem, "strerror", None) or str(problem)
-    return None
-
-
-def _last_word_of_the_link(settings: config.Settings) -> tuple[str, str] | None:
-    """The link tells of each change once, in the log."""
-    log = logbook.Follower(settings.log_path)
-    try:
-        lines = [logbook.entry(line) for line in log.tail(_LOG_LINES)]
-    except OSError:
-        return None
-    finally:
-        log.close()
-    about = re.compile(re.escape(settings.hub or ""))
-    for line in reversed(lines):
-        if line.get("logger", "").startswith(_LINK) and about.search(line["message"]):
-            return line["level"], line["message"]
     return None

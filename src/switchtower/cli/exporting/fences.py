@@ -1,4 +1,7 @@
-"""Code fences of Markdown: made so that nothing inside can end them, and found in what a model says. Pure."""
+"""Code fences of Markdown: made so that nothing inside can end them, and found in what a model says. Pure.
+
+Texts come here plain: a line ends with a line feed and nothing else.
+"""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +39,7 @@ def parts(text: str) -> Iterator[Part]:
     prose: list[str] = []
     code: list[str] = []
     opened: tuple[str, str] | None = None
-    for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+    for line in text.split("\n"):
         if opened is not None:
             if _closes(line, opened[0]):
                 yield Part(True, opened[1], "\n".join(code))

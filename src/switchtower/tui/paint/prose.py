@@ -23,6 +23,7 @@ _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _CONTINUES = re.compile(r"\s|[-*+>] |\d{1,9}[.)] |\[[^\]]+\]:")
 """A line behind a blank one that still belongs to what stands before: a list goes on, an indented block, a quote."""
 _CACHED = 400
+LONGEST_PIECE = 4_000
 
 
 class _Heading(Heading):
@@ -59,10 +60,10 @@ class Prose:
     def lines(self, text: str, width: int, palette: Palette) -> list[Line]:
         lines: list[Line] = []
         for chunk in chunks(harmless.prose(text)):
-            painted = self._chunk(chunk, width, palette)
-            if lines and painted:
+            if lines:
                 lines.append([])
-            lines += painted
+            for piece in pieces(chunk):
+                lines += self._chunk(piece, width, palette)
         return lines
 
     def _chunk(self, chunk: str, width: int, palette: Palette) -> list[Line]:
@@ -89,6 +90,16 @@ def _paint(chunk: str, width: int, palette: Palette) -> list[Line]:
     while lines and not any(segment.text.strip() for segment in lines[0]):
         lines.pop(0)
     return lines
+
+
+def pieces(chunk: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
+    """A line without end is painted in pieces too: while it grows, only its last piece is painted again."""
+    while len(chunk) > longest and "\n" not in chunk.strip("\n"):
+        cut = chunk.rfind(" ", 0, longest)
+        cut = cut if cut > 0 else longest
+        yield chunk[:cut]
+        chunk = chunk[cut:].lstrip(" ")
+    yield chunk
 
 
 def chunks(text: str) -> Iterator[str]:

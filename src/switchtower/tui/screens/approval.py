@@ -82,6 +82,8 @@ class ApprovalScreen(ModalScreen[Decision | None]):
 
     def _make_room(self) -> None:
         """The details get what the rest leaves: the keys and the countdown are always in view."""
+        if not self._is_whole:
+            return
         body = self.query_one("#approval-body")
         others = sum(
             child.outer_size.height + child.styles.margin.height
@@ -126,7 +128,14 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         # Styles by name are this palette's; the app's own console does not know them.
         return Group(*(_resolved(line, paint) for line in lines))
 
+    @property
+    def _is_whole(self) -> bool:
+        """A timer may still go off while the screen is being taken away."""
+        return bool(self.query("#approval-foot")) and bool(self.query("#approval-body"))
+
     def _draw_foot(self) -> None:
+        if not self._is_whole:
+            return
         left = self.pending.seconds_left(self._now_ms())
         more = f"  ·  {self._waiting - 1} more waiting" if self._waiting > 1 else ""
         ready = "" if self._armed else "  ·  keys count in a moment"

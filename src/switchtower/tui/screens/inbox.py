@@ -39,6 +39,8 @@ class InboxScreen(ModalScreen[str | None]):
         self.set_interval(1.0, self.draw)
 
     def draw(self) -> None:
+        if not self.query("#inbox-empty") or not self.query(OptionList):
+            return  # it is being taken away
         options = self.query_one(OptionList)
         pending = self._inbox.pending
         self.query_one("#inbox-empty").display = not pending

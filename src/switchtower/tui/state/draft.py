@@ -18,6 +18,7 @@ class Draft(Struct, frozen=True):
     policy: messages.PolicyProfile | None = None
     thinking: messages.ThinkingLevel | None = None
     sandbox: messages.SandboxWish = "local"
+    preset: str | None = None
 
     @classmethod
     def as_configured(cls, settings: config.Settings, root: str) -> "Draft":
@@ -30,6 +31,10 @@ class Draft(Struct, frozen=True):
             policy=cast(Any, settings.policy) if settings.policy != POLICIES[1] else None,
             sandbox=cast(Any, settings.sandbox),
         )
+
+    def as_preset(self, name: str) -> "Draft":
+        """The preset says the rest; but what is the strictest stays: no file of a workspace is to lift that."""
+        return Draft(self.root, policy=self.policy if self.policy == POLICIES[0] else None, sandbox=self.sandbox, preset=name)
 
     def request(
         self, repo: messages.Repo, *, command: str | None = None, size: tuple[int, int] | None = None
@@ -57,4 +62,5 @@ class Draft(Struct, frozen=True):
             model=self.model,
             policy=self.policy,
             thinking=self.thinking,
+            preset=self.preset,
         )

@@ -6,6 +6,8 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 MOST_OPTIONS = 50
+LONGEST = 1_024
+"""Characters before the cursor in which a name is looked for."""
 # The daemon reads a mention at the start of a word only: an address such as me@example.com is none.
 _BEING_TYPED = re.compile(r"(?:^|(?<=[\s(\[{,;]))@(?:\"([^\"\n]*)|([^\s\"]*))$")
 
@@ -18,10 +20,11 @@ class Mention(NamedTuple):
 
 
 def being_typed(before_cursor: str) -> Mention | None:
-    found = _BEING_TYPED.search(before_cursor)
-    if found is None:
+    cut = max(0, len(before_cursor) - LONGEST)
+    found = _BEING_TYPED.search(before_cursor[cut:])
+    if found is None or (cut and not found.start()):
         return None
-    return Mention(found.start(), found[1] if found[1] is not None else found[2] or "")
+    return Mention(cut + found.start(), found[1] if found[1] is not None else found[2] or "")
 
 
 def spelled(path: str) -> str:

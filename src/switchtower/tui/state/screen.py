@@ -23,7 +23,7 @@ _LEFT_OUT = re.compile(
     re.VERBOSE,
 )
 _ALTERNATE = re.compile(r"\x1b\[\?(?:1049|1047|47)([hl])")
-_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[P_^X\]][^\x1b\x07\x9c]{0,4096}\x1b?)?$")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[P_^X\]][^\x1b\x07\x9c]{0,4096}\x1b?)?\Z")
 _APPLICATION_CURSOR = 1 << 5
 
 

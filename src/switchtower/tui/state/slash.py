@@ -30,6 +30,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("provider", "choose the provider, with its usual model", "[NAME]"),
     Command("policy", "what may happen unasked", "[PROFILE]", POLICIES),
     Command("thinking", "how long the model thinks", "[LEVEL]", THINKING),
+    Command("preset", "begin a new session as a preset says", "[NAME]"),
     Command("session", "go to a session, or say all about this one", "[NAME]"),
     Command("sessions", "the list of sessions"),
     Command("inbox", "what waits for a decision", aliases=("approvals",)),

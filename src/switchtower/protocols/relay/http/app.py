@@ -14,6 +14,7 @@ from switchtower.protocols.relay.http import (
     pushes,
     routing,
     runs,
+    sessions,
     users,
 )
 
@@ -49,6 +50,8 @@ def make_app(
 
 
 def _extra_rows(extras: ports.Extras) -> Iterator[routing.Row]:
+    if extras.sessions is not None:
+        yield from sessions.Sessions(extras.sessions).rows()
     if extras.decisions is not None:
         yield from audits.Audits(extras.decisions).rows()
     if extras.pushes is not None:
@@ -58,4 +61,5 @@ def _extra_rows(extras: ports.Extras) -> Iterator[routing.Row]:
 def _features(extras: ports.Extras) -> list[str]:
     """What the page may offer."""
     there = {"audit": extras.decisions, "metrics": extras.monitor, "webpush": extras.pushes}
-    return [name for name, part in there.items() if part is not None]
+    further = () if extras.sessions is None else sessions.FEATURES
+    return [*(name for name, part in there.items() if part is not None), *further]

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from switchtower.core import audit, events, registry
+from switchtower.core import audit, events, registry, tower
 from switchtower.protocols.relay import messages
 from switchtower.protocols.relay.http.problems import Problem
 from switchtower.transports.stream import Origin
@@ -125,6 +125,8 @@ class Extras(Struct, frozen=True, kw_only=True):
     monitor: Monitor | None = None
     decisions: audit.Audit | None = None
     pushes: Pushes | None = None
+    sessions: tower.Tower | None = None
+    """For what apps may do with sessions beyond relay's own words."""
     public_url: str | None = None
     may_look: MayLook = lambda origin, headers: False
 

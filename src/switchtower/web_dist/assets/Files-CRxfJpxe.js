@@ -1,1 +1,0 @@
-import{a as e,i as t,n,o as r,r as i}from"./index-DTy9mUzL.js";var a=t(`<p> </p>`);function o(t,o){var s=a(),c=r(s,!0);e(()=>n(c,o.id)),i(t,s)}export{o as default};

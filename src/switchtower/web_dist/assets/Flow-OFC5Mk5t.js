@@ -1,1 +1,0 @@
-import{a as e,c as t,i as n,n as r,o as i,r as a,s as o}from"./index-DTy9mUzL.js";var s=n(`<p> </p>`);function c(n,c){t(c,!0);var l=s(),u=i(l);e(()=>r(u,`${c.talk.sessionId??``}${c.row.id??``}`)),a(n,l),o()}export{c as default};

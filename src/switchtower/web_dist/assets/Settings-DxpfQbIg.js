@@ -1,1 +1,0 @@
-import{a as e,c as t,i as n,n as r,o as i,r as a,s as o,t as s}from"./index-DTy9mUzL.js";var c=n(`<p> </p>`);function l(n,l){t(l,!0);var u=c(),d=i(u,!0);e(()=>r(d,s.kept.theme)),a(n,u),o()}export{l as default};

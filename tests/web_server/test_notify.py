@@ -1,0 +1,275 @@
+"""People are told of what waits for them and of what has ended; and whatever becomes of that, nobody else notices."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from email.header import decode_header
+from pathlib import Path
+
+import pytest
+from tests.daemon.conftest import Connect, StartDaemon
+from tests.web_server.receiver import Receiver
+
+from switchtower.core import events
+from switchtower.core.session import Session
+from switchtower.daemon import notify, notify_http, notify_webhook
+
+SECRET = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+async def test_a_decision_and_the_end_of_its_run_are_told_as_json(
+    start: StartDaemon, connect: Connect, workspace: Path, receiver: Receiver
+) -> None:
+    daemon = await start(notify_webhook=f"{receiver.url}/hook?key=k", public_url="https://tower.example")
+    client = await connect(daemon)
+    session_id = await client.start_session(workspace)
+    await client.send(session_id, f"run: echo {SECRET}")
+    asked = await client.event("approval_required", session_id=session_id)
+    (question,) = await receiver.told()
+    assert (question.method, question.path) == ("POST", "/hook?key=k")
+    assert question.headers["content-type"] == "application/json"
+    told = question.json
+    assert (told["event"], told["session_id"], told["approval_id"]) == ("decision", session_id, asked.content["approvalId"])
+    assert told["url"] == f"https://tower.example/#/s/{session_id}"
+    assert "echo" in told["title"] + told["text"]
+    assert SECRET not in question.body.decode()
+    await client.decide(session_id, str(asked.runId), asked.content["approvalId"])
+    finished = (await receiver.told(2))[1].json
+    assert (finished["event"], finished["session_id"], finished["approval_id"]) == ("finished", session_id, None)
+
+
+async def test_ntfy_is_told_in_its_own_words(
+    start: StartDaemon, connect: Connect, workspace: Path, receiver: Receiver, home: Path
+) -> None:
+    (home / "config.toml").write_text(
+        'public_url = "https://tower.example"\n'
+        f'[notify]\nwebhook = ["{receiver.url}/topic"]\nformat = "ntfy"\nevents = ["decision"]\n'
+    )
+    client = await connect(await start())
+    session_id = await client.start_session(workspace)
+    await client.send(session_id, "run: echo 'Läufe'")
+    await client.event("approval_required", session_id=session_id)
+    (told,) = await receiver.told()
+    assert told.path == "/topic"
+    assert told.headers["priority"] == "4"
+    assert told.headers["click"] == f"https://tower.example/#/s/{session_id}"
+    assert told.headers["title"].startswith(("Decide", "=?UTF-8?B?"))
+    assert "Läufe" in told.body.decode()
+
+
+def test_who_wants_no_notifications_traces_or_figures_does_not_load_what_makes_them() -> None:
+    rooms = ("notify", "notify_push", "telemetry", "telemetry_otel", "monitor", "metrics_format")
+    code = (
+        "import sys; import switchtower.daemon.app;"
+        f"print([name for name in sys.modules if name.startswith(('opentelemetry', 'cryptography', 'starlette', 'uvicorn'))"
+        f" or name in {[f'switchtower.daemon.{room}' for room in rooms]}])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+async def test_an_address_that_never_answers_holds_up_neither_runs_nor_the_end(
+    start: StartDaemon, connect: Connect, workspace: Path, receiver: Receiver
+) -> None:
+    receiver.silent = True
+    daemon = await start(notify_webhook=receiver.url)
+    client = await connect(daemon)
+    session_id = await client.start_session(workspace)
+    for number in range(3):
+        run_id = await client.send(session_id, "say: hello", f"msg_{number}")
+        await client.event("run_complete", session_id=session_id, run_id=run_id)
+    await receiver.told()
+    async with asyncio.timeout(notify_http.TIMEOUT - 1):  # nobody waits for the thread that waits
+        assert await daemon.stop() == 0
+
+
+async def test_the_address_is_in_no_log(start: StartDaemon, connect: Connect, workspace: Path, receiver: Receiver) -> None:
+    receiver.answers = ["404 Not Found"]
+    daemon = await start(notify_webhook=f"{receiver.url}/very-secret-topic", log_level="debug")
+    client = await connect(daemon)
+    session_id = await client.start_session(workspace)
+    await client.send(session_id, "say: hello")
+    await receiver.told()
+    await client.event("run_complete", session_id=session_id)
+    await daemon.stop()
+    assert "very-secret-topic" not in daemon.log()
+
+
+# By itself
+
+Send = Callable[[notify.News], None]
+
+
+def news(event: str = "decision", title: str = "Decide") -> notify.News:
+    return notify.News(
+        event=event,
+        title=title,
+        text="make test",
+        session_id="sess_1",
+        run_title="A title",
+        host=None,
+        tool="run",
+        request="appr_1",
+        place="/#/s/sess_1",
+        site=None,
+        at_ms=1_700_000_000_000,
+    )
+
+
+class Recorder:
+    """A channel that fails as often as told."""
+
+    name = "a recorder"
+
+    def __init__(self, *problems: notify.Undelivered) -> None:
+        self.problems = list(problems)
+        self.tried = 0
+        self.sent: list[notify.News] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.done = asyncio.Event()
+
+    async def send(self, news: notify.News) -> None:
+        await self.gate.wait()
+        self.tried += 1
+        if self.problems:
+            raise self.problems.pop(0)
+        self.sent.append(news)
+        self.done.set()
+
+
+def notifier(*channels: notify.Channel, wanted: tuple[str, ...] = ("decision", "finished", "failed")) -> notify.Notifier:
+    return notify.Notifier(
+        channels, wanted, public_url=None, clean=lambda text: text.replace(SECRET, "***"), now_ms=lambda: 1, first_pause=0.001
+    )
+
+
+def ended(outcome: events.Outcome, summary: str = "") -> events.RunCompleted:
+    return events.RunCompleted(outcome, summary, 0)
+
+
+async def test_what_fails_for_a_while_is_tried_again() -> None:
+    again = [notify.Undelivered("busy", again=True) for _ in range(notify.ATTEMPTS - 1)]
+    channel = Recorder(*again)
+    made = notifier(channel)
+    made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS))
+    async with asyncio.timeout(10):
+        await channel.done.wait()
+    assert channel.tried == notify.ATTEMPTS
+    await made.close()
+
+
+async def test_what_is_refused_for_good_is_not_tried_again_and_the_next_one_is_sent(caplog: pytest.LogCaptureFixture) -> None:
+    channel = Recorder(notify.Undelivered("it answered 404", again=False))
+    made = notifier(channel)
+    made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS, "first"))
+    made.saw(Session(id="sess_1"), ended(events.Outcome.FAILED, "second"))
+    async with asyncio.timeout(10):
+        await channel.done.wait()
+    assert [told.text for told in channel.sent] == ["second"]
+    assert "it answered 404" in caplog.text
+    await made.close()
+
+
+async def test_a_crowd_for_a_dead_address_is_bounded_and_leaves_the_others_alone() -> None:
+    dead, well = Recorder(), Recorder()
+    dead.gate.clear()
+    made = notifier(dead, well)
+    for number in range(1_000):
+        made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS, str(number)))
+        if number % 50 == 0:
+            await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        while not well.sent or well.sent[-1].text != "999":
+            well.done.clear()
+            await well.done.wait()
+    dead.gate.set()
+    async with asyncio.timeout(10):
+        while not dead.sent or dead.sent[-1].text != "999":
+            dead.done.clear()
+            await dead.done.wait()
+    assert len(dead.sent) <= notify.MOST_WAITING + 1
+    await made.close()
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (ended(events.Outcome.SUCCESS), ["finished"]),
+        (ended(events.Outcome.FAILED), ["failed"]),
+        (ended(events.Outcome.CANCELLED), []),
+        (ended(events.Outcome.DENIED), []),
+        (events.ErrorRaised("X", "y"), []),
+    ],
+)
+async def test_what_somebody_did_themselves_is_no_news(event: events.AnyEvent, told: list[str]) -> None:
+    channel = Recorder()
+    made = notifier(channel)
+    made.saw(Session(id="sess_1"), event)
+    made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS, "last"))
+    async with asyncio.timeout(10):
+        while not channel.sent or channel.sent[-1].text != "last":
+            channel.done.clear()
+            await channel.done.wait()
+    assert [one.event for one in channel.sent[:-1]] == told
+    await made.close()
+
+
+async def test_only_what_is_wanted_is_told_and_no_secret_in_it() -> None:
+    channel = Recorder()
+    made = notifier(channel, wanted=("failed",))
+    made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS))
+    made.saw(Session(id="sess_1", title=f"about {SECRET}"), ended(events.Outcome.FAILED, f"{SECRET} \n " + "long " * 10_000))
+    async with asyncio.timeout(10):
+        await channel.done.wait()
+    (told,) = channel.sent
+    assert SECRET not in told.text + told.run_title
+    assert len(told.text) == notify.LONGEST_TEXT
+    assert "\n" not in told.text
+    await made.close()
+
+
+# One POST
+
+
+async def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
+    receiver.answers = [f"307 Temporary Redirect\r\nLocation: {receiver.url}/elsewhere"]
+    with pytest.raises(notify.Undelivered) as refused:
+        await notify_webhook.Webhook(f"{receiver.url}/here", "json").send(news())
+    assert not refused.value.again
+    assert [got.path for got in receiver.got] == ["/here"]
+
+
+@pytest.mark.parametrize(
+    ("status", "again"), [("500 X", True), ("503 X", True), ("429 X", True), ("408 X", True), ("400 X", False), ("404 X", False)]
+)
+async def test_which_refusals_are_worth_another_try(receiver: Receiver, status: str, again: bool) -> None:
+    receiver.answers = [f"{status}\r\nRetry-After: 7"]
+    with pytest.raises(notify_http.Rejected) as refused:
+        await notify_http.post(receiver.url, b"", {})
+    assert (refused.value.again, refused.value.after) == (again, 7.0)
+
+
+async def test_silence_has_an_end(receiver: Receiver) -> None:
+    receiver.silent = True
+    with pytest.raises(notify.Undelivered) as refused:
+        await notify_http.post(receiver.url, b"", {}, timeout_s=0.1)
+    assert refused.value.again
+
+
+async def test_nobody_there_is_trouble_that_may_pass_and_names_no_address() -> None:
+    with pytest.raises(notify.Undelivered) as refused:
+        await notify_http.post("http://127.0.0.1:1/secret", b"", {})
+    assert refused.value.again
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("title", ["Läufe 🚂", "plain", "a\r\nX-Evil: 1", "x" * 500])
+async def test_a_title_is_one_header_whatever_is_in_it(receiver: Receiver, title: str) -> None:
+    await notify_webhook.Webhook(receiver.url, "ntfy").send(news(title=title))
+    (got,) = receiver.got
+    ((text, charset),) = decode_header(got.headers["title"])
+    assert (text.decode(charset or "ascii") if isinstance(text, bytes) else text) == title
+    assert "x-evil" not in got.headers
+    assert "127.0.0.1" in repr(notify_webhook.Webhook("http://127.0.0.1/secret", "json"))
+    assert "secret" not in repr(notify_webhook.Webhook("http://127.0.0.1/secret", "json"))
