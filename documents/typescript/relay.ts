@@ -19,6 +19,9 @@ export interface RunRow {
   ended_at?: string;
   exit_code?: number;
   title?: string;
+  engine?: string;
+  provider?: string;
+  model?: string;
 }
 
 export interface Message {
@@ -62,6 +65,7 @@ export interface SendInput {
   input_id: string;
   text: string;
   actor?: string | null;
+  delivery?: "follow_up" | "steer";
 }
 
 export interface SendStdin {

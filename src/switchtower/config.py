@@ -409,7 +409,7 @@ def _read(config_file: Path) -> dict[str, object]:
 
     try:
         in_file: dict[str, object] = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise ConfigError("config.toml", f"`{config_file}`", f"not valid TOML: {problem}", hint="correct that line") from None
 
     in_file = _flattened(in_file, config_file)

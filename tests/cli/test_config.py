@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,15 @@ from switchtower.cli.configuring import changing, sources
 
 
 @pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
+def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where copies are made, to see what is left of them."""
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def inside(tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
     return Inside(tmp_path, monkeypatch, capfdbinary, dict(os.environ))
 
 
@@ -321,8 +330,6 @@ def test_what_a_start_would_refuse_is_kept_aside(inside: Inside, file: Path, tmp
     kept = Path(remedy.rpartition("kept in `")[2].rstrip("`"))
     assert kept.read_text() == "[[rules]]\n"
     assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
-    kept.unlink()
-    kept.parent.rmdir()
 
 
 def test_a_file_that_was_changed_meanwhile_is_left_so(inside: Inside, file: Path, tmp_path_factory: Any) -> None:
@@ -340,8 +347,8 @@ def test_a_file_that_was_changed_meanwhile_is_left_so(inside: Inside, file: Path
 @pytest.mark.parametrize(
     ("script", "code", "told"), [("true", 0, "nothing was changed"), ("exit 3", 1, "ended with 3"), (None, 1, "cannot start")]
 )
-def test_an_editor_that_does_nothing_or_fails_changes_nothing(
-    inside: Inside, file: Path, tmp_path_factory: Any, script: str | None, code: int, told: str
+def test_an_editor_that_does_nothing_or_fails_changes_and_leaves_nothing(
+    inside: Inside, file: Path, temporary: Path, tmp_path_factory: Any, script: str | None, code: int, told: str
 ) -> None:
     file.write_text('policy = "ask"\n')
     inside.monkeypatch.setenv("VISUAL", "/no/such/editor" if script is None else editor(tmp_path_factory.mktemp("bin"), script))
@@ -351,6 +358,7 @@ def test_an_editor_that_does_nothing_or_fails_changes_nothing(
     assert (ended.code, ended.stdout) == (code, b"")
     assert told in ended.stderr
     assert file.read_text() == 'policy = "ask"\n'
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_running_daemon_is_named_because_it_keeps_what_it_has(shared: Any) -> None:

@@ -86,8 +86,10 @@ def terminal() -> Iterator[Terminal]:
 
 
 def test_a_day_at_the_terminal(terminal: Terminal) -> None:
-    # Started with nothing: the daemon comes along.
+    # Started with nothing: two questions, which can be skipped, and the daemon comes along.
     terminal.open()
+    terminal.shows("this is the first start here")
+    terminal.write("s")
     terminal.shows("connected", "What shall we do?")
 
     # A prompt, and a question before anything runs.

@@ -74,3 +74,10 @@ def test_what_is_put_aside_waits_without_coming_back_by_itself() -> None:
 def test_time_runs_out_and_not_below_nothing() -> None:
     assert asked("appr_1").seconds_left(told.T0 + 3_590_000) == 10
     assert asked("appr_1").seconds_left(told.T0 + 9_000_000) == 0
+
+
+def test_of_the_session_that_is_heard_no_list_takes_a_question_away() -> None:
+    inbox = Inbox()
+    inbox.add(asked("appr_1"))
+    inbox.listed([], but=told.SESSION)
+    assert len(inbox) == 1

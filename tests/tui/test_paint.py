@@ -91,6 +91,7 @@ def test_a_fence_and_a_list_are_never_cut() -> None:
     assert len(list(prose.chunks("```\na\n\nb\n```"))) == 1
     assert len(list(prose.chunks("- a\n\n- b\n\n  more"))) == 1
     assert list(prose.chunks("one\n\ntwo")) == ["one\n", "two"]
+    assert list(prose.chunks("```\na\n```\n\ntwo")) == ["```\na\n```\n", "two"]
 
 
 def test_thinking_is_folded_until_somebody_wants_it() -> None:

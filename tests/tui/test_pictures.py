@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.tui import people, still, told
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from switchtower import config
 from switchtower.tui import themes
@@ -59,6 +60,9 @@ def after(*keys: str, text: str = "", opens: bool = False) -> Callable[[Pilot[An
                 await pilot.pause()
         if learning := [worker for worker in pilot.app.workers if worker.group == "place" and not worker.is_finished]:
             await pilot.app.workers.wait_for_complete(learning)
+        for field in pilot.app.screen.query(Input):
+            field.cursor_blink = False
+        await pilot.pause()
         await pilot.pause()
 
     return act

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.tui import people, told
 
@@ -42,12 +42,34 @@ def test_the_alternate_screen_gives_the_first_one_back() -> None:
     assert screen.lines()[0] == "shell"
 
 
-@given(st.text(st.sampled_from("ab\n\r\x1b[]?1049hlmHK;0\x07\x9bP\\💡é"), max_size=60), st.lists(st.integers(0, 60), max_size=4))
-def test_pieces_draw_the_same_as_the_whole_and_never_fail(text: str, cuts: list[int]) -> None:
+SAID = ["a", "b", "\n", "\r", "é", "💡", "\x1b[2J", "\x1b[H", "\x1b[1;31m", "\x1b[?1049h", "\x1b[?1049l", "\x1b[K", "\x1b[2;3H"]
+SAID += [
+    "\x1b]0;t\x07",
+    "\x1b]8;;x\x1b\\",
+    "\x1b[10K",
+    "\x1b[;P",
+    "\x9b2K",
+    "\x1bPq\x1b\\",
+    "\x1b[>4;1m",
+    "\x1bc",
+    "\x1b7",
+    "\x1b8",
+]
+
+
+@given(st.lists(st.sampled_from(SAID), max_size=30).map("".join), st.lists(st.integers(0, 120), max_size=4))
+def test_output_that_is_cut_anywhere_draws_the_same(text: str, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    whole = drawn(text + "\x1b[m")
-    parts = drawn(*(text[start:end] for start, end in pairwise(edges)), "\x1b[m")
-    assert parts.lines() == whole.lines()
+    parts = drawn(*(text[start:end] for start, end in pairwise(edges)))
+    assert parts.lines() == drawn(text).lines()
+
+
+@given(st.lists(st.text(st.sampled_from("ab\n\r\x1b[]?1049hlmHK;0\x07\x9bP\\💡é\x00\x9c"), max_size=40), max_size=5))
+@example(["\x1b\n", "\x1b[m"])
+def test_rubbish_never_fails_and_what_comes_after_a_reset_is_right(pieces: list[str]) -> None:
+    screen = drawn(*pieces, "\x1b\\\x07\x1bc", "\x1b[2J\x1b[Hfine")
+    assert len(screen.lines()) == 4
+    assert screen.lines()[0] == "fine"
 
 
 def test_a_flood_is_bounded_and_ends_with_its_end() -> None:

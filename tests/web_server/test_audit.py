@@ -180,6 +180,7 @@ async def test_since_leaves_out_what_is_older(stored: SqliteAudit) -> None:
     whole = (await stored.page(100)).decisions
     half = (await stored.page(100, since_ms=whole[24].ts_ms)).decisions
     assert (len(whole), half) == (50, whole[:25])
+    assert ((await stored.page(50)).next, (await stored.page(49)).next) == (None, whole[48].place)
     with pytest.raises(BadPlace):
         await stored.page(1, before="1-2-x")
 

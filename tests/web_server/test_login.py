@@ -3,11 +3,12 @@
 import asyncio
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.daemon.conftest import StartDaemon
+from tests.daemon.conftest import Connect, StartDaemon
 from tests.web_server.site import PATIENCE, Site, attributes_of
 
 from switchtower.daemon import supervision
@@ -195,6 +196,34 @@ async def test_cookies_of_other_daemons_are_left_alone(site: Site) -> None:
     assert (await site.get("/runs", Cookie=f"tower_1=other; theme=dark; {cookie}; x")).status == 200
     token = cookie.partition("=")[2]
     assert (await site.get("/runs", Cookie=f"tower_1={token}; tower={token}")).status == 401
+
+
+_THIEF = """
+import http.client, sys
+host, cookie = sys.argv[1:]
+told = []
+for method, path in (("GET", "/runs"), ("POST", "/auth/logout"), ("GET", "/metrics"), ("POST", "/auth/token"), ("GET", "/?token=x")):
+    connection = http.client.HTTPConnection(host)
+    headers = {"Cookie": cookie, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+    connection.request(method, path, b"{}" if method == "POST" else None, headers)
+    told.append(str(connection.getresponse().status))
+open("told.txt", "w").write(" ".join(told))
+"""
+
+
+async def test_a_program_that_an_agent_runs_gets_nothing_for_a_stolen_cookie(
+    site: Site, connect: Connect, workspace: Path
+) -> None:
+    cookie = await site.log_in()
+    (workspace / "thief.py").write_text(_THIEF)
+    client = await connect(site.daemon)
+    session_id = await client.start_session(workspace)
+    await client.send(session_id, f"run: {sys.executable} thief.py {site.host} '{cookie}'")
+    asked = await client.event("approval_required", session_id=session_id)
+    await client.decide(session_id, str(asked.runId), asked.content["approvalId"])
+    await client.event("run_complete", session_id=session_id)
+    assert (workspace / "told.txt").read_text() == "403 403 403 403 200"
+    assert (await site.get("/auth/me", Cookie=cookie)).status == 200
 
 
 # Until when

@@ -237,6 +237,7 @@ async def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
     with pytest.raises(notify.Undelivered) as refused:
         await notify_webhook.Webhook(f"{receiver.url}/here", "json").send(news())
     assert not refused.value.again
+    assert "leads elsewhere" in str(refused.value)
     assert [got.path for got in receiver.got] == ["/here"]
 
 

@@ -20,6 +20,7 @@ CSP = {
 }
 
 
+@pytest.mark.requirement("relay:http:static-page")
 @pytest.mark.parametrize("path", ["/", "/some/where", "/index.html", "/?x=1", "/%2e%2e%2fetc%2fpasswd", "//evil", "/a%00b"])
 async def test_the_page_answers_at_its_own_paths(site: Site, path: str) -> None:
     answer = await site.get(path)

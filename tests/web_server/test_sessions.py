@@ -63,7 +63,13 @@ async def test_a_session_is_renamed_and_deleted(site: Site, connect: Connect, wo
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("PATCH", "/runs/{}"), ("DELETE", "/runs/{}"), ("POST", "/runs/{}/fork"), ("GET", "/approvals"), ("GET", "/models")],
+    [
+        ("PATCH", "/runs/{}"),
+        ("DELETE", "/runs/{}"),
+        ("POST", "/runs/{}/fork"),
+        ("GET", "/approvals"),
+        ("GET", "/models"),
+    ],
 )
 async def test_only_users_do_so_and_only_our_own_page_by_its_cookie(site: Site, method: str, path: str) -> None:
     path = path.format("sess_01ARZ3NDEKTSV4RRFFQ69G5FAV")

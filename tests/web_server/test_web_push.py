@@ -228,6 +228,12 @@ async def test_subscribing_at_once_loses_nobody(tmp_path: Path) -> None:
     assert {each["endpoint"] for each in kept} == {browser.endpoint for browser in browsers}
 
 
+async def test_those_who_ask_first_together_get_the_one_key_that_is_kept(tmp_path: Path) -> None:
+    push = WebPush(tmp_path, contact=None)
+    keys = set(await asyncio.gather(*(push.public_key() for _ in range(8))))
+    assert keys == {await WebPush(tmp_path, contact=None).public_key()}
+
+
 def test_base64_is_read_with_and_without_padding() -> None:
     assert notify_seal.padded("AQI") == notify_seal.padded("AQI=") == b"\x01\x02"
     assert urlsafe_b64encode(b"\x01\x02") == b"AQI="

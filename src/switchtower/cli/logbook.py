@@ -13,6 +13,8 @@ from typing import BinaryIO
 _BLOCK = 64 * 1024
 _PAUSE = 0.1
 _MOST_FILES = 20
+_LOOKS = 3
+"""A file that is just being renamed can be missed by one look."""
 LONGEST_LINE = 1024 * 1024
 _ENTRY = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ([A-Z]+) ([\w.]+): (.*)", re.DOTALL)
 
@@ -95,16 +97,17 @@ class Follower:
         if self._open is None:
             return _opened(self._path)
         ours = os.fstat(self._open.fileno())
-        newer: list[Path] = []
-        for file in files(self._path):
-            try:
-                status = file.stat()
-            except FileNotFoundError:
-                continue  # the log is just being rotated
-            if (status.st_dev, status.st_ino) == (ours.st_dev, ours.st_ino):
-                return _opened(newer[-1]) if newer else None
-            if status.st_mtime_ns >= ours.st_mtime_ns:
-                newer.append(file)
+        for _ in range(_LOOKS):
+            newer: list[Path] = []
+            for file in files(self._path):
+                try:
+                    status = file.stat()
+                except FileNotFoundError:
+                    continue
+                if (status.st_dev, status.st_ino) == (ours.st_dev, ours.st_ino):
+                    return _opened(newer[-1]) if newer else None
+                if status.st_mtime_ns >= ours.st_mtime_ns:
+                    newer.append(file)
         if not newer:
             return None
         missed()

@@ -93,12 +93,11 @@ def _is_announced(settings: config.Settings) -> bool:
     """A daemon takes the lock first and tells its endpoints last. In between it may accept and still fail to start."""
     if settings.socket != settings.default_socket:
         return True  # perhaps another home's
-    try:
-        holder = settings.lock_path.read_text()
-    except OSError:
-        return True
+    holding = holder(settings)
+    if holding is None:
+        return True  # nobody yet: perhaps somebody else's socket starts it
     endpoints = read_endpoints(settings)
-    return endpoints is not None and str(endpoints.pid) == holder.strip()
+    return endpoints is not None and endpoints.pid == holding
 
 
 async def connect_or_start(settings: config.Settings, *, keep_events: int = 0) -> Connection:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from switchtower import config
 from switchtower.core import tower
 from switchtower.core.access import Access
-from switchtower.daemon import browser_login, minicodex_door, relay_house
+from switchtower.daemon import browser_login, minicodex_door, relay_house, socket_activation
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.late_app import LateApp
 from switchtower.daemon.link_page import LinkPage
@@ -63,7 +63,7 @@ class Listeners:
         if address := values.address(settings.http):
             self._http = await self._open_http(address)
         await self._pi.open()
-        self._unix = await unix.listen(
+        self._unix = await socket_activation.listen(
             settings.socket,
             self._accept_socket,
             max_line_bytes=settings.max_line_bytes,

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from switchtower.transports.stream import Receiver
 
 PATH = "/ws/minicodex"
+WISHES = ("provider", "model", "policy", "thinking", "title")
+LONGEST_WISH = 256
 
 
 class MiniCodexDoor:
@@ -29,6 +31,7 @@ class MiniCodexDoor:
             preset=query.get("preset"),
             cwd=query.get("cwd"),
             command=query.get("command") if query.get("engine") == "pty" else None,
+            wishes={name: query[name][:LONGEST_WISH] for name in WISHES if query.get(name)},
         )
 
     def _built(self) -> "House":

@@ -74,6 +74,7 @@ class WebPush:
         self._key: Any = None
         self._subscriptions: dict[str, Subscription] | None = None
         self._lock = asyncio.Lock()
+        self._reading = asyncio.Lock()
         self.knows: Callable[[str], Awaitable[bool]] = _everybody
         """Whether there is still such a user: who was removed is told nothing more."""
 
@@ -166,18 +167,20 @@ class WebPush:
     # What is kept
 
     async def _own_key(self) -> Any:
-        if self._key is None:
-            self._key = await asyncio.to_thread(self._load_key)
-        return self._key
+        async with self._reading:  # two who came first together would make two
+            if self._key is None:
+                self._key = await asyncio.to_thread(self._load_key)
+            return self._key
 
     def _load_key(self) -> Any:
         path = self._data_dir / KEY_FILE
         return notify_seal.from_pem(private_files.made_once(path, lambda: notify_seal.to_pem(notify_seal.new_private_key())))
 
     async def _known(self) -> dict[str, Subscription]:
-        if self._subscriptions is None:
-            self._subscriptions = await asyncio.to_thread(self._load)
-        return self._subscriptions
+        async with self._reading:
+            if self._subscriptions is None:
+                self._subscriptions = await asyncio.to_thread(self._load)
+            return self._subscriptions
 
     def _load(self) -> dict[str, Subscription]:
         path = self._data_dir / SUBSCRIPTIONS_FILE

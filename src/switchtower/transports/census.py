@@ -25,4 +25,6 @@ def of_port(listener: "HttpListener") -> Iterator[Connected]:
 
 def of_socket(listener: unix.UnixListener) -> Iterator[Connected]:
     for connection in tuple(listener.connections):
-        yield Connected(connection._receiver, connection._transport.get_write_buffer_size())
+        transport = getattr(connection, "_transport", None)  # neither is there before the client was let in
+        receiver = getattr(connection, "_receiver", None)
+        yield Connected(receiver, 0 if transport is None else transport.get_write_buffer_size())

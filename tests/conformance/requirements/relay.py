@@ -95,7 +95,7 @@ HTTP_SURFACE = (
     Requirement("relay:http:input-refused", HTTP, "404 for an unknown run, 502 when its host is offline"),
     Requirement("relay:http:hosts", HTTP, "`GET /hosts` has id, name, last_seen_at and online"),
     Requirement("relay:http:anything-else", HTTP, "any other path is the page's, and asks for no token"),
-    Requirement("relay:http:static-page", HTTP, "a page with a fallback for its own paths", NO_PAGE),
+    Requirement("relay:http:static-page", HTTP, "a page with a fallback for its own paths"),
     Requirement("relay:rows:fields", HTTP, "a row has the fields of RunRow"),
     Requirement("relay:rows:pending", HTTP, "what is asked is in the pending fields"),
     Requirement("relay:messages:fields", HTTP, "a message has the fields of Message; `kind` is the event's type"),

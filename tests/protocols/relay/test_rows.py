@@ -74,6 +74,8 @@ def test_a_run_that_runs_is_listed_without_an_end() -> None:
         "started_at": "2025-10-09T08:53:20.000Z",
         "last_active_at": "2025-10-09T08:53:21.500Z",
         "title": "codex",
+        "engine": "pty",
+        "provider": "terminal",
     }
 
 

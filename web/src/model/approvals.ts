@@ -77,6 +77,44 @@ function fromData(runId: string, data: Record<string, unknown>, askedAt: string)
   };
 }
 
+/** A question as `GET /approvals` has it: whole, with its end and its call. */
+export interface Pending {
+  run_id: string;
+  request_id: string;
+  call_id?: string;
+  tool?: string;
+  title: string;
+  summary?: string;
+  details?: Record<string, unknown>;
+  risk?: string;
+  always?: string | null;
+  cwd?: string;
+  expires_at?: string;
+}
+
+/** What was known already of when it was asked stays. */
+export function fromPending(pending: Pending, before: Approval | null, askedAt: string): Approval | null {
+  const data = {
+    request_id: pending.request_id,
+    prompt: pending.title,
+    op_tool: pending.tool,
+    op_args: pending.details ?? {},
+    summary: pending.summary,
+    call_id: pending.call_id,
+    expires_at: pending.expires_at,
+    rule: pending.always,
+  };
+  const whole = fromData(pending.run_id, data, before?.askedAt ?? askedAt);
+  if (!whole) return null;
+  const held = pending.details ?? {};
+  whole.cut = false;
+  whole.destructive ||= pending.risk === "high";
+  // A rule is what "always" needs; where the daemon names none, it is not offered.
+  whole.always = pending.always ?? null;
+  whole.cwd ??= text(held["cwd"]) ?? text(pending.cwd);
+  return whole;
+}
+
 /** What the list of runs says about a question, until the question itself is read. */
 export function fromRow(row: RunRow): Approval | null {
   if (row.status !== "awaiting_approval" || row.pending_request_id === undefined) return null;

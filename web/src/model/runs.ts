@@ -6,9 +6,6 @@ export type Kind = "agent" | "terminal" | "flow";
 
 /** Additions that newer hubs make to a row; older ones leave them out. */
 export interface Row extends RunRow {
-  engine?: string;
-  model?: string;
-  provider?: string;
   preset?: string;
   policy?: string;
   usage?: Usage;

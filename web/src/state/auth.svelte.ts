@@ -50,10 +50,11 @@ class Auth {
   async look(): Promise<boolean> {
     try {
       this.me = await http.get<Me>("/auth/me");
+      // What the daemon can do is known before anything is shown.
+      await this.readHealth();
       this.status = "in";
       this.why = null;
       this.remind();
-      void this.readHealth();
       return true;
     } catch (failure) {
       if (failure instanceof http.HttpError && failure.status === 401) this.out(null);

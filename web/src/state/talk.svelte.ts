@@ -3,6 +3,7 @@ import type { ClientMessage, ServerMessage } from "@wire/minicodex";
 import { Conversation } from "../model/conversation";
 import { socketAddress } from "../net/http";
 import { Line, type LineState } from "../net/line";
+import { auth } from "./auth.svelte";
 import { mayReturn, tower } from "./tower.svelte";
 import { uuid } from "../text/ids";
 import { toasts } from "./toasts.svelte";
@@ -66,8 +67,12 @@ export class Talk {
     return tower.command("run.send_input", this.sessionId, { input_id: uuid(), text, actor: "web" });
   }
 
+  /** Kept by the daemon where it can; otherwise by this tab, as long as it is open. */
   followUp(text: string): void {
-    this.followUps.push(text);
+    if (!auth.has("follow_up")) this.followUps.push(text);
+    else if (tower.command("run.send_input", this.sessionId, { input_id: uuid(), text, actor: "web", delivery: "follow_up" })) {
+      toasts.say("It is said when the run has ended.");
+    }
   }
 
   abort(): void {
@@ -147,6 +152,9 @@ export class Talk {
     else requestAnimationFrame(done);
   }
 }
+
+/** What is ready to be sent in a session, by its id: a fork brings the message that it was forked before. */
+export const drafts = new Map<string, string>();
 
 /** Makes a session and says the first words in it; gives its id. */
 export function begin(query: Record<string, string | null>, text: string): Promise<string> {

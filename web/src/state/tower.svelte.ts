@@ -248,7 +248,10 @@ class Tower {
     if (!event.run_id) return;
     for (const listener of this.listeners.get(event.run_id) ?? []) listener(event);
     if (runs.fold(this.runs, event)) this.reread(event.run_id);
-    if (event.type === "run.permission_requested") this.asked(event);
+    if (event.type === "run.permission_requested") {
+      this.asked(event);
+      this.readPendingSoon();
+    }
     this.show();
   }
 
@@ -285,8 +288,37 @@ class Tower {
     }, 300);
   }
 
+  private pendingDue = false;
+
+  private readPendingSoon(): void {
+    if (this.pendingDue || !auth.has("approvals")) return;
+    this.pendingDue = true;
+    setTimeout(() => {
+      this.pendingDue = false;
+      void this.readPending();
+    }, 50);
+  }
+
+  /** All open questions, whole: until when, about which call, and nothing of them cut. */
+  private async readPending(): Promise<void> {
+    try {
+      for (const pending of await http.get<approvals.Pending[]>("/approvals")) {
+        const key = runs.questionKey(pending.run_id, pending.request_id);
+        const before = this.runs.questions.get(key) ?? null;
+        if (before?.decided) continue;
+        const askedAt = this.runs.rows.get(pending.run_id)?.last_active_at ?? new Date().toISOString();
+        const whole = approvals.fromPending(pending, before, askedAt);
+        if (whole) this.runs.questions.set(key, whole);
+      }
+      this.version++;
+    } catch {
+      // What the events say is shown.
+    }
+  }
+
   /** Questions of which only the list's short words are known. */
   private async readBriefs(): Promise<void> {
+    if (auth.has("approvals")) await this.readPending();
     for (const question of runs.openQuestions(this.runs).filter((open) => open.brief)) {
       try {
         const path = `/runs/${encodeURIComponent(question.runId)}/messages?include_output=false&limit=100`;

@@ -14,9 +14,7 @@ _WORDS = {"approve": "approved", "deny_continue": "denied", "deny_stop": "denied
 
 
 @click.command()
-@click.option(
-    "--since", metavar="WHEN", help="Only from then on: a time (2026-01-31T08:00), or how long ago (90m, 12h, 7d)."
-)
+@click.option("--since", metavar="WHEN", help="Only from then on: a time (2026-01-31T08:00), or how long ago (90m, 12h, 7d).")
 @arguments.amount("--limit", "COUNT", f"How many at most; {USUAL} unless told.", most=MOST, whole=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one array.")
 def audit(since: str | None, limit: float | None, as_json: bool) -> int:

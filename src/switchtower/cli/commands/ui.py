@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from switchtower.cli import arguments
+from switchtower.cli import arguments, console
 
 
 @click.command()
@@ -25,9 +25,12 @@ def ui(session: str | None, folder: Path) -> int:
 
 def open_(meant: str | None, folder: Path | None) -> int:
     from switchtower import config
+    from switchtower.cli.commands import setup
     from switchtower.tui import app
 
     session_id = asyncio.run(_named(meant)) if meant is not None else None
+    if meant is None and (code := setup.at_first_start(config.load())) != console.Exit.OK:
+        return code
     return app.run(config.load(), session_id=session_id, workspace=str(folder) if folder is not None else None)
 
 

@@ -30,15 +30,16 @@ def edit(file: Path) -> bool:
     before = changing.read(file)
     folder = Path(tempfile.mkdtemp(prefix="tower-config-"))  # for the owner alone
     copy = folder / "config.toml"
-    copy.write_bytes((before or _FIRST_WORDS).encode())
-    kept = True
+    offered = before or _FIRST_WORDS
+    copy.write_bytes(offered.encode())
+    kept = False
     try:
         while True:
             _run(words, copy)
             after = changing.read(copy)
-            if after == (before or _FIRST_WORDS):
-                kept = False
+            if after == offered:
                 return False
+            kept = True
             try:
                 changing.check(after, file)
                 break

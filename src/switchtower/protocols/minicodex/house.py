@@ -2,6 +2,8 @@
 
 import asyncio
 import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from switchtower.core import commands, events, terminals, tower
 from switchtower.core.access import Access
@@ -29,12 +31,14 @@ class House:
         preset: str | None = None,
         cwd: str | None = None,
         command: str | None = None,
+        wishes: Mapping[str, str] = MappingProxyType({}),
     ) -> Receiver:
-        """`command` is the line of a program: the session is then that program in a terminal."""
+        """`command` is the line of a program: the session is then that program in a terminal. `wishes` are what else a new
+        session can be given: `provider`, `model`, `policy`, `thinking`, `title`."""
 
         async def open_session(actor: events.Actor) -> str:
             if session_id is None:
-                return await self._new_session(actor, preset, cwd or self._settings.default_cwd, command)
+                return await self._new_session(actor, preset, cwd or self._settings.default_cwd, command, wishes)
             await self._tower.session(session_id)  # refuses one that is not there
             return session_id
 
@@ -42,7 +46,9 @@ class House:
             self._beat()
         return MiniCodexPeer(self._library, self._peers, access, open_session, replay_entries=self._settings.replay_entries)
 
-    async def _new_session(self, actor: events.Actor, preset: str | None, cwd: str, program: str | None) -> str:
+    async def _new_session(
+        self, actor: events.Actor, preset: str | None, cwd: str, program: str | None, wishes: Mapping[str, str]
+    ) -> str:
         session_id = self._tower.mint("sess")
         token = self._tower.mint_secret("att")  # nobody knows it: over other doors only the owner attaches
         command = commands.StartSession(
@@ -50,7 +56,11 @@ class House:
             actor=actor,
             engine="agent",
             mode="interactive",
-            provider="auto",
+            provider=wishes.get("provider") or "auto",
+            model=wishes.get("model") or None,
+            policy=wishes.get("policy") or None,
+            thinking=wishes.get("thinking") or None,
+            title=wishes.get("title") or None,
             sandbox="local",
             workspace=events.Workspace(root=cwd),
             attach_token_sha256=hashlib.sha256(token.encode()).hexdigest(),

@@ -55,6 +55,8 @@ class SendInput(Struct, frozen=True):
     input_id: Id
     text: Text
     actor: str | None = None
+    delivery: Literal["steer", "follow_up"] | UnsetType = UNSET
+    """Ours, for an agent that works: at its next step, or when it is done."""
 
 
 class SendStdin(Struct, frozen=True):
@@ -244,7 +246,10 @@ class RunRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended_at: str | UnsetType = UNSET
     exit_code: int | UnsetType = UNSET
     title: str | UnsetType = UNSET
-    """Ours."""
+    """Ours, and so is what follows."""
+    engine: str | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
 
 
 class Message(Struct, frozen=True, kw_only=True):

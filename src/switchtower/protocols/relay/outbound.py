@@ -80,8 +80,11 @@ class _Piece(Struct):
 
     text: msgspec.Raw
     relayed: events.Relayed | None = None
+    call_id: msgspec.Raw = msgspec.Raw()
+    """Of the tool that put it out."""
 
 
+NOBODYS = msgspec.Raw()
 _decode_piece = msgspec.json.Decoder(_Piece).decode
 
 
@@ -125,7 +128,9 @@ def _output(about: About, entry: journal.Entry) -> bytes | None:
         if about.mirrored:
             return None
         head = _head(about, "run.output", entry.ts_ms, entry.seq, entry.seq)
-        return head + b'{"stream":"stdout","text":' + bytes(piece.text) + b"}}"
+        # A terminal is one call from its start to its end, and needs no name for it.
+        call = b'"request_id":' + bytes(piece.call_id) + b"," if piece.call_id != NOBODYS and not about.is_terminal else b""
+        return head + b'{"stream":"stdout",' + call + b'"text":' + bytes(piece.text) + b"}}"
     head = _head(about, "run.output", relayed.at_ms, relayed.seq, entry.seq)
     if not relayed.extra:
         return head + b'{"stream":"stdout","text":' + bytes(piece.text) + b"}}"

@@ -56,6 +56,9 @@ def run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
         ended_at=stamps.spelled(card.ended_at_ms) if ended and card.ended_at_ms is not None else UNSET,
         exit_code=_exit_code(card) if ended else UNSET,
         title=card.title or UNSET,
+        engine=UNSET if card.host else card.engine or UNSET,
+        provider=UNSET if card.host else card.provider or UNSET,
+        model=UNSET if card.host else card.model or UNSET,
         **asked,
     )
 

@@ -38,6 +38,9 @@ class InboxScreen(ModalScreen[str | None]):
         self.draw()
         self.set_interval(1.0, self.draw)
 
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.draw)
+
     def draw(self) -> None:
         if not self.query("#inbox-empty") or not self.query(OptionList):
             return  # it is being taken away

@@ -24,6 +24,10 @@ _LEFT_OUT = re.compile(
 )
 _ALTERNATE = re.compile(r"\x1b\[\?(?:1049|1047|47)([hl])")
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[P_^X\]][^\x1b\x07\x9c]{0,4096}\x1b?)?\Z")
+_SEQUENCES = re.compile(r"(\x1b\[[0-?]*[ -/]*[@-~])")
+_DOUBLED = re.compile(r"\x1b+(?=\x1b)")
+"""A sequence that begins anew before it has ended never began."""
+_ONE_SPELLING = str.maketrans({"\x9b": "\x1b[", "\x9d": "\x1b]", "\x90": "\x1bP", "\x9c": "\x1b\\"})
 _APPLICATION_CURSOR = 1 << 5
 
 
@@ -47,12 +51,18 @@ class ProgramScreen:
         import pyte  # costs 40 ms: only who looks at a program pays
 
         self._screen = pyte.Screen(self.cols, self.rows)
-        self._stream = pyte.Stream(self._screen)
-        self._stream.use_utf8 = True
+        self._stream = self._new_stream()
         self._aside: Any = None
 
+    def _new_stream(self) -> Any:
+        import pyte
+
+        stream = pyte.Stream(self._screen)
+        stream.use_utf8 = True
+        return stream
+
     def feed(self, text: str) -> None:
-        text = self._rest + text
+        text = _DOUBLED.sub("", self._rest + text.translate(_ONE_SPELLING))
         self._rest = ""
         if len(text) > MOST_AT_ONCE:
             text = text[-MOST_AT_ONCE:]
@@ -66,10 +76,12 @@ class ProgramScreen:
         self._draw(text[at:])
 
     def _draw(self, text: str) -> None:
-        try:
-            self._stream.feed(_LEFT_OUT.sub("", text))
-        except Exception:
-            self._begin()
+        for piece in _SEQUENCES.split(_LEFT_OUT.sub("", text)):
+            try:
+                self._stream.feed(piece)
+            except Exception:
+                # pyte raises where a sequence has more numbers than it knows. What it drew so far is right.
+                self._stream = self._new_stream()
 
     def _switch(self, *, alternate: bool) -> None:
         if alternate and self._aside is None:

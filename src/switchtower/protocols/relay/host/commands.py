@@ -66,7 +66,7 @@ class RunCommands:
                 actor=actor,
                 idempotency_key=f"input:{asked.input_id}",
                 text=text,
-                delivery=events.Delivery.STEER,
+                delivery=events.Delivery.FOLLOW_UP if asked.delivery == "follow_up" else events.Delivery.STEER,
             )
         )
 

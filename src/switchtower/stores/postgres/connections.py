@@ -1,0 +1,137 @@
+"""How the database is reached. The only file that knows the library; everything else sees `Connection`.
+
+Nothing here knows a table. A connection belongs to whoever asked for it and is never given back half way through something.
+"""
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from switchtower.core import errors
+
+SCHEMA = "tower"
+"""Where all our tables are, so that a database may have others."""
+
+CONNECT_SECONDS = 10.0
+BY_INDEX = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+"""The journal is only ever read and written along its indexes. A plan made while a table was small must not say otherwise later."""
+
+
+class Connection(Protocol):
+    """What we use of the library's."""
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str: ...  # noqa: ASYNC109 - the library's
+
+    async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Any]: ...  # noqa: ASYNC109
+
+    async def fetchrow(self, query: str, *args: Any, timeout: float | None = None) -> Any: ...  # noqa: ASYNC109
+
+    async def fetchval(self, query: str, *args: Any, timeout: float | None = None) -> Any: ...  # noqa: ASYNC109
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+
+    async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
+
+    def is_closed(self) -> bool: ...
+
+    async def close(self, *, timeout: float | None = None) -> None: ...  # noqa: ASYNC109
+
+    def terminate(self) -> None: ...
+
+
+def _library() -> Any:
+    import asyncpg  # type: ignore[import-untyped]  # late: it takes a tenth of a second
+
+    return asyncpg
+
+
+async def connect(dsn: str, settings: dict[str, str] | None = None) -> Connection:
+    """A connection whose commits are on the disk when they return, whatever the server's default is."""
+    library = _library()
+    try:
+        connection: Connection = await library.connect(
+            dsn,
+            timeout=CONNECT_SECONDS,
+            server_settings={"search_path": SCHEMA, "application_name": "switchtower", **(settings or {})},
+        )
+    except (ValueError, library.InterfaceError) as problem:  # it may quote the address, and that may hold a password
+        raise errors.JournalUnavailable(
+            "the address of the database is not valid", hint="it looks like postgresql://user@host/database"
+        ) from problem
+    try:
+        if await connection.fetchval("SELECT current_setting('synchronous_commit')") == "off":
+            await connection.execute("SET synchronous_commit = on")
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
+
+
+def is_lost(problem: BaseException, connection: Connection) -> bool:
+    """Whether it is not known what became of the last statement. An answer of the server's means that nothing was stored."""
+    if connection.is_closed() or isinstance(problem, OSError | TimeoutError):
+        return True
+    state = sqlstate(problem)
+    # A server that is told to stop, or to give up waiting for its standby, may say so after it has committed.
+    return state is not None and state[:2] in ("08", "57")
+
+
+def sqlstate(problem: BaseException) -> str | None:
+    return getattr(problem, "sqlstate", None)
+
+
+def is_of_the_database(problem: BaseException) -> bool:
+    """Not reachable, full, stopping or damaged. Not what a statement brought on itself, such as a broken constraint."""
+    if isinstance(problem, OSError | TimeoutError):
+        return True
+    state = sqlstate(problem)
+    if state is not None:
+        # Connection, authorisation, no such database, out of resources, stopped, failing disk, damage; or our tables have gone.
+        return state[:2] in ("08", "28", "3D", "53", "55", "57", "58", "XX") or state in ("25006", "42501", "42P01", "42883")
+    # The library's own errors are about its use, except when the connection went away under it.
+    return type(problem).__module__.startswith("asyncpg") and "connection" in str(problem)
+
+
+def said(problem: BaseException) -> str:
+    """In one line, without the details that quote what was stored."""
+    if isinstance(problem, TimeoutError):
+        return "the database does not answer"
+    text = str(problem.args[0] if problem.args and isinstance(problem.args[0], str) else problem)
+    return text.partition("\n")[0] or type(problem).__name__
+
+
+def told(problem: Exception) -> Exception:
+    """The problem as the journal's callers hear of it. What is not the database's is passed on as it is."""
+    if isinstance(problem, errors.CoreError) or not is_of_the_database(problem):
+        return problem
+    unavailable = errors.JournalUnavailable(said(problem))
+    unavailable.__cause__ = problem
+    return unavailable
+
+
+@contextlib.contextmanager
+def telling() -> Iterator[None]:
+    """What fails inside is told in the journal's words."""
+    try:
+        yield
+    except Exception as problem:
+        told_as = told(problem)
+        if told_as is problem:
+            raise
+        raise told_as from problem
+
+
+def pauses() -> Iterator[float]:
+    """How long to wait before each new try. Nodes that lost the same server do not come back all at once."""
+    pause = 0.02
+    while True:
+        yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        pause = min(2.0, pause * 2)

@@ -1,0 +1,145 @@
+"""The appends that are committed together: checked one by one, then written by one call of the database's `append_batch`.
+
+An append that may not be stored is refused by `add` and leaves no trace in the group. Nothing here talks to the database.
+"""
+
+import hashlib
+import time
+from typing import Any
+
+import msgspec
+
+from switchtower.core import errors, journal
+from switchtower.stores import strips
+from switchtower.stores.postgres import names, notices
+from switchtower.stores.postgres.standings import Standing, Standings
+
+MOST_BYTES = 4_194_304
+MOST_ROWS = 4_096
+
+CALL = f"SELECT append_batch({', '.join(f'${number}' for number in range(1, 33))})"
+
+_WIDTH = 1 + len(strips.COLUMNS)
+_encode = msgspec.json.Encoder().encode
+
+
+class Full(Exception):
+    """The append goes into the next group."""
+
+
+class _Step:
+    """What one session does in this group."""
+
+    __slots__ = ("before", "card", "epoch", "head", "place", "snapshot")
+
+    def __init__(self, place: int, before: int, epoch: int) -> None:
+        self.place = place
+        self.before = self.head = before
+        self.epoch = epoch
+        self.card: tuple[Any, ...] | None = None
+        self.snapshot: tuple[int, bytes] | None = None
+
+
+class Group:
+    def __init__(self, standings: Standings) -> None:
+        self._standings = standings
+        self._steps: dict[str, _Step] = {}
+        self._events: list[Any] = []
+        self._bytes = 0
+        self._receipts: dict[bytes, tuple[Any, ...]] = {}
+
+    @property
+    def session_ids(self) -> list[str]:
+        return list(self._steps)
+
+    def add(self, append: journal.Append, size: int) -> None:
+        """Raises `Full`, or what is wrong with the append. `size` is about how many bytes it has."""
+        if self._steps and (self._bytes + size > MOST_BYTES or len(self._events) > MOST_ROWS * _WIDTH):
+            raise Full
+        standing = self._standings.find(append.session_id)
+        if standing is None or not standing.head:
+            standing = self._first(append, standing)
+        elif not standing.takes(append.epoch):
+            raise errors.Fenced(f"`{append.session_id}` is in epoch {standing.epoch}, not {append.epoch}")
+        head = standing.head
+        for entry in append.entries:
+            head += 1
+            if entry[0] != head:
+                raise errors.Fenced(f"`{append.session_id}` goes on with seq {head}, not {entry[0]}")
+        card = None if append.card is None else _card_values(append.card)
+        receipts = [(identity(receipt.scope, receipt.key), _receipt_values(receipt, append)) for receipt in append.receipts]
+        identities = [identity for identity, _ in receipts]
+        if len(set(identities)) < len(identities):
+            raise errors.Fenced("a receipt with the same identity is there already")
+        if not self._receipts.keys().isdisjoint(identities):
+            raise Full  # one statement cannot write a row twice, and what is in the way may be refused yet
+        step = self._steps.get(append.session_id) or _Step(len(self._steps) + 1, standing.head, append.epoch)
+        before = len(self._events)
+        try:
+            strips.pack(step.place, append.entries, self._events)
+        except Exception:
+            del self._events[before:]
+            raise
+
+        # From here on nothing can fail.
+        self._steps[append.session_id] = step
+        self._standings.remember(append.session_id, standing)
+        self._bytes += size
+        standing.head = step.head = head
+        standing.epoch = step.epoch = append.epoch
+        if card is not None:
+            step.card = card
+        if append.snapshot is not None:
+            step.snapshot = head, append.snapshot
+        self._receipts.update(receipts)
+
+    def _first(self, append: journal.Append, standing: Standing | None) -> Standing:
+        """Of a session that is not there yet, or of one that its home has taken but not begun."""
+        if standing is not None and not standing.takes(append.epoch):
+            raise errors.Fenced(f"`{append.session_id}` is in epoch {standing.epoch}, not {append.epoch}")
+        if append.entries and append.entries[0].seq != 1:
+            raise errors.Fenced(f"`{append.session_id}` is not here, so it cannot go on with seq {append.entries[0].seq}")
+        if not append.entries or append.card is None:
+            raise ValueError(f"the first append to `{append.session_id}` needs an entry and a card")
+        return standing or Standing(append.epoch, 0, held=False)
+
+    def arguments(self, node_id: str | None) -> list[Any]:
+        """For `CALL`, after the writer's three. Sessions and receipts are in order, so that two nodes never wait crosswise."""
+        steps = sorted((names.put(session_id), step) for session_id, step in self._steps.items())
+        place_of = {step.place: number for number, (_, step) in enumerate(steps, 1)}
+        cards = [(place_of[step.place], *step.card) for _, step in steps if step.card is not None]
+        snapshots = [(place_of[step.place], *step.snapshot) for _, step in steps if step.snapshot is not None]
+        receipts = [(identity, *values) for identity, values in sorted(self._receipts.items())]
+        columns = [self._events[start::_WIDTH] for start in range(_WIDTH)]
+        columns[0] = [place_of[place] for place in columns[0]]
+        columns[4] = [None if run_id is None else names.put(run_id) for run_id in columns[4]]
+        return [
+            [session_id for session_id, _ in steps],
+            [step.before for _, step in steps],
+            [step.head for _, step in steps],
+            [step.epoch for _, step in steps],
+            *columns,
+            *_columns(cards, 6),
+            *_columns(snapshots, 3),
+            *_columns(receipts, 8),
+            notices.text(node_id, {session_id: step.head for session_id, step in self._steps.items()}) if node_id else None,
+        ]
+
+
+def _columns(rows: list[tuple[Any, ...]], width: int) -> list[list[Any]]:
+    return [[row[column] for row in rows] for column in range(width)]
+
+
+def _card_values(card: journal.Card) -> tuple[Any, ...]:
+    return (card.state.value, card.created_at_ms, card.updated_at_ms, card.loaded is True, _encode(card))
+
+
+def identity(scope: str, key: str) -> bytes:
+    return hashlib.sha256(f"{len(scope)} {scope}{key}".encode()).digest()
+
+
+def _receipt_values(receipt: journal.Receipt, append: journal.Append) -> tuple[Any, ...]:
+    """A receipt replaces an expired one, as of the time that the append itself tells, or any if it says so."""
+    recorded_at_ms = append.entries[-1].ts_ms if append.entries else time.time_ns() // 1_000_000
+    told = names.put(receipt.scope), names.put(receipt.key), names.put(receipt.fingerprint), _encode(receipt.outcome)
+    return (*told, recorded_at_ms, receipt.expires_at_ms, receipt.replaces)

@@ -1,0 +1,35 @@
+"""What a node tells the others after a batch: which sessions moved, and how far. One NOTIFY a batch, however many moved.
+
+A notice is a hint. It may be lost, and it may name nothing: then anything may have moved. Readers page from their cursor.
+"""
+
+import msgspec
+from msgspec import Struct
+
+CHANNEL = "tower_moved"
+_MOST_BYTES = 7_500  # the server takes less than 8,000
+
+
+class Moved(Struct, frozen=True):
+    node_id: str
+    heads: dict[str, int] | None
+    """None: look at all that you follow."""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Moved).decode
+
+
+def text(node_id: str, heads: dict[str, int]) -> str:
+    notice = _encode(Moved(node_id, heads))
+    if len(notice) > _MOST_BYTES:
+        notice = _encode(Moved(node_id, None))
+    return notice.decode()
+
+
+def read(payload: str) -> Moved:
+    """What cannot be read tells that something moved."""
+    try:
+        return _decode(payload)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return Moved("", None)

@@ -1,0 +1,130 @@
+"""Reads: pages along the index, bounded by rows and by bytes on the server's side. Sees only what has been committed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from switchtower.core import events, journal
+from switchtower.stores import strips
+from switchtower.stores.postgres import group, names
+from switchtower.stores.postgres.pool import Pool
+
+_DELETED = events.SessionState.DELETED.value
+_MOST_ROWS = 20_000
+_PAGE_BYTES = 2_097_152
+_LARGEST = 2**63 - 1
+_decode_card = msgspec.json.Decoder(journal.Card).decode
+_decode_outcome = msgspec.json.Decoder(dict[str, Any]).decode
+
+# A row belongs to the page if those before it do not fill it. How long a value is, is known without reading it.
+_PAGE = (
+    "SELECT seq, count, ts_ms, run_id, kind, data FROM ("
+    "  SELECT *, sum(octet_length(data)) OVER (ORDER BY seq {order}) - octet_length(data) AS bytes_before FROM ("
+    "    SELECT * FROM events WHERE sid = (SELECT sid FROM homes WHERE session_id = $1) AND {where}"
+    "    ORDER BY seq {order} LIMIT $3) AS rows) AS page"
+    f" WHERE bytes_before < {_PAGE_BYTES} ORDER BY seq {{order}}"
+)
+_FORWARD = _PAGE.format(order="ASC", where="seq > $2")
+# A row may reach beyond the seq by as much as a strip holds, and must begin before it.
+_BACK = _PAGE.format(order="DESC", where=f"seq < $2 + {strips.MOST_ENTRIES} AND seq - count + 1 < $2 AND kind <> ALL ($4)")
+
+
+class Reader:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def load(self, session_id: str) -> journal.Stored | None:
+        for epoch, seq, snapshot in await self._pool.fetch(
+            "SELECT homes.epoch, coalesce(snapshots.seq, 0), snapshots.data FROM homes JOIN sessions USING (sid)"
+            " LEFT JOIN snapshots USING (sid) WHERE homes.session_id = $1",
+            names.put(session_id),
+        ):
+            return journal.Stored(session_id=session_id, epoch=epoch, snapshot_seq=seq, snapshot=snapshot)
+        return None
+
+    async def read(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
+        if limit <= 0 or after_seq >= _LARGEST:
+            return []
+        rows = await self._pool.fetch(_FORWARD, names.put(session_id), max(after_seq, 0), min(limit, _MOST_ROWS))
+        return strips.unpack(map(_row, rows), max(after_seq, 0), limit)
+
+    async def read_back(self, session_id: str, before_seq: int, limit: int, *, streamed: bool) -> list[journal.Entry]:
+        if limit <= 0 or before_seq <= 0:
+            return []
+        before_seq = min(before_seq, 2**62)
+        unwanted = [] if streamed else list(strips.PACKED)
+        rows = await self._pool.fetch(_BACK, names.put(session_id), before_seq, min(limit, _MOST_ROWS), unwanted)
+        return strips.unpack_back(map(_row, rows), before_seq, limit)
+
+    async def gap_after(self, session_id: str, after_seq: int) -> int | None:
+        for (pruned_through,) in await self._pool.fetch(
+            "SELECT pruned_through FROM sessions WHERE session_id = $1 AND pruned_through > $2",
+            *(names.put(session_id), min(after_seq, _LARGEST)),
+        ):
+            return int(pruned_through)
+        return None
+
+    async def receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
+        for row in await self._pool.fetch(
+            f"{_RECEIPT} WHERE identity = $1 AND expires_at_ms > $2", group.identity(scope, key), now_ms
+        ):
+            return _receipt(scope, row)
+        return None
+
+    async def receipts(self, scope: str, limit: int, now_ms: int) -> list[journal.Receipt]:
+        rows = await self._pool.fetch(
+            f"{_RECEIPT} WHERE scope = $1 AND expires_at_ms > $2 ORDER BY recorded_at_ms DESC LIMIT $3",
+            *(names.put(scope), now_ms, limit),
+        )
+        return [_receipt(scope, row) for row in rows]
+
+    async def cards(
+        self, limit: int, states: Sequence[events.SessionState], session_id: str | None, *, loaded: bool
+    ) -> list[journal.Card]:
+        if session_id is not None:
+            rows = await self._pool.fetch("SELECT state, loaded, card FROM sessions WHERE session_id = $1", names.put(session_id))
+            listed = [card for state, kept, card in rows if _wanted(state, states) and (kept or not loaded)]
+            return [_decode_card(card) for card in listed[:limit]]
+        if loaded:
+            rows = await self._pool.fetch(
+                "SELECT state, card FROM sessions WHERE loaded AND (state <> $1 OR $2) ORDER BY updated_at_ms DESC, sid DESC",
+                *(_DELETED, events.SessionState.DELETED in states),
+            )
+            return [_decode_card(card) for state, card in rows if _wanted(state, states)][:limit]
+        if not states:
+            rows = await self._pool.fetch(
+                "SELECT card FROM sessions WHERE state <> $1 ORDER BY updated_at_ms DESC, sid DESC LIMIT $2", _DELETED, limit
+            )
+            return [_decode_card(card) for (card,) in rows]
+        # One look-up a state, newest first: with `ANY`, all of a state's sessions would be read and sorted.
+        rows = await self._pool.fetch(
+            "SELECT found.card FROM unnest($1::text[]) AS wanted (state), LATERAL ("
+            "  SELECT updated_at_ms, sid, card FROM sessions WHERE sessions.state = wanted.state"
+            "  ORDER BY updated_at_ms DESC, sid DESC LIMIT $2) AS found ORDER BY found.updated_at_ms DESC, found.sid DESC LIMIT $2",
+            *([state.value for state in frozenset(states)], limit),
+        )
+        return [_decode_card(card) for (card,) in rows]
+
+
+_RECEIPT = "SELECT key, fingerprint, outcome, expires_at_ms FROM receipts"
+
+
+def _row(row: Any) -> strips.Row:
+    seq, count, ts_ms, run_id, kind, data = row
+    return seq, count, ts_ms, run_id if run_id is None else names.got(run_id), kind, data
+
+
+def _wanted(state: str, states: Sequence[events.SessionState]) -> bool:
+    return state in states if states else state != _DELETED
+
+
+def _receipt(scope: str, row: Any) -> journal.Receipt:
+    key, fingerprint, outcome, expires_at_ms = row
+    return journal.Receipt(
+        scope=scope,
+        key=names.got(key),
+        fingerprint=names.got(fingerprint),
+        outcome=_decode_outcome(outcome),
+        expires_at_ms=expires_at_ms,
+    )
