@@ -11,7 +11,6 @@ from switchtower.cli.exporting import blocks
 from switchtower.cli.exporting import fold as folding
 from switchtower.cli.exporting.fold import Fold
 from switchtower.client.frames import Event
-from switchtower.protocols.push import outbound
 
 
 def folded(events: Iterable[Event]) -> list[blocks.Block]:
@@ -242,14 +241,3 @@ def test_in_any_order_every_word_comes_out_once_and_nothing_stays_open_after_a_r
     assert sum(isinstance(block, blocks.Ended) for block in found) == steps.count("complete")
     results = [block for block in found if isinstance(block, blocks.Tool) and block.result is not None]
     assert len(results) == steps.count("result")
-
-
-def test_a_message_of_which_push_tells_the_beginning_is_marked() -> None:
-    told = Told()
-
-    short, long = folded([told.said("x" * 499), told.said("x" * folding.MESSAGE_CUT_AT)])
-
-    assert isinstance(short, blocks.Said)
-    assert isinstance(long, blocks.Said)
-    assert (short.cut, long.cut) == (False, True)
-    assert folding.MESSAGE_CUT_AT == outbound.STATUS_DETAIL_LIMIT

@@ -22,6 +22,8 @@ from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.listeners import Listeners
 from switchtower.daemon.pi_doors import PiDoors
 from switchtower.daemon.relay_house import RelayHouse
+from switchtower.daemon.vitals import Vitals
+from switchtower.daemon.web_page import WebPage
 from switchtower.runtime.runtime import Runtime
 from switchtower.stores.memory import MemoryJournal
 from switchtower.testing.workshop import BareWorkshop
@@ -51,7 +53,8 @@ class Doors:
             receipt_ttl_ms=1_000,
             retention=journal.Retention(0, 0),
         )
-        self.relay = RelayHouse(settings, runtime, doorkeeper, redact.Redactor(), TOKEN, "0")
+        page = WebPage(settings, runtime, doorkeeper, Vitals(), "0")
+        self.relay = RelayHouse(settings, runtime, doorkeeper, redact.Redactor(), TOKEN, "0", page)
         self.listeners = Listeners(settings, runtime, doorkeeper, self.pi, self.relay, "0")
 
     @property

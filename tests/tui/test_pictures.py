@@ -1,4 +1,4 @@
-"""Each screen as a picture. What changed is seen in the SVG; `pytest tests/tui --snapshot-update` draws them anew."""
+"""Each screen as a picture. What changed is seen in the SVG; `DRAW=1 pytest tests/tui` draws them anew."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.tui import people, still, told
+from tests.tui.pictures import snap_compare as snap_compare
 from textual.pilot import Pilot
 from textual.widgets import Input
 

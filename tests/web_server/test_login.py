@@ -202,7 +202,8 @@ _THIEF = """
 import http.client, sys
 host, cookie = sys.argv[1:]
 told = []
-for method, path in (("GET", "/runs"), ("POST", "/auth/logout"), ("GET", "/metrics"), ("POST", "/auth/token"), ("GET", "/?token=x")):
+asked = (("GET", "/runs"), ("POST", "/auth/logout"), ("GET", "/metrics"), ("POST", "/auth/token"), ("GET", "/?token=x"))
+for method, path in asked:
     connection = http.client.HTTPConnection(host)
     headers = {"Cookie": cookie, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
     connection.request(method, path, b"{}" if method == "POST" else None, headers)

@@ -30,13 +30,13 @@ async def test_a_decision_and_the_end_of_its_run_are_told_as_json(
     assert (question.method, question.path) == ("POST", "/hook?key=k")
     assert question.headers["content-type"] == "application/json"
     told = question.json
-    assert (told["event"], told["session_id"], told["approval_id"]) == ("decision", session_id, asked.content["approvalId"])
+    assert (told["event"], told["session_id"], told["request_id"]) == ("decision", session_id, asked.content["approvalId"])
     assert told["url"] == f"https://tower.example/#/s/{session_id}"
     assert "echo" in told["title"] + told["text"]
     assert SECRET not in question.body.decode()
     await client.decide(session_id, str(asked.runId), asked.content["approvalId"])
     finished = (await receiver.told(2))[1].json
-    assert (finished["event"], finished["session_id"], finished["approval_id"]) == ("finished", session_id, None)
+    assert (finished["event"], finished["session_id"], finished["request_id"]) == ("finished", session_id, None)
 
 
 async def test_ntfy_is_told_in_its_own_words(
@@ -196,13 +196,16 @@ async def test_a_crowd_for_a_dead_address_is_bounded_and_leaves_the_others_alone
     ("event", "told"),
     [
         (ended(events.Outcome.SUCCESS), ["finished"]),
+        (events.DialogOpened(events.Dialog(id="dlg_1", method="input", title="Which one?", expires_at_ms=1)), ["decision"]),
         (ended(events.Outcome.FAILED), ["failed"]),
         (ended(events.Outcome.CANCELLED), []),
         (ended(events.Outcome.DENIED), []),
         (events.ErrorRaised("X", "y"), []),
     ],
 )
-async def test_what_somebody_did_themselves_is_no_news(event: events.AnyEvent, told: list[str]) -> None:
+async def test_what_waits_or_has_ended_is_news_and_what_somebody_did_themselves_is_not(
+    event: events.AnyEvent, told: list[str]
+) -> None:
     channel = Recorder()
     made = notifier(channel)
     made.saw(Session(id="sess_1"), event)

@@ -130,7 +130,20 @@ describe("a conversation", () => {
     conversation.note(event("run.output", { text: "two\n" }));
     conversation.note(event("tool.result", { request_id: "c1", duration_ms: 12 }));
     conversation.note(event("run.output", { text: "said by the agent" }));
-    expect(conversation.notes.get("c1")).toEqual({ startedAt: "2026-01-01T00:00:00Z", durationMs: 12, output: "one\ntwo\n" });
+    expect(conversation.notes.get("c1")).toEqual({ startedAt: "2026-01-01T00:00:00Z", durationMs: 12, output: "one\ntwo\n", decided: null });
+  });
+
+  it("knows who decided about a call, live or from the history, and the first decision counts", () => {
+    const event = (type: string, data: Record<string, unknown>) => ({ type, ts: "2026-01-01T00:00:00Z", run_id: "r", data });
+    const decided = event("run.permission_decided", { request_id: "q1", decision: "approve", by: "anna", via: "web" });
+    const history = [event("tool.call", { request_id: "c1" }), event("run.permission_requested", { request_id: "q1" }), decided, event("tool.result", { request_id: "c1", duration_ms: 3 })];
+    const conversation = new Conversation();
+    for (const told of history) conversation.note(told);
+    for (const told of history) conversation.note(told);
+    conversation.note(event("run.permission_decided", { request_id: "q1", decision: "deny", by: "bob", via: "cli" }));
+    expect(conversation.notes.get("c1")?.decided).toMatchObject({ decision: "approve", by: "anna" });
+    conversation.note(event("run.output", { text: "not of a call that has ended" }));
+    expect(conversation.notes.get("c1")?.output).toBe("");
   });
 
   it("keeps only the end of endless output", () => {

@@ -3,46 +3,7 @@ import { describe, expect, it } from "vitest";
 import { exact, plain } from "../src/text/ansi";
 import { spans } from "../src/text/highlight";
 import { pieces, render, safeLink } from "../src/text/markdown";
-
-export const PAYLOADS = [
-  "<script>alert(1)</script>",
-  "<img src=x onerror=alert(1)>",
-  "<svg/onload=alert(1)>",
-  "<iframe src=javascript:alert(1)>",
-  "<a href='javascript:alert(1)'>x</a>",
-  "<math><mtext></mtext><mglyph><style><img src=x onerror=alert(1)>",
-  "<style>@import 'http://evil/x.css'</style>",
-  "<base href=http://evil/>",
-  "<form action=http://evil><input name=q></form>",
-  "[x](javascript:alert(1))",
-  "[x](JaVaScRiPt:alert(1))",
-  "[x](java\nscript:alert(1))",
-  "[x](&#106;avascript:alert(1))",
-  "[x](data:text/html,<script>alert(1)</script>)",
-  "[x](vbscript:msgbox(1))",
-  "[x](//evil.example)",
-  "[x](file:///etc/passwd)",
-  "[x](http://a\" onmouseover=\"alert(1))",
-  '[x](http://a "t\\" onclick=alert(1)")',
-  "![x](http://evil/pixel.png)",
-  "![x](javascript:alert(1))",
-  "<javascript:alert(1)>",
-  "<http://ok.example/?q=<script>>",
-  "`<img src=x onerror=alert(1)>`",
-  "```html\n<script>alert(1)</script>\n```",
-  '```"><script>alert(1)</script>\nx\n```',
-  "# <img src=x onerror=alert(1)>",
-  "| a |\n|---|\n| <img src=x onerror=alert(1)> |",
-  "> <svg onload=alert(1)>",
-  "- [ ] <input autofocus onfocus=alert(1)>",
-  "[a]: javascript:alert(1)\n\n[a]",
-  "&lt;script&gt;alert(1)&lt;/script&gt;",
-  "\u0000<script>alert(1)</script>",
-  "<scr\u0000ipt>alert(1)</scr\u0000ipt>",
-  "javascript:alert(1)",
-  "]]><script>alert(1)</script>",
-  "--><script>alert(1)</script><!--",
-];
+import { PAYLOADS } from "./payloads";
 
 const ALLOWED = new Set(["P", "A", "CODE", "PRE", "EM", "STRONG", "S", "UL", "OL", "LI", "BLOCKQUOTE", "TABLE", "THEAD", "TBODY", "TR", "TH", "TD", "BR", "HR", "SPAN", "DIV", "H3", "H4", "H5", "H6"]);
 

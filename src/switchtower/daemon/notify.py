@@ -35,7 +35,7 @@ class News(Struct, frozen=True, kw_only=True):
     host: str | None
     tool: str
     request: str | None
-    """The approval's id, of a decision."""
+    """The id of what waits for an answer: an approval's or a dialog's."""
     place: str
     """Of the session in the page."""
     site: str | None
@@ -100,6 +100,9 @@ class Notifier:
             case events.ApprovalRequested():
                 asked = question_of(event.approval)
                 self._tell(DECISION, session, f"Decide: {asked.title}", asked.summary, asked.tool, event.approval.id)
+            case events.DialogOpened():
+                dialog = event.dialog
+                self._tell(DECISION, session, f"Answer: {dialog.title}", dialog.message, request=dialog.id)
             case events.RunCompleted(outcome=events.Outcome.SUCCESS):
                 self._tell(FINISHED, session, "Finished", event.summary)
             case events.RunCompleted(outcome=events.Outcome.FAILED):

@@ -43,7 +43,7 @@ def as_json(news: notify.News) -> dict[str, object]:
         "session_title": news.run_title,
         "host": news.host,
         "tool": news.tool or None,
-        "approval_id": news.request,
+        "request_id": news.request,
         "url": news.url,
         "at": datetime.fromtimestamp(news.at_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     }

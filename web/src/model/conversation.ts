@@ -2,6 +2,7 @@
 // what they put out meanwhile) is kept beside, by the call's id. Pure: no clock, no network, no DOM.
 import type { RunState, ServerMessage, TranscriptItem } from "@wire/minicodex";
 import type { AppEvent } from "@wire/relay";
+import { decidedOf, type Decided } from "./approvals";
 
 export interface TextBlock {
   kind: "user" | "assistant" | "thinking";
@@ -42,6 +43,8 @@ export interface CallNote {
   startedAt: string | null;
   durationMs: number | null;
   output: string;
+  /** How somebody decided about it. */
+  decided: Decided | null;
 }
 
 export interface Refusal {
@@ -65,7 +68,7 @@ const MILD = new Set(["RETRY", "ABORTED"]);
 const ENDED = new Set(["finished", "error", "idle"]);
 
 export class Conversation {
-  blocks: Block[] = [];
+  readonly blocks: Block[] = [];
   run: RunState | null = null;
   sessionId: string | null = null;
   lastEventId: number | null = null;
@@ -76,6 +79,8 @@ export class Conversation {
   readonly calls = new Map<string, CallBlock>();
   private nextKey = 1;
   private openNotes: string[] = [];
+  /** Which call a question is about. */
+  private readonly asked = new Map<string, string>();
 
   get isActive(): boolean {
     return this.run !== null && !ENDED.has(this.run.status);
@@ -158,7 +163,7 @@ export class Conversation {
   }
 
   private restart(transcript: TranscriptItem[], run: RunState | null, eventId: number): void {
-    this.blocks = [];
+    this.blocks.length = 0; // the same list: somebody shows it
     this.calls.clear();
     for (const item of transcript) this.item(item, null, null);
     this.lastEventId = eventId;
@@ -265,8 +270,23 @@ export class Conversation {
       case "tool.call":
         if (requestId === null) return false;
         this.noteOf(requestId).startedAt = event.ts;
-        this.openNotes.push(requestId);
+        // Its end may have been heard before its beginning was read from the history.
+        if (this.noteOf(requestId).durationMs === null && !this.openNotes.includes(requestId)) this.openNotes.push(requestId);
         break;
+      case "run.permission_requested": {
+        // A call is told, and the question about it right behind it.
+        const callId = typeof data["call_id"] === "string" ? data["call_id"] : this.openNotes[this.openNotes.length - 1];
+        if (requestId !== null && callId !== undefined) this.asked.set(requestId, callId);
+        return false;
+      }
+      case "run.permission_decided": {
+        const told = decidedOf(event);
+        const callId = told ? this.asked.get(told.requestId) : undefined;
+        if (!told || callId === undefined) return false;
+        this.noteOf(callId).decided ??= told.decided;
+        this.touch(callId);
+        return this.calls.has(callId);
+      }
       case "tool.result": {
         if (requestId === null) return false;
         const note = this.noteOf(requestId);
@@ -298,7 +318,7 @@ export class Conversation {
   private noteOf(callId: string): CallNote {
     let note = this.notes.get(callId);
     if (!note) {
-      note = { startedAt: null, durationMs: null, output: "" };
+      note = { startedAt: null, durationMs: null, output: "", decided: null };
       this.notes.set(callId, note);
     }
     return note;

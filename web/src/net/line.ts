@@ -8,8 +8,8 @@ export interface LineParts {
   opened: (line: Line) => void;
   heard: (frame: unknown) => void;
   changed?: (state: LineState) => void;
-  /** Asked after each break, with the code of the close. False: nobody should try again. */
-  mayReturn?: (code: number) => Promise<boolean>;
+  /** Asked after each break, with the code of the close, whether to try again. `later`: the daemon is not there yet. */
+  mayReturn?: (code: number) => Promise<"yes" | "later" | "no">;
   /** Silence after which the line counts as broken; 0 trusts the browser. */
   silenceMs?: number;
 }
@@ -107,12 +107,18 @@ export class Line {
     clearTimeout(this.watch);
     this.socket = null;
     this.become("broken");
+    this.wait(code);
+  }
+
+  private wait(code: number): void {
+    clearTimeout(this.timer);
     this.timer = setTimeout(
       () => {
-        const ask = this.parts.mayReturn?.(code) ?? Promise.resolve(true);
+        const ask = this.parts.mayReturn?.(code) ?? Promise.resolve("yes" as const);
         void ask.then((may) => {
           if (this.state !== "broken") return;
-          if (may) this.dial();
+          if (may === "yes") this.dial();
+          else if (may === "later") this.wait(code);
           else this.close();
         });
       },

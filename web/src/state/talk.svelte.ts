@@ -1,7 +1,8 @@
 // One conversation: MiniCodex's line for a session, folded. It comes back with the last event it has seen, so it misses nothing.
 import type { ClientMessage, ServerMessage } from "@wire/minicodex";
 import { Conversation } from "../model/conversation";
-import { socketAddress } from "../net/http";
+import type { Message } from "@wire/relay";
+import { get, socketAddress } from "../net/http";
 import { Line, type LineState } from "../net/line";
 import { auth } from "./auth.svelte";
 import { mayReturn, tower } from "./tower.svelte";
@@ -35,12 +36,13 @@ export class Talk {
       opened: () => this.greet(),
       heard: (frame) => this.hear(frame as ServerMessage),
       changed: (state) => (this.line = state),
-      mayReturn: (code) => (this.unknown && code === POLICY ? Promise.resolve(false) : mayReturn()),
+      mayReturn: (code) => (this.unknown && code === POLICY ? Promise.resolve("no") : mayReturn()),
       silenceMs: SILENCE_MS,
     });
     this.unlisten = tower.listen(sessionId, (event) => {
       if (this.story.note(event)) this.show();
     });
+    void this.readNotes();
   }
 
   close(): void {
@@ -51,6 +53,20 @@ export class Talk {
   get isActive(): boolean {
     void this.version;
     return this.story.isActive;
+  }
+
+  /** How long calls took and who decided about them, before we came. */
+  private async readNotes(): Promise<void> {
+    try {
+      const path = `/runs/${encodeURIComponent(this.sessionId)}/messages?include_output=false&limit=500`;
+      for (const message of await get<Message[]>(path)) {
+        if (typeof message.data !== "object" || message.data === null) continue;
+        this.story.note({ type: message.kind, ts: message.ts, run_id: this.sessionId, data: message.data as Record<string, unknown> });
+      }
+      this.show();
+    } catch {
+      // The conversation is complete without it.
+    }
   }
 
   // What is asked

@@ -326,7 +326,9 @@ class Tower {
         for (const message of told) {
           const whole = approvals.fromMessage(question.runId, message);
           const key = whole ? runs.questionKey(question.runId, whole.requestId) : "";
-          if (whole && this.runs.questions.get(key)?.brief) this.runs.questions.set(key, whole);
+          const known = this.runs.questions.get(key);
+          // It may have been decided while it was read.
+          if (whole && known?.brief) this.runs.questions.set(key, { ...whole, decided: known.decided });
         }
         this.version++;
       } catch {
@@ -336,9 +338,9 @@ class Tower {
   }
 }
 
-async function mayReturn(): Promise<boolean> {
-  if (await auth.look()) return true;
-  return auth.status !== "out";
+async function mayReturn(): Promise<"yes" | "later" | "no"> {
+  if (await auth.look()) return "yes";
+  return auth.status === "out" ? "no" : "later";
 }
 
 const WORDS: Record<string, string> = {

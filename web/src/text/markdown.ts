@@ -88,9 +88,7 @@ function put(root: ParentNode & Node, tokens: Token[], colour: Colour | undefine
       case "html_block":
         here().appendChild(document.createTextNode(token.content));
         break;
-      case "softbreak":
-        here().appendChild(document.createTextNode("\n"));
-        break;
+      case "softbreak": // In what models say, a line is a line.
       case "hardbreak":
         here().appendChild(document.createElement("br"));
         break;

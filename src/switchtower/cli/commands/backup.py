@@ -62,7 +62,6 @@ def restore(file: Path, force: bool, as_json: bool) -> int:
 
     \b
     Example:
-      tower stop
       tower restore ~/tower-2026-03-01.tar.gz --force
       tower journal verify
     """

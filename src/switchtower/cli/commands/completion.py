@@ -22,8 +22,8 @@ def completion(shell: str, program: str) -> int:
 
     \b
     Example:
-      eval "$(tower completion bash)"
       tower completion fish > ~/.config/fish/completions/tower.fish
+      eval "$(tower completion bash)"
     """
     from click.shell_completion import BashComplete, ShellComplete, get_completion_class
 

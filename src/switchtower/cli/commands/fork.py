@@ -26,8 +26,8 @@ def fork(session: str, before: int | None, as_json: bool, token: str | None) -> 
 
     \b
     Example:
-      tower send "$(tower fork last)" "now in another way"
       tower fork last --before 120
+      tower send "$(tower fork last)" "now in another way"
     """
     return asyncio.run(_fork(session, before, token, as_json=as_json))
 

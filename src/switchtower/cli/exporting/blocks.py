@@ -21,8 +21,6 @@ class Said(Block, kw_only=True):
 
     text: str
     how: str = ""
-    cut: bool = False
-    """Push tells only the beginning of a long message."""
 
 
 class Prose(Block, kw_only=True):

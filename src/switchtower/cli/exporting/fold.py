@@ -20,8 +20,6 @@ LONGEST_PROSE = 1024 * 1024
 LONGEST_OUTPUT = 256 * 1024
 """Of a tool that has not ended: its end is kept. A result is kept whole."""
 MOST_HELD_BACK = 2_000
-MESSAGE_CUT_AT = 500
-"""Characters that push tells of a message."""
 
 _BEGINNINGS = {
     "Compaction started": "The conversation is summarised",
@@ -178,7 +176,7 @@ class Fold:
             self._notice(event, phase, detail)
 
     def _said(self, event: Event, text: str, *, how: str = "") -> None:
-        self._held.append(blocks.Said(ts=event.ts, text=text, how=how, cut=len(text) >= MESSAGE_CUT_AT, done=True))
+        self._held.append(blocks.Said(ts=event.ts, text=text, how=how, done=True))
 
     def _warning(self, event: Event, warning: messages.Warn) -> None:
         detail = _text(warning.detail)

@@ -42,8 +42,6 @@ def _paragraphs(shown: blocks.Block) -> Iterator[str]:
         case blocks.Said():
             yield f"## You{f' ({shown.how})' if shown.how else ''} · {abouts.moment(shown.ts)}"
             yield "\n".join(f"> {line}".rstrip() for line in prose(shown.text).split("\n"))
-            if shown.cut:
-                yield "*(the beginning of the message)*"
         case blocks.Prose():
             yield from _prose(shown)
         case blocks.Tool():

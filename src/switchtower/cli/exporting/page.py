@@ -93,8 +93,6 @@ def _heading(words: str, shown: blocks.Block, how: str = "") -> str:
 def _said(shown: blocks.Said) -> Iterator[str]:
     yield _heading("You", shown, shown.how)
     yield from _paragraphs(shown.text)
-    if shown.cut:
-        yield '<p class="how">(the beginning of the message)</p>'
 
 
 def _prose(shown: blocks.Prose) -> Iterator[str]:

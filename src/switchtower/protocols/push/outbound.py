@@ -134,11 +134,12 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
         case events.DialogClosed():
             return "status", _status(f"Dialog closed: {event.reason}", event.dialog_id)
         case events.RunStarted():
-            return "status", _status(_RUN_PHASES[event.purpose], event.text)
+            # What people wrote is told whole: nobody else tells it again.
+            return "status", messages.Status("orchestrator", _RUN_PHASES[event.purpose], event.text)
         case events.MessageQueued():
-            return "status", _status("Message queued", event.text)
+            return "status", messages.Status("orchestrator", "Message queued", event.text)
         case events.MessageDelivered():
-            return "status", _status("Message delivered", event.text)
+            return "status", messages.Status("orchestrator", "Message delivered", event.text)
         case events.MessageWithdrawn():
             return "warning", messages.Warn("MESSAGE_WITHDRAWN", f"Not delivered: {event.reason}", event.message_id)
         case events.PromptExpanded():

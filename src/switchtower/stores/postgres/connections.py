@@ -22,7 +22,7 @@ BY_INDEX = {
     "enable_mergejoin": "off",
     "jit": "off",
 }
-"""The journal is only ever read and written along its indexes. A plan made while a table was small must not say otherwise later."""
+"""The journal is only ever used along its indexes. A plan made while a table was small must not say otherwise later."""
 
 
 class Connection(Protocol):

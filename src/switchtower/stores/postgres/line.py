@@ -17,6 +17,8 @@ from switchtower.stores.postgres.connections import Connection
 
 _STATEMENT_SECONDS = 60.0
 _CLOSE_SECONDS = 2.0
+_CROSSINGS = 5
+_SUPERSEDED = "TW001"
 
 
 class Line:
@@ -45,6 +47,7 @@ class Line:
     async def write(self, arguments: list[Any]) -> None:
         """Returns when the batch is stored. Whatever it raises, nothing of the batch is stored."""
         connection = await self.connection()
+        tries_left = _CROSSINGS
         while True:
             self._batch += 1
             try:
@@ -53,7 +56,12 @@ class Line:
                 )
                 return
             except Exception as problem:
-                if not connections.is_lost(problem, connection):
+                state = connections.sqlstate(problem) or ""
+                if state.startswith("40") and tries_left:  # another transaction was in the way, and this one gave in
+                    tries_left -= 1
+                    continue
+                # The row of a writer may be gone after a month; it is made anew like a connection.
+                if state != _SUPERSEDED and not connections.is_lost(problem, connection):
                     raise
             connection.terminate()
             if await self._reconnect(for_good=True) >= self._batch:

@@ -18,6 +18,24 @@ _STRETCH = 1_000
 _FORGOTTEN_WRITERS = "DELETE FROM writers WHERE since < now() - interval '30 days'"
 
 
+class _Line(NamedTuple):
+    """Where retention draws it."""
+
+    retention: journal.Retention
+    now_ms: int
+    keep_from: int | None
+
+    def last(self, snapshot_seq: int, head: int) -> int:
+        last = min(snapshot_seq, head - 1)
+        return last if self.keep_from is None else min(last, self.keep_from - 1)
+
+    def through(self, ts_ms: int, last: int, head: int) -> int:
+        """The highest seq that may go if it is of this time."""
+        if self.retention.keep_ms and ts_ms < self.now_ms - self.retention.keep_ms:
+            return last
+        return min(last, head - self.retention.keep_entries) if self.retention.keep_entries else 0
+
+
 async def prune(
     pool: Pool, retention: journal.Retention, now_ms: int, session_id: str | None, keep_from: Mapping[str, int]
 ) -> int:
@@ -25,14 +43,21 @@ async def prune(
     if retention.keep_entries or retention.keep_ms:
         async for sid, name in _sessions(pool, session_id):
             line = _Line(retention, now_ms, keep_from.get(names.got(name)))
-            swept = None
-            while swept is None or swept.goes_on:
-                swept = await pool.change(lambda connection, sid=sid, line=line: _stretch(connection, sid, line))  # type: ignore[misc]
-                pruned += swept.count
+            pruned += await _sweep(pool, sid, line)
     while await pool.change(lambda connection: _expired_receipts(connection, now_ms)):
         pass
     await pool.change(lambda connection: connection.execute(_FORGOTTEN_WRITERS))
     return pruned
+
+
+async def _sweep(pool: Pool, sid: int, line: _Line) -> int:
+    """Removes one session's prunable entries up to the first that retention keeps."""
+    pruned = 0
+    while True:
+        stretch = await pool.change(lambda connection: _stretch(connection, sid, line))
+        pruned += stretch.pruned
+        if not stretch.goes_on:
+            return pruned
 
 
 async def _sessions(pool: Pool, session_id: str | None) -> AsyncIterator[tuple[int, str]]:
@@ -59,26 +84,8 @@ async def _expired_receipts(connection: Connection, now_ms: int) -> bool:
     return not deleted.endswith(" 0")
 
 
-class _Line(NamedTuple):
-    """Where retention draws it."""
-
-    retention: journal.Retention
-    now_ms: int
-    keep_from: int | None
-
-    def last(self, snapshot_seq: int, head: int) -> int:
-        last = min(snapshot_seq, head - 1)
-        return last if self.keep_from is None else min(last, self.keep_from - 1)
-
-    def through(self, ts_ms: int, last: int, head: int) -> int:
-        """The highest seq that may go if it is of this time."""
-        if self.retention.keep_ms and ts_ms < self.now_ms - self.retention.keep_ms:
-            return last
-        return min(last, head - self.retention.keep_entries) if self.retention.keep_entries else 0
-
-
 class _Swept(NamedTuple):
-    count: int
+    pruned: int
     goes_on: bool
 
 

@@ -17,7 +17,8 @@ from switchtower.stores.postgres.standings import Standings
 
 MOST_WAITING = 20_000
 MOST_WAITING_BYTES = 67_108_864
-_ELSEWHERE, _RECEIPT_TAKEN = "TW002", "TW003"
+_ELSEWHERE = "TW002"
+_RECEIPT_TAKEN = "TW003"
 
 
 class _Waiting(NamedTuple):
@@ -108,7 +109,7 @@ class Writer:
         except Exception as problem:
             # The database is away, or we have a bug: either way nothing of what is left was stored.
             for item in rest:
-                item.settle(connections.told(problem))
+                item.settle(_told(problem))
 
     async def _store(self, rest: deque[_Waiting], *, fresh: bool) -> None:
         """Takes one group from the front, and settles it. `fresh`: the database is asked where its sessions stand."""
@@ -141,7 +142,7 @@ class Writer:
                 await self._write(group, accepted, fresh=fresh)
         except Exception as problem:
             for item in [*accepted, *doubtful]:
-                item.settle(connections.told(problem))
+                item.settle(_told(problem))
             raise
         await self._store_doubtful(deque(doubtful))
 
@@ -151,7 +152,7 @@ class Writer:
                 await self._store(doubtful, fresh=True)
         except Exception as problem:
             for item in doubtful:
-                item.settle(connections.told(problem))
+                item.settle(_told(problem))
             raise
 
     async def _look_up(self, appends: list[journal.Append], *, anew: bool) -> None:
@@ -194,11 +195,14 @@ def _again(reason: errors.JournalUnavailable) -> errors.JournalUnavailable:
     return errors.JournalUnavailable(reason.detail, hint=reason.hint)
 
 
+def _told(problem: Exception) -> Exception:
+    told = connections.told(problem)
+    return _again(told) if isinstance(told, errors.JournalUnavailable) else told
+
+
 def _refusal(state: str | None, append: journal.Append, problem: Exception) -> Exception:
-    match state:
-        case "TW002":
-            return errors.Fenced(f"`{append.session_id}` was moved on by another node")
-        case "TW003":
-            return errors.Fenced("a receipt with the same identity is there already")
-        case _:
-            return problem
+    if state == _ELSEWHERE:
+        return errors.Fenced(f"`{append.session_id}` was moved on by another node")
+    if state == _RECEIPT_TAKEN:
+        return errors.Fenced("a receipt with the same identity is there already")
+    return problem

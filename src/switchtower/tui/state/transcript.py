@@ -33,8 +33,6 @@ _SILENT_PHASES = (
 """How phases begin that say nothing new."""
 _SILENT_WARNINGS = frozenset({"SESSION_LOADED", "SESSION_UNLOADED", "SESSION_CHANGED", "APPROVAL_WITHDRAWN", "ERRAND_STARTED"})
 MOST_BLOCKS = 6_000
-LONGEST_DETAIL = 500
-"""Characters of a status's detail on the wire."""
 
 
 class Transcript:
@@ -159,15 +157,13 @@ class Transcript:
         elif phase in BEGINNINGS:
             self._all_done()
             if phase == "Run started":
-                self.blocks.append(blocks.Said(seq=event.seq, ts=event.ts, run_id=event.run_id, text=_as_told(detail)))
+                self.blocks.append(blocks.Said(seq=event.seq, ts=event.ts, run_id=event.run_id, text=detail))
             else:
                 self._notice(event, "info", BEGINNINGS[phase] or f"$ {detail}")
             return True
         elif phase == "Message delivered":
             self._end_stream()
-            self.blocks.append(
-                blocks.Said(seq=event.seq, ts=event.ts, run_id=event.run_id, text=_as_told(detail), how="while it worked")
-            )
+            self.blocks.append(blocks.Said(seq=event.seq, ts=event.ts, run_id=event.run_id, text=detail, how="while it worked"))
         elif not phase.startswith(_SILENT_PHASES):
             self._notice(event, "info", f"{phase}: {detail}" if detail else phase)
         return False
@@ -249,8 +245,3 @@ class Transcript:
                 del self.blocks[:at]
                 self.first_seq, self._head, self._head_blocks, self._settled = block.seq, [], 0, True
                 return
-
-
-def _as_told(text: str) -> str:
-    """push tells no more than the beginning of a long message."""
-    return f"{text}…" if len(text) >= LONGEST_DETAIL else text

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from switchtower.core import audit, events, registry, tower
 from switchtower.protocols.relay import messages
+from switchtower.protocols.relay.http import page_files
 from switchtower.protocols.relay.http.problems import Problem
 from switchtower.transports.stream import Origin
 
@@ -120,8 +121,8 @@ class Pushes(Protocol):
 class Extras(Struct, frozen=True, kw_only=True):
     """What the port offers beyond relay's own endpoints; each may be missing."""
 
-    page: Any = None
-    """An ASGI app for all paths that are no endpoint's."""
+    page: page_files.PageFiles | None = None
+    """What is shown at all paths that are no endpoint's."""
     monitor: Monitor | None = None
     decisions: audit.Audit | None = None
     pushes: Pushes | None = None

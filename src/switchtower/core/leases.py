@@ -1,0 +1,114 @@
+"""The leases port: which node is the home of which session. Stores implement it; they judge by one clock, the store's own.
+
+A node joins, and says again and again that it is there. Its sessions are its own for as long as it does: a lease lasts as long
+as its node's. When a node falls silent, others take its sessions over. Each change of home raises the session's epoch, and the
+journal stores nothing of an older one, so it does no harm when a node that was believed dead goes on for a while.
+
+A node is one process from start to end: whoever starts again joins under a new id.
+"""
+
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class LeasesUnavailable(Exception):
+    """It cannot be said which node has which session: what the database said, and a remedy if there is one."""
+
+    def __init__(self, problem: str, *, hint: str | None = None) -> None:
+        self.message = f"the homes of sessions cannot be told: {problem}"
+        self.hint = hint
+        super().__init__(f"{self.message}; hint: {hint}" if hint else self.message)
+
+
+class Node(Struct, frozen=True):
+    node_id: str
+    address: str
+    """Where other nodes reach it."""
+    joined_at_ms: int
+    expires_at_ms: int
+    is_alive: bool
+    """By the store's clock, when it was asked."""
+    sessions: int
+    """How many have it as their home."""
+
+
+class Lease(Struct, frozen=True):
+    session_id: str
+    node_id: str
+    epoch: int
+    """What the session's appends carry while this lease lasts."""
+    expires_at_ms: int
+    """Its node's, when it was asked."""
+
+
+class Renewal(StrEnum):
+    KEPT = "kept"
+    """In time: all that was the node's is still."""
+    LATE = "late"
+    """It counts as alive again, but others may have taken some of its sessions meanwhile: ask for what it owns."""
+    UNKNOWN = "unknown"
+    """It never joined, left, or was forgotten: nothing is its own."""
+
+
+class Leases(Protocol):
+    """All methods are safe to call from the event loop, and each is one transaction.
+
+    Any of them raises `LeasesUnavailable` when the database fails it. Asking again is safe: whoever has a session already is
+    given the lease that they have.
+    """
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    # Nodes
+
+    async def join(self, node_id: str, address: str, lasts_ms: int) -> None:
+        """A new node, or a new address of one that joined."""
+        ...
+
+    async def renew(self, node_id: str, lasts_ms: int) -> Renewal:
+        """For all of the node's sessions at once."""
+        ...
+
+    async def leave(self, node_id: str) -> int:
+        """Everything of the node's is free; how many sessions those were."""
+        ...
+
+    async def nodes(self) -> list[Node]:
+        """By id, also those that fell silent and were not forgotten yet."""
+        ...
+
+    async def forget_nodes(self, silent_for_ms: int) -> int:
+        """Those that fell silent so long ago and own nothing any more; how many."""
+        ...
+
+    # Sessions
+
+    async def acquire(self, session_id: str, node_id: str) -> Lease | None:
+        """The session's home is this node: in a new epoch if it was free, or its node is silent. None: it is another's, or the
+        node itself is not alive. A session that does not exist yet can be taken, to be begun."""
+        ...
+
+    async def hand_over(self, lease: Lease, to_node_id: str) -> Lease | None:
+        """From its node to another, in a new epoch. None: it is not this lease any more, or the other is not alive."""
+        ...
+
+    async def release(self, lease: Lease) -> bool:
+        """The session is free, and what its node may still have on the way to the journal is refused. False: it was not this
+        lease any more."""
+        ...
+
+    async def take_over(self, node_id: str, limit: int) -> list[Lease]:
+        """Up to so many sessions of silent nodes, each in a new epoch. Nodes that ask at once get different ones."""
+        ...
+
+    async def owner(self, session_id: str) -> Lease | None:
+        """Also of a node that fell silent. None: it is free."""
+        ...
+
+    async def owned(self, node_id: str, *, limit: int, after: str = "") -> list[Lease]:
+        """The node's sessions by id, those after the given one."""
+        ...

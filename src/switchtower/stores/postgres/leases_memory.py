@@ -1,0 +1,116 @@
+"""The homes of sessions in memory: the same contract, for tests of what uses them. Nodes in one process share its content.
+
+It knows nothing of any journal: nobody is fenced by it.
+"""
+
+import time
+from typing import Self
+
+from msgspec import structs
+
+from switchtower.core import leases
+
+
+class MemoryLeases:
+    """Implements `leases.Leases`. Nothing waits inside a change, so each is whole."""
+
+    def __init__(self, beside: Self | None = None) -> None:
+        """`beside`: with the content of another, as nodes of one database are."""
+        self._nodes: dict[str, leases.Node] = beside._nodes if beside else {}
+        self._homes: dict[str, tuple[str | None, int]] = beside._homes if beside else {}
+        self._is_open = False
+
+    async def open(self) -> None:
+        self._is_open = True
+
+    async def close(self) -> None:
+        self._is_open = False
+
+    def _ready(self) -> int:
+        if not self._is_open:
+            raise leases.LeasesUnavailable("they are not open")
+        return time.monotonic_ns() // 1_000_000
+
+    def _is_alive(self, node_id: str | None) -> bool:
+        node = self._nodes.get(node_id or "")
+        return node is not None and node.expires_at_ms > self._ready()
+
+    def _put(self, session_id: str, node_id: str, epoch: int) -> leases.Lease:
+        self._homes[session_id] = node_id, epoch
+        return leases.Lease(session_id, node_id, epoch, self._nodes[node_id].expires_at_ms)
+
+    async def join(self, node_id: str, address: str, lasts_ms: int) -> None:
+        now_ms = self._ready()
+        known = self._nodes.get(node_id)
+        joined_at_ms = known.joined_at_ms if known else now_ms
+        self._nodes[node_id] = leases.Node(node_id, address, joined_at_ms, now_ms + lasts_ms, lasts_ms > 0, 0)
+
+    async def renew(self, node_id: str, lasts_ms: int) -> leases.Renewal:
+        now_ms = self._ready()
+        node = self._nodes.get(node_id)
+        if node is None:
+            return leases.Renewal.UNKNOWN
+        self._nodes[node_id] = structs.replace(node, expires_at_ms=now_ms + lasts_ms)
+        return leases.Renewal.KEPT if node.expires_at_ms > now_ms else leases.Renewal.LATE
+
+    async def leave(self, node_id: str) -> int:
+        self._ready()
+        self._nodes.pop(node_id, None)
+        freed = [(session_id, epoch) for session_id, (owner, epoch) in self._homes.items() if owner == node_id]
+        self._homes.update((session_id, (None, epoch + 1)) for session_id, epoch in freed)
+        return len(freed)
+
+    def _count(self, node_id: str) -> int:
+        return sum(owner == node_id for owner, _ in self._homes.values())
+
+    async def nodes(self) -> list[leases.Node]:
+        self._ready()
+        return [
+            structs.replace(node, is_alive=self._is_alive(node_id), sessions=self._count(node_id))
+            for node_id, node in sorted(self._nodes.items())
+        ]
+
+    async def forget_nodes(self, silent_for_ms: int) -> int:
+        until_ms = self._ready() - silent_for_ms
+        gone = [key for key, node in self._nodes.items() if node.expires_at_ms <= until_ms and not self._count(key)]
+        for node_id in gone:
+            del self._nodes[node_id]
+        return len(gone)
+
+    async def acquire(self, session_id: str, node_id: str) -> leases.Lease | None:
+        self._ready()
+        owner, epoch = self._homes.get(session_id, (None, 0))
+        if not self._is_alive(node_id) or (owner not in (None, node_id) and self._is_alive(owner)):
+            return None
+        return self._put(session_id, node_id, epoch if owner == node_id else epoch + 1)
+
+    async def hand_over(self, lease: leases.Lease, to_node_id: str) -> leases.Lease | None:
+        self._ready()
+        if self._homes.get(lease.session_id) != (lease.node_id, lease.epoch) or not self._is_alive(to_node_id):
+            return None
+        return self._put(lease.session_id, to_node_id, lease.epoch + 1)
+
+    async def release(self, lease: leases.Lease) -> bool:
+        self._ready()
+        if self._homes.get(lease.session_id) != (lease.node_id, lease.epoch):
+            return False
+        self._homes[lease.session_id] = None, lease.epoch + 1
+        return True
+
+    async def take_over(self, node_id: str, limit: int) -> list[leases.Lease]:
+        self._ready()
+        if not self._is_alive(node_id):
+            return []
+        homes = sorted((session_id, owner, epoch) for session_id, (owner, epoch) in self._homes.items() if owner is not None)
+        orphans = [(session_id, epoch) for session_id, owner, epoch in homes if not self._is_alive(owner)]
+        return [self._put(session_id, node_id, epoch + 1) for session_id, epoch in orphans[:limit]]
+
+    async def owner(self, session_id: str) -> leases.Lease | None:
+        self._ready()
+        owner, epoch = self._homes.get(session_id, (None, 0))
+        return None if owner is None else leases.Lease(session_id, owner, epoch, self._nodes[owner].expires_at_ms)
+
+    async def owned(self, node_id: str, *, limit: int, after: str = "") -> list[leases.Lease]:
+        self._ready()
+        mine = sorted(key for key, (owner, _) in self._homes.items() if owner == node_id and key > after)[:limit]
+        return [leases.Lease(key, node_id, self._homes[key][1], self._nodes[node_id].expires_at_ms) for key in mine]

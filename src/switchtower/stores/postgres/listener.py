@@ -1,0 +1,79 @@
+"""Hears what other nodes stored. One connection a node, however many clients follow a session.
+
+A connection that is dead and does not say so is found by asking it something now and then. After every new connection, and
+after anything that may have been missed, everything may have moved: then the notice names nothing.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from switchtower.core import errors
+from switchtower.stores.postgres import connections, notices, schema
+from switchtower.stores.postgres.connections import Connection
+from switchtower.stores.postgres.notices import Moved
+
+log = logging.getLogger(__name__)
+_PULSE = 5.0
+
+
+class Listener:
+    def __init__(self, dsn: str, node_id: str, heard: Callable[[Moved], None], *, pulse: float = _PULSE) -> None:
+        """`heard` is called for each notice of another node. It must not raise, and not take long. Every `pulse` seconds the
+        connection is tried, and given as many to answer."""
+        self._dsn = dsn
+        self._node_id = node_id
+        self._heard = heard
+        self._pulse = pulse
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Returns when it listens: what is committed from now on is heard of."""
+        try:
+            connection = await self._connect()
+        except Exception as problem:
+            raise connections.told(problem) from problem
+        self._task = asyncio.create_task(self._listen(connection), name="journal-listener")
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _connect(self) -> Connection:
+        connection = await connections.connect(self._dsn)
+        try:
+            await schema.migrate(connection)
+            await connection.add_listener(notices.CHANNEL, self._notified)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    def _notified(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
+        moved = notices.read(payload)
+        if moved.node_id != self._node_id:
+            self._heard(moved)
+
+    async def _listen(self, connection: Connection) -> None:
+        while True:
+            try:
+                while True:
+                    await asyncio.sleep(self._pulse)
+                    await connection.fetchval("SELECT 1", timeout=self._pulse)
+            except Exception as problem:
+                log.warning("the connection that hears of other nodes was lost: %s", connections.said(problem))
+            finally:
+                connection.terminate()
+            connection = await self._anew()
+            self._heard(Moved("", None))
+
+    async def _anew(self) -> Connection:
+        for pause in connections.pauses():
+            with contextlib.suppress(Exception):
+                return await self._connect()
+            await asyncio.sleep(pause)
+        raise errors.JournalUnavailable("the pauses do not end")

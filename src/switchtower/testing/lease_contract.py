@@ -1,0 +1,247 @@
+"""What every store of leases must do, as tests. A store's own test file subclasses `LeaseContract` and says how to make one.
+
+    class TestMyLeases(LeaseContract):
+        @pytest.fixture
+        def make_leases(self, tmp_path):
+            return lambda: MyLeases(tmp_path / "leases")
+
+The tests are coroutines: run them with pytest-asyncio's `asyncio_mode = "auto"`. A node falls silent by a lease of no length.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from switchtower.core import leases
+from switchtower.core.leases import Renewal
+
+MakeLeases = Callable[[], leases.Leases]
+LONG_MS = 600_000
+
+
+class LeaseContract:
+    @pytest.fixture
+    def make_leases(self) -> MakeLeases:
+        """Makes unopened leases; each call gives those of the same store."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def store(self, make_leases: MakeLeases) -> AsyncIterator[leases.Leases]:
+        """With two nodes."""
+        store = make_leases()
+        await store.open()
+        await store.join("node_a", "10.0.0.1:9000", LONG_MS)
+        await store.join("node_b", "10.0.0.2:9000", LONG_MS)
+        yield store
+        await store.close()
+
+    # Nodes
+
+    async def test_nodes_are_listed_with_what_they_own(self, store: leases.Leases) -> None:
+        await store.acquire("sess_1", "node_b")
+        await store.acquire("sess_2", "node_b")
+        await store.renew("node_a", 0)
+        first, second = await store.nodes()
+        assert (first.node_id, first.address, first.is_alive, first.sessions) == ("node_a", "10.0.0.1:9000", False, 0)
+        assert (second.node_id, second.address, second.is_alive, second.sessions) == ("node_b", "10.0.0.2:9000", True, 2)
+        assert second.expires_at_ms - second.joined_at_ms >= LONG_MS
+
+    async def test_a_renewal_in_time_keeps_everything(self, store: leases.Leases) -> None:
+        lease = await store.acquire("sess_1", "node_a")
+        assert lease is not None
+        assert await store.renew("node_a", 2 * LONG_MS) is Renewal.KEPT
+        renewed = await store.owner("sess_1")
+        assert renewed is not None
+        assert renewed.epoch == lease.epoch
+        assert renewed.expires_at_ms > lease.expires_at_ms, "one renewal is for all of the node's sessions"
+
+    async def test_a_late_renewal_says_so_and_keeps_what_nobody_took(self, store: leases.Leases) -> None:
+        await store.acquire("sess_1", "node_a")
+        await store.acquire("sess_2", "node_a")
+        await store.renew("node_a", 0)
+        assert await store.acquire("sess_1", "node_b") is not None
+        assert await store.renew("node_a", LONG_MS) is Renewal.LATE
+        assert await store.renew("node_a", LONG_MS) is Renewal.KEPT
+        assert [lease.session_id for lease in await store.owned("node_a", limit=10)] == ["sess_2"]
+
+    async def test_a_node_that_never_joined_is_unknown_and_gets_nothing(self, store: leases.Leases) -> None:
+        assert await store.renew("node_x", LONG_MS) is Renewal.UNKNOWN
+        assert await store.acquire("sess_1", "node_x") is None
+        assert await store.take_over("node_x", 10) == []
+        assert await store.leave("node_x") == 0
+        assert await store.owner("sess_1") is None
+
+    async def test_a_node_that_joins_again_keeps_its_sessions_at_a_new_address(self, store: leases.Leases) -> None:
+        lease = await store.acquire("sess_1", "node_a")
+        await store.join("node_a", "10.0.0.9:9000", LONG_MS)
+        assert (await store.nodes())[0].address == "10.0.0.9:9000"
+        again = await store.acquire("sess_1", "node_a")
+        assert lease is not None
+        assert again is not None
+        assert again.epoch == lease.epoch
+
+    async def test_a_node_that_leaves_frees_its_sessions(self, store: leases.Leases) -> None:
+        for number in range(3):
+            await store.acquire(f"sess_{number}", "node_a")
+        await store.acquire("sess_9", "node_b")
+        assert await store.leave("node_a") == 3
+        assert [node.node_id for node in await store.nodes()] == ["node_b"]
+        assert await store.owner("sess_1") is None
+        assert await store.owner("sess_9") is not None
+        assert await store.acquire("sess_1", "node_b") is not None
+
+    async def test_only_silent_nodes_without_sessions_are_forgotten(self, store: leases.Leases) -> None:
+        await store.join("node_c", "", LONG_MS)
+        await store.acquire("sess_1", "node_a")
+        for silent in ("node_a", "node_b"):
+            await store.renew(silent, 0)
+        assert await store.forget_nodes(LONG_MS) == 0
+        assert await store.forget_nodes(0) == 1
+        assert [node.node_id for node in await store.nodes()] == ["node_a", "node_c"]
+
+    # One home
+
+    async def test_a_free_session_gets_a_home_and_the_same_one_when_asked_again(self, store: leases.Leases) -> None:
+        lease = await store.acquire("sess_1", "node_a")
+        assert lease is not None
+        assert (lease.session_id, lease.node_id) == ("sess_1", "node_a")
+        assert await store.acquire("sess_1", "node_a") == lease
+        assert await store.owner("sess_1") == lease
+        assert await store.owner("sess_2") is None
+
+    async def test_nobody_gets_the_session_of_a_node_that_is_alive(self, store: leases.Leases) -> None:
+        lease = await store.acquire("sess_1", "node_a")
+        assert await store.acquire("sess_1", "node_b") is None
+        assert await store.owner("sess_1") == lease
+
+    async def test_the_session_of_a_silent_node_goes_to_who_asks_in_a_new_epoch(self, store: leases.Leases) -> None:
+        lease = await store.acquire("sess_1", "node_a")
+        await store.renew("node_a", 0)
+        taken = await store.acquire("sess_1", "node_b")
+        assert lease is not None
+        assert taken is not None
+        assert taken.node_id == "node_b"
+        assert taken.epoch > lease.epoch
+
+    async def test_a_silent_node_acquires_nothing(self, store: leases.Leases) -> None:
+        await store.renew("node_a", 0)
+        assert await store.acquire("sess_1", "node_a") is None
+
+    async def test_of_many_nodes_that_ask_at_once_one_gets_it(self, make_leases: MakeLeases, store: leases.Leases) -> None:
+        for number in range(8):
+            await store.join(f"racer_{number}", "", LONG_MS)
+        for turn in range(5):
+            answers = await asyncio.gather(*(store.acquire(f"sess_{turn}", f"racer_{number}") for number in range(8)))
+            (winner,) = [lease for lease in answers if lease is not None]
+            assert await store.owner(f"sess_{turn}") == winner
+
+    async def test_a_released_session_is_free_and_its_next_epoch_is_new(self, store: leases.Leases) -> None:
+        lease = await store.acquire("sess_1", "node_a")
+        assert lease is not None
+        assert await store.release(lease)
+        assert not await store.release(lease)
+        assert await store.owner("sess_1") is None
+        again = await store.acquire("sess_1", "node_b")
+        assert again is not None
+        assert again.epoch > lease.epoch
+
+    async def test_only_the_lease_that_holds_can_be_released_or_handed_over(self, store: leases.Leases) -> None:
+        old = await store.acquire("sess_1", "node_a")
+        await store.renew("node_a", 0)
+        held = await store.acquire("sess_1", "node_b")
+        await store.renew("node_a", LONG_MS)
+        assert old is not None
+        assert not await store.release(old)
+        assert await store.hand_over(old, "node_a") is None
+        assert await store.owner("sess_1") == held
+
+    async def test_a_session_is_handed_over_without_being_free_in_between(self, store: leases.Leases) -> None:
+        lease = await store.acquire("sess_1", "node_a")
+        assert lease is not None
+        given = await store.hand_over(lease, "node_b")
+        assert given is not None
+        assert (given.node_id, given.epoch > lease.epoch) == ("node_b", True)
+        assert await store.owner("sess_1") == given
+        await store.renew("node_a", 0)
+        assert await store.hand_over(given, "node_a") is None
+        assert await store.hand_over(given, "node_x") is None
+
+    # Takeover
+
+    async def test_the_sessions_of_silent_nodes_are_taken_over_piece_by_piece(self, store: leases.Leases) -> None:
+        before = [await store.acquire(f"sess_{number}", "node_a") for number in range(5)]
+        await store.acquire("sess_9", "node_b")
+        assert await store.take_over("node_b", 10) == []
+        await store.renew("node_a", 0)
+        first = await store.take_over("node_b", 3)
+        second = await store.take_over("node_b", 3)
+        assert [lease.session_id for lease in first + second] == [f"sess_{number}" for number in range(5)]
+        for old, new in zip(before, first + second, strict=True):
+            assert old is not None
+            assert new.node_id == "node_b"
+            assert new.epoch > old.epoch
+        assert await store.take_over("node_b", 3) == []
+
+    async def test_nodes_that_take_over_at_once_share_the_sessions(self, make_leases: MakeLeases, store: leases.Leases) -> None:
+        other = make_leases()
+        await other.open()
+        await store.join("node_c", "", LONG_MS)
+        wanted = {f"sess_{number:03d}" for number in range(120)}
+        for session_id in wanted:
+            await store.acquire(session_id, "node_a")
+        await store.renew("node_a", 0)
+
+        async def all_of(leases_: leases.Leases, node_id: str) -> list[str]:
+            taken: list[str] = []
+            while orphans := await leases_.take_over(node_id, 7):
+                taken += [lease.session_id for lease in orphans]
+            return taken
+
+        # Who finds all of them locked by the other comes back with nothing, and leaves the rest to the other.
+        shares = await asyncio.gather(all_of(store, "node_b"), all_of(other, "node_c"))
+        shares.append(await all_of(store, "node_b"))
+        taken = [session_id for share in shares for session_id in share]
+        assert sorted(taken) == sorted(wanted)
+        await other.close()
+
+    async def test_a_silent_node_takes_nothing_over(self, store: leases.Leases) -> None:
+        await store.acquire("sess_1", "node_a")
+        for silent in ("node_a", "node_b"):
+            await store.renew(silent, 0)
+        assert await store.take_over("node_b", 10) == []
+
+    # Listing
+
+    async def test_what_a_node_owns_is_listed_page_by_page(self, store: leases.Leases) -> None:
+        for number in range(7):
+            await store.acquire(f"sess_{number}", "node_a" if number != 3 else "node_b")
+        pages, after = [], ""
+        while page := await store.owned("node_a", limit=4, after=after):
+            pages.append([lease.session_id for lease in page])
+            after = page[-1].session_id
+        assert pages == [["sess_0", "sess_1", "sess_2", "sess_4"], ["sess_5", "sess_6"]]
+
+    async def test_any_text_is_an_id(self, store: leases.Leases) -> None:
+        nasty = "'; DROP TABLE homes; -- \x00 \\0 é \U0001f389"
+        await store.join(nasty, nasty, LONG_MS)
+        lease = await store.acquire(nasty, nasty)
+        assert lease is not None
+        assert (lease.session_id, lease.node_id) == (nasty, nasty)
+        assert await store.owner(nasty) == lease
+        assert await store.owned(nasty, limit=5) == [lease]
+
+    # Opening and closing
+
+    async def test_what_one_opened_another_sees(self, make_leases: MakeLeases, store: leases.Leases) -> None:
+        lease = await store.acquire("sess_1", "node_a")
+        other = make_leases()
+        await other.open()
+        assert await other.owner("sess_1") == lease
+        await other.close()
+
+    async def test_leases_that_are_not_open_say_so(self, store: leases.Leases) -> None:
+        await store.close()
+        with pytest.raises(leases.LeasesUnavailable, match="not open"):
+            await store.acquire("sess_1", "node_a")
+        await store.close()
