@@ -7,7 +7,7 @@ TESTS ?=
 # The tests and the bench start daemons by the hundred; what Python compiled once is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check format bench schemas reference clean
+.PHONY: help setup web webtest run test check format bench schemas reference pictures clean
 
 help: ## What can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -23,10 +23,27 @@ setup: .venv/.ready ## Create .venv with everything; quick when nothing changed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[all]" --group dev
 	@touch $@
 
-run: setup ## Start the daemon in the foreground, with the demo model
+PAGE := src/switchtower/web_dist/index.html
+PAGE_SOURCES := $(shell find web/src web/public web/build -type f 2>/dev/null) $(wildcard web/*.json web/*.ts web/*.js web/*.html)
+
+web: $(PAGE) ## Build the page, when Node is there; quick when nothing changed
+
+web/node_modules/.ready: web/package-lock.json
+	@if command -v npm >/dev/null; then echo "Installing the page's tools into web/node_modules" >&2; \
+		cd web && npm install --no-save --silent --no-progress && touch node_modules/.ready; fi
+
+$(PAGE): web/node_modules/.ready $(PAGE_SOURCES)
+	@if command -v npm >/dev/null; then echo "Building the page" >&2; cd web && npm run --silent build -- --logLevel warn && touch ../$@; \
+		else echo "There is no Node, so the page is not built; all else works" >&2; fi
+
+webtest: web ## Check and test the page's own parts
+	@if command -v npm >/dev/null; then cd web && npm run --silent check && npm test --silent; fi
+
+run: setup web ## Start the daemon in the foreground, with the demo model
 	@$(BIN)/tower serve
 
-test: setup ## Run the whole suite, offline (TESTS=path narrows it)
+test: setup web ## Run the whole suite, offline (TESTS=path narrows it)
+	@[ -n "$(TESTS)" ] || $(MAKE) --no-print-directory webtest
 	$(BIN)/pytest -n 2 --dist worksteal $(TESTS)
 
 check: setup ## Lint, strict types, and the floors of the house
@@ -50,6 +67,9 @@ schemas: setup ## Write the JSON Schemas and the TypeScript types from the wire 
 
 reference: setup ## Write a page for each command, from the commands themselves
 	$(BIN)/python -m switchtower.cli.reference docs/commands
+
+pictures: setup ## Draw the pictures of the terminal UI for the README anew
+	$(BIN)/python -m tests.tui.readme docs/images
 
 clean: ## Remove what was made
 	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

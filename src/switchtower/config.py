@@ -214,7 +214,9 @@ class Settings:
         "URL",
         "Where people reach the page, such as `https://tower.example`: for links and proxies",
     )
-    web_dir: Path | None = _setting(None, values.path, "DIR", "The page's files, where they are not those that we came with")
+    web_dir: Path | None = _setting(  # noqa: RUF009
+        None, values.path, "DIR", "The page's files, where they are not those that we came with"
+    )
     metrics_public: bool = _setting(False, values.switch, "", "Show `/metrics` to everybody who reaches the port")
     notify_webhook: tuple[str, ...] = _setting(
         (), values.urls, "URLS", "Addresses that are told of decisions and runs that end, with commas between"

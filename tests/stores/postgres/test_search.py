@@ -135,7 +135,7 @@ async def test_a_hit_tells_what_it_is_and_shows_some_words_around(library: Libra
 async def test_the_best_comes_first_and_there_are_no_more_than_asked_for(library: Library) -> None:
     await library.say("sess_a", answer("walrus and much else"), answer("walrus walrus walrus"), answer("walrus once"))
     hits = await library.search.find("walrus", 2)
-    assert [hit.seq for hit in hits][0] == 2
+    assert hits[0].seq == 2
     assert len(hits) == 2
     assert await library.search.find("walrus", 0) == []
 

@@ -89,7 +89,7 @@ async def _read_page(connection: Connection, sid: int) -> bool:
     """Whether there may be more. Nodes that search at once take turns at a session."""
     await connection.execute("INSERT INTO words_read VALUES ($1, 0) ON CONFLICT DO NOTHING", sid)
     after_seq = await connection.fetchval("SELECT seq FROM words_read WHERE sid = $1 FOR UPDATE", sid)
-    head = await connection.fetchval("SELECT head FROM homes WHERE sid = $1", sid)
+    head = await connection.fetchval("SELECT homes.head FROM sessions JOIN homes USING (session_id) WHERE sessions.sid = $1", sid)
     if after_seq is None or head is None:
         return False  # it was deleted meanwhile
     rows = await connection.fetch(

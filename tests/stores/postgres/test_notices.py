@@ -1,0 +1,148 @@
+"""Other nodes hear of what was stored: once a batch, in few bytes, and after a silence that anything may have happened."""
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.stores.postgres.server import PostgresServer
+from tests.stores.postgres.wire import Wire
+
+from switchtower.core import errors
+from switchtower.stores.postgres import notices
+from switchtower.stores.postgres.journal import PostgresJournal
+from switchtower.stores.postgres.listener import Listener
+from switchtower.stores.postgres.notices import Moved
+from switchtower.testing.journal_contract import addition, delta, deltas
+
+
+class Ear:
+    def __init__(self) -> None:
+        self.heard: list[Moved] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, moved: Moved) -> None:
+        self.heard.append(moved)
+        self._news.set()
+
+    async def until(self, session_id: str, head: int) -> None:
+        while not any((moved.heads or {}).get(session_id, 0) >= head for moved in self.heard):
+            self._news.clear()
+            await self._news.wait()
+
+    async def until_anything_may_have_moved(self) -> None:
+        while not any(moved.heads is None for moved in self.heard):
+            self._news.clear()
+            await self._news.wait()
+
+
+@contextlib.asynccontextmanager
+async def listening(dsn: str, node_id: str, ear: Ear, pulse: float = 5.0) -> AsyncIterator[None]:
+    listener = Listener(dsn, node_id, ear, pulse=pulse)
+    await listener.open()
+    yield
+    await listener.close()
+
+
+@pytest.fixture
+async def store(dsn: str) -> AsyncIterator[PostgresJournal]:
+    store = PostgresJournal(dsn, node_id="node_a")
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def test_another_node_hears_which_sessions_moved_and_how_far(dsn: str, store: PostgresJournal) -> None:
+    here, there = Ear(), Ear()
+    async with asyncio.timeout(30), listening(dsn, "node_a", here), listening(dsn, "node_b", there):
+        await store.append(addition("sess_a", deltas(1, 7)))
+        await store.append(addition("sess_\x00 é", deltas(1, 2)))
+        await there.until("sess_\x00 é", 2)
+    assert there.heard == [Moved("node_a", {"sess_a": 7}), Moved("node_a", {"sess_\x00 é": 2})]
+    assert here.heard == [], "nobody is told what they did themselves"
+
+
+async def test_a_batch_has_one_notice_however_much_is_in_it(dsn: str, store: PostgresJournal) -> None:
+    ear = Ear()
+    async with asyncio.timeout(30), listening(dsn, "node_b", ear):
+        first = store.append(addition("sess_0", [delta(1)]))
+        await first
+        many = [store.append(addition(f"sess_{number}", deltas(1, 50))) for number in range(1, 41)]
+        more = [store.append(addition(f"sess_{number}", deltas(51, 60))) for number in range(1, 41)]
+        await asyncio.gather(*many, *more)
+        await store.append(addition("sess_last", [delta(1)]))
+        await ear.until("sess_last", 1)
+    assert [len(moved.heads or {}) for moved in ear.heard] == [1, 40, 1]
+    assert set((ear.heard[1].heads or {}).values()) == {60}
+
+
+async def test_a_refused_append_has_no_notice(dsn: str, store: PostgresJournal) -> None:
+    ear = Ear()
+    async with asyncio.timeout(30), listening(dsn, "node_b", ear):
+        await store.append(addition("sess_a", [delta(1)], epoch=2))
+        with pytest.raises(errors.Fenced):
+            await store.append(addition("sess_a", [delta(2)], epoch=1))
+        await store.append(addition("sess_b", [delta(1)]))
+        await ear.until("sess_b", 1)
+    assert ear.heard == [Moved("node_a", {"sess_a": 1}), Moved("node_a", {"sess_b": 1})]
+
+
+async def test_what_does_not_fit_a_notice_is_told_without_names(dsn: str, store: PostgresJournal) -> None:
+    ear = Ear()
+    async with asyncio.timeout(30), listening(dsn, "node_b", ear):
+        await asyncio.gather(*(store.append(addition(f"sess_{number:027d}", [delta(1)])) for number in range(400)))
+        await ear.until_anything_may_have_moved()
+    assert ear.heard == [Moved("node_a", None)]
+
+
+async def test_a_journal_without_a_name_tells_nobody(dsn: str, store: PostgresJournal) -> None:
+    ear, nameless = Ear(), PostgresJournal(dsn)
+    await nameless.open()
+    async with asyncio.timeout(30), listening(dsn, "node_b", ear):
+        await nameless.append(addition("sess_a", [delta(1)]))
+        await store.append(addition("sess_b", [delta(1)]))
+        await ear.until("sess_b", 1)
+    assert [moved.heads for moved in ear.heard] == [{"sess_b": 1}]
+    await nameless.close()
+
+
+async def test_a_connection_that_is_cut_or_dead_is_made_anew_and_everything_may_have_moved(
+    shared_server: PostgresServer, dsn: str, store: PostgresJournal
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="tower-wire-") as folder:
+        wire = Wire(Path(folder), shared_server.folder / ".s.PGSQL.5432")
+        await wire.open()
+        address = wire.dsn(dsn.partition("?")[0].rpartition("/")[2])
+        for is_silent in (False, True):
+            ear = Ear()
+            async with asyncio.timeout(30), listening(address, "node_b", ear, pulse=0.05):
+                if is_silent:
+                    wire.swallows_answers = True  # nothing comes any more, and nobody says so
+                    await wire.swallowed.wait()
+                    wire.swallows_answers = False
+                else:
+                    wire.cut()
+                await ear.until_anything_may_have_moved()
+                await store.append(addition(f"sess_{is_silent}", [delta(1)]))
+                await ear.until(f"sess_{is_silent}", 1)
+        await wire.close()
+
+
+@given(node_id=st.text(max_size=50), heads=st.dictionaries(st.text(max_size=60), st.integers(0, 2**63 - 1), max_size=200))
+def test_a_notice_is_always_short_and_says_what_moved_or_that_anything_may_have(node_id: str, heads: dict[str, int]) -> None:
+    if any("\ud800" <= sign <= "\udfff" for text in (node_id, *heads) for sign in text):
+        return
+    text = notices.text(node_id, heads)
+    assert len(text.encode()) < 8_000
+    assert "\0" not in text
+    assert notices.read(text) in (Moved(node_id, heads), Moved(node_id, None))
+
+
+@given(payload=st.text())
+def test_a_notice_that_cannot_be_read_says_that_anything_may_have_moved(payload: str) -> None:
+    moved = notices.read(payload)
+    assert moved.heads is None or isinstance(moved.heads, dict)

@@ -1,0 +1,96 @@
+"""Several nodes start at once on an empty database, or on one of another version."""
+
+import asyncio
+import sys
+
+import pytest
+
+from switchtower.core import errors, leases, registry
+from switchtower.stores.postgres import connections, schema
+from switchtower.stores.postgres.journal import PostgresJournal
+from switchtower.stores.postgres.leases import PostgresLeases
+from switchtower.stores.postgres.registry import PostgresRegistry
+from switchtower.testing.journal_contract import addition, delta, seqs
+
+OPENER = """
+import asyncio, sys
+from switchtower.stores.postgres.journal import PostgresJournal
+from switchtower.testing.journal_contract import addition, delta
+
+async def main():
+    store = PostgresJournal(sys.argv[1])
+    await store.open()
+    await store.append(addition(sys.argv[2], [delta(1)]))
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+async def test_nodes_that_start_at_once_on_an_empty_database_all_get_it(empty_dsn: str) -> None:
+    stores = [PostgresJournal(empty_dsn) for _ in range(6)]
+    others = [PostgresRegistry(empty_dsn), PostgresLeases(empty_dsn)]
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(store.open() for store in [*stores, *others]))
+        await asyncio.gather(*(store.append(addition(f"sess_{number}", [delta(1)])) for number, store in enumerate(stores)))
+        assert [len(await store.cards(limit=100)) for store in stores] == [6] * 6
+        await asyncio.gather(*(store.close() for store in [*stores, *others]))
+    connection = await connections.connect(empty_dsn)
+    versions = await connection.fetch("SELECT version FROM tower.migrations ORDER BY version")
+    assert [version for (version,) in versions] == list(schema.known())
+    await connection.close()
+
+
+async def test_processes_that_start_at_once_on_an_empty_database_all_get_it(empty_dsn: str) -> None:
+    async with asyncio.timeout(60):
+        processes = [
+            await asyncio.create_subprocess_exec(sys.executable, "-c", OPENER, empty_dsn, f"sess_{number}") for number in range(3)
+        ]
+        assert [await process.wait() for process in processes] == [0, 0, 0]
+    store = PostgresJournal(empty_dsn)
+    await store.open()
+    assert [await seqs(store, f"sess_{number}") for number in range(3)] == [[1]] * 3
+    await store.close()
+
+
+async def test_a_newer_program_s_database_is_not_touched(dsn: str) -> None:
+    connection = await connections.connect(dsn)
+    await connection.execute("INSERT INTO tower.migrations VALUES (99, now())")
+    with pytest.raises(errors.JournalUnavailable, match="version 99") as refused:
+        await PostgresJournal(dsn).open()
+    assert refused.value.hint == "use the newer program that wrote it"
+    with pytest.raises(registry.RegistryUnavailable, match="version 99"):
+        await PostgresRegistry(dsn).open()
+    with pytest.raises(leases.LeasesUnavailable, match="version 99"):
+        await PostgresLeases(dsn).open()
+    await connection.close()
+
+
+async def test_a_migration_that_fails_leaves_nothing_behind(empty_dsn: str) -> None:
+    connection = await connections.connect(empty_dsn)
+    await connection.execute("CREATE SCHEMA tower; CREATE TABLE tower.words (mine text)")
+    with pytest.raises(Exception, match="already exists"):
+        await PostgresJournal(empty_dsn).open()
+    tables = await connection.fetch("SELECT table_name FROM information_schema.tables WHERE table_schema = 'tower'")
+    assert [name for (name,) in tables] == ["words"]
+    await connection.close()
+
+
+async def test_our_tables_keep_to_their_own_schema(dsn: str) -> None:
+    connection = await connections.connect(dsn)
+    elsewhere = await connection.fetch(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema NOT IN ('tower', 'pg_catalog', 'information_schema')"
+    )
+    assert elsewhere == []
+    await connection.close()
+
+
+async def test_commits_are_on_the_disk_even_if_the_server_s_default_is_otherwise(dsn: str) -> None:
+    administrator = await connections.connect(dsn)
+    await administrator.execute(
+        f"ALTER DATABASE {await administrator.fetchval('SELECT current_database()')} SET synchronous_commit = off"
+    )
+    connection = await connections.connect(dsn)
+    assert await connection.fetchval("SHOW synchronous_commit") == "on"
+    await connection.close()
+    await administrator.close()

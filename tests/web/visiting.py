@@ -1,0 +1,158 @@
+"""A person at a real browser. Whatever a window is used for, it is watched: a script that fails, a policy that is broken, a dialog
+that pops up or a request to elsewhere fails the test that opened it."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+api = pytest.importorskip("playwright.async_api", reason="Playwright is not installed")
+
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Request, WebSocket, expect  # noqa: E402
+
+PATIENCE = 20.0
+DESKTOP = (1440, 900)
+PHONE = (390, 844)
+
+POLICY = {
+    *("default-src 'self'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'"),
+    *("font-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "object-src 'none'", "form-action 'self'"),
+}
+
+_TELL_VIOLATIONS = """
+document.addEventListener("securitypolicyviolation", (event) =>
+  window.__tellViolation(`${event.effectiveDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber} ${event.sample}`));
+"""
+_WIDTHS = "() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+
+expect.set_options(timeout=PATIENCE * 1_000)
+
+
+class Window:
+    """One page in a browser profile of its own."""
+
+    def __init__(self, context: BrowserContext, page: Page, url: str, token: str) -> None:
+        self.context = context
+        self.page = page
+        self.url = url
+        self._token = token
+        self.problems: list[str] = []
+        """What no window may ever show."""
+
+    @classmethod
+    async def open(
+        cls, browser: Browser, url: str, token: str, *, size: tuple[int, int] = DESKTOP, dark: bool = False, **options: Any
+    ) -> "Window":
+        """Somebody at the door, who has not come in yet."""
+        is_phone = size[0] < 760
+        context = await browser.new_context(
+            base_url=url,
+            viewport={"width": size[0], "height": size[1]},
+            color_scheme="dark" if dark else "light",
+            is_mobile=is_phone,
+            has_touch=is_phone,
+            locale="en-GB",
+            timezone_id="UTC",
+            reduced_motion="reduce",
+            **options,
+        )
+        context.set_default_timeout(PATIENCE * 1_000)
+        page = await context.new_page()
+        window = cls(context, page, url, token)
+        await window._watch()
+        return window
+
+    async def _watch(self) -> None:
+        await self.context.expose_function("__tellViolation", lambda told: self.problems.append(f"policy: {told}"))
+        await self.context.add_init_script(_TELL_VIOLATIONS)
+        self.page.on("console", self._said)
+        self.page.on("pageerror", lambda error: self.problems.append(f"script: {error}"))
+        self.page.on("request", self._asked)
+        self.page.on("websocket", self._dialled)
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if "Content Security Policy" in message.text or message.text.startswith("Refused to"):
+            self.problems.append(f"console: {message.text}")
+
+    def _asked(self, request: Request) -> None:
+        address = urlsplit(request.url)
+        if address.scheme not in ("data", "blob") and address.netloc != urlsplit(self.url).netloc:
+            self.problems.append(f"request: {request.url[:200]}")
+
+    def _dialled(self, socket: WebSocket) -> None:
+        if urlsplit(socket.url).netloc != urlsplit(self.url).netloc:
+            self.problems.append(f"socket: {socket.url[:200]}")
+
+    def forbid_dialogs(self) -> None:
+        """The page itself asks for a title by one; nowhere else is one wanted."""
+
+        async def popped_up(dialog: Any) -> None:
+            self.problems.append(f"dialog: {dialog.message}")
+            await dialog.dismiss()
+
+        self.page.on("dialog", popped_up)
+
+    async def close(self) -> None:
+        """Fails with all that was wrong since it was opened."""
+        ran: object = None
+        with contextlib.suppress(api.Error):  # of a page that is gone there is nothing to ask
+            ran = await self.page.evaluate("() => window.__xss ?? null")
+        await self.context.close()
+        assert self.problems == []
+        assert ran is None, f"foreign script ran: {ran}"
+
+    # Where somebody goes
+
+    async def knock(self, path: str = "/") -> None:
+        """The page as the daemon gives it, with the policy that it always has."""
+        answer = await self.page.goto(path)
+        assert answer is not None
+        said = {part.strip() for part in answer.headers["content-security-policy"].split(";")}
+        assert said == POLICY
+
+    async def come_in(self, place: str = "#/") -> "Window":
+        """As the owner."""
+        await self.knock(f"/?token={self._token}")
+        await expect(self.page.get_by_role("navigation", name="Main")).to_be_attached()
+        await self.go(place)
+        return self
+
+    async def go(self, place: str) -> None:
+        await self.page.evaluate("place => { location.hash = place }", place)
+
+    async def go_to(self, run_id: str, view: str = "") -> None:
+        await self.go(f"#/s/{quote(run_id, safe='')}{view and '/' + view}")
+
+    # What is in sight
+
+    def part(self, name: str, **having: Any) -> Locator:
+        """By the name that the page gives a part for who tests it."""
+        found = self.page.get_by_test_id(name)
+        return found.filter(**having) if having else found
+
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    def row(self, run_id: str) -> Locator:
+        return self.page.locator(f'[data-testid="session-row"][data-run="{run_id}"]')
+
+    @property
+    def terminal_text(self) -> Locator:
+        return self.part("terminal").locator(".xterm-rows")
+
+    async def said(self, text: str) -> None:
+        await expect(self.part("assistant-message", has_text=text).first).to_be_visible()
+
+    async def say(self, text: str) -> None:
+        await self.part("composer").fill(text)
+        await self.part("send").click()
+
+    async def is_wider_than_its_window(self) -> bool:
+        whole, seen = await self.page.evaluate(_WIDTHS)
+        return bool(whole > seen)
+
+    async def draw(self, file: Path) -> None:
+        await self.page.evaluate("() => document.fonts.ready")
+        await self.page.screenshot(path=file, animations="disabled", caret="hide")
