@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from switchtower.cli import workspace
+from switchtower.client import workspace
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -1,5 +1,5 @@
-"""Daemons that serve the page as its sources are now, and browsers that look at it. Where something for that is missing, the tests
-say so and are skipped.
+"""Daemons that serve the page as its sources are now, and browsers that look at it. Where something for that is missing, the
+tests say so and are skipped.
 
 All tests here share their worker's browser, so they share an event loop too.
 """

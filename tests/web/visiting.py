@@ -1,5 +1,5 @@
-"""A person at a real browser. Whatever a window is used for, it is watched: a script that fails, a policy that is broken, a dialog
-that pops up or a request to elsewhere fails the test that opened it."""
+"""A person at a real browser. Whatever a window is used for, it is watched: a script that fails, a policy that is broken, a
+dialog that pops up or a request to elsewhere fails the test that opened it."""
 
 import contextlib
 from pathlib import Path
@@ -23,7 +23,7 @@ POLICY = {
 
 _TELL_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) =>
-  window.__tellViolation(`${event.effectiveDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber} ${event.sample}`));
+  window.__tellViolation(`${event.effectiveDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`));
 """
 _WIDTHS = "() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from switchtower import config
-from switchtower.cli import approvals, console, dialog_watch, joining, output, prompt, signals, through, verdict, workspace
+from switchtower.cli import approvals, console, dialog_watch, joining, output, prompt, signals, through, verdict
 from switchtower.cli.asker import Asker
 from switchtower.cli.console import Exit
 from switchtower.cli.reports import Reports
 from switchtower.cli.screens import Progress
 from switchtower.cli.view import View
-from switchtower.client import errors
+from switchtower.client import errors, workspace
 from switchtower.client.client import Client
 from switchtower.client.frames import Event
 from switchtower.protocols.push import extensions, messages

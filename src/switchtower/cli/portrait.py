@@ -3,8 +3,9 @@
 import time
 from collections.abc import Iterator, Sequence
 
-from switchtower.cli import ages, usage, waiting, workspace
-from switchtower.protocols.push import extensions, messages
+from switchtower.cli import ages, usage, waiting
+from switchtower.client import wording, workspace
+from switchtower.protocols.push import extensions
 
 _LONGEST_MESSAGE = 100
 
@@ -33,15 +34,15 @@ def _pairs(about: extensions.SessionInfo, waits: Sequence[waiting.Waiting], now:
         yield "thinking", about.thinking
     yield "policy", about.policy
     if about.rules:
-        yield "rules", "\n".join(map(_rule, about.rules))
-    if limits := _limits(about.limits):
+        yield "rules", "\n".join(map(wording.rule, about.rules))
+    if limits := wording.limits(about.limits):
         yield "limits of a run", limits
     yield "sandbox", about.sandbox
     yield "folder", _folder(about)
     yield "usage", _usage(about.usage)
     if about.runUsage is not None:
         yield "usage of the run", _usage(about.runUsage)
-    yield "context", _context(about.contextTokens, about.contextWindow)
+    yield "context", wording.context(about.contextTokens, about.contextWindow)
     if about.queue:
         yield "queue", "\n".join(f"{queued.delivery}: {_cut(queued.text)}" for queued in about.queue)
     yield "undo", f"{_runs(about.undoable)} can be undone, {about.redoable} made again"
@@ -65,21 +66,6 @@ def _program(terminal: extensions.Terminal) -> Iterator[tuple[str, str]]:
         yield "host", terminal.host
 
 
-def _rule(rule: extensions.Rule) -> str:
-    about = " ".join(part for part in (rule.path, rule.command) if part is not None)
-    return f"{rule.effect} {rule.tool or 'any tool'}" + (f": {about}" if about else "")
-
-
-def _limits(limits: messages.Limits) -> str:
-    parts = [
-        f"{limits.maxTurns} turns" if limits.maxTurns is not None else "",
-        f"{limits.maxTokens} tokens" if limits.maxTokens is not None else "",
-        f"${limits.maxCost:g}" if limits.maxCost is not None else "",
-        f"{limits.maxMinutes:g} minutes" if limits.maxMinutes is not None else "",
-    ]
-    return ", ".join(part for part in parts if part)
-
-
 def _folder(about: extensions.SessionInfo) -> str:
     branch = "a commit, no branch" if about.branch == workspace.DETACHED else f"branch {about.branch}"
     return (
@@ -96,10 +82,6 @@ def _usage(spent: extensions.Usage) -> str:
     price = usage.money(spent.cost, spent.calls - spent.unpricedCalls, spent.calls)
     calls = "1 call" if spent.calls == 1 else f"{spent.calls} calls"
     return f"{calls}, {spent.inputTokens:,} tokens in{cached}, {spent.outputTokens:,} out{price}"
-
-
-def _context(tokens: int, window: int | None) -> str:
-    return f"{tokens:,} of {window:,} tokens ({tokens / window:.0%})" if window else f"{tokens:,} tokens"
 
 
 def _runs(count: int) -> str:

@@ -199,9 +199,8 @@ class LeaseContract:
             return taken
 
         # Who finds all of them locked by the other comes back with nothing, and leaves the rest to the other.
-        shares = await asyncio.gather(all_of(store, "node_b"), all_of(other, "node_c"))
-        shares.append(await all_of(store, "node_b"))
-        taken = [session_id for share in shares for session_id in share]
+        here, there = await asyncio.gather(all_of(store, "node_b"), all_of(other, "node_c"))
+        taken = here + there + await all_of(store, "node_b")
         assert sorted(taken) == sorted(wanted)
         await other.close()
 

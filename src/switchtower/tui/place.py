@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from switchtower.client import errors
+from switchtower.client import errors, workspace
 from switchtower.protocols.push import messages
 
 MOST_FILES = 20_000
@@ -15,8 +15,6 @@ MOST_SECONDS = 2.0
 _SKIPPED = frozenset(
     {"node_modules", "vendor", "__pycache__", "target", "dist", "build", "venv", "site-packages", "bower_components", "coverage"}
 )
-_USUAL_DEFAULT = "main"
-_DETACHED = "HEAD"
 
 
 def root_of(folder: str | Path) -> str:
@@ -33,30 +31,8 @@ def root_of(folder: str | Path) -> str:
 
 
 def describe(root: str) -> messages.Repo:
-    """As `start_session` wants it. In no repository it has no branches, and their names are empty."""
-    for folder in (Path(root), *Path(root).parents):
-        entry = folder / ".git"
-        # In a worktree or submodule, `.git` is a file that points elsewhere.
-        pointer = _first_line(entry)
-        git = entry if entry.is_dir() else folder / pointer.removeprefix("gitdir: ") if pointer.startswith("gitdir: ") else None
-        if git is not None:
-            shared = _first_line(git / "commondir")
-            default = _branch((git / shared if shared else git) / "refs/remotes/origin/HEAD", "refs/remotes/origin/")
-            return messages.Repo(root, _branch(git / "HEAD", "refs/heads/") or _DETACHED, default or _USUAL_DEFAULT)
-    return messages.Repo(root, currentBranch="", defaultBranch="")
-
-
-def _branch(head: Path, prefix: str) -> str | None:
-    reference = _first_line(head)
-    return reference.removeprefix(f"ref: {prefix}") if reference.startswith(f"ref: {prefix}") else None
-
-
-def _first_line(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.readline(4_096).decode(errors="replace").strip()
-    except OSError:
-        return ""
+    """As `start_session` wants it."""
+    return workspace.describe(Path(root))
 
 
 def files(root: str, *, most: int = MOST_FILES) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from tests.stores.postgres.server import PostgresServer
 from tests.stores.postgres.wire import Wire
 
-from switchtower.core import errors, journal, leases, registry
+from switchtower.core import errors, events, journal, leases, registry
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.registry import PostgresRegistry
@@ -232,7 +232,7 @@ async def test_a_reader_who_leaves_in_the_middle_holds_no_connection(store: Post
 
 
 async def test_more_than_can_wait_is_refused_at_once(wire: Wire, store: PostgresJournal) -> None:
-    large = journal.Entry(2, NOON, None, "warning.raised", b'{"code":"C","message":"' + b"x" * 8_000_000 + b'"}')
+    large = journal.Entry(2, NOON, None, events.WarningRaised.kind, b'{"code":"C","message":"' + b"x" * 8_000_000 + b'"}')
     wire.holds_requests = True
     async with asyncio.timeout(60):
         first = asyncio.ensure_future(store.append(with_receipt(2)))

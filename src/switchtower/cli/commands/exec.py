@@ -56,7 +56,8 @@ def exec(
 def _session(
     settings: "config.Settings", program: tuple[str, ...], tool: str | None, folder: Path, sandbox: str | None
 ) -> "messages.StartSession":
-    from switchtower.cli import raw_terminal, workspace
+    from switchtower.cli import raw_terminal
+    from switchtower.client import workspace
     from switchtower.protocols.push import messages
 
     cols, rows = raw_terminal.size() or (None, None)

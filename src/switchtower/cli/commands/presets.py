@@ -43,7 +43,7 @@ def presets(folder: Path, as_json: bool) -> int:
 
 async def _list(folder: Path) -> "list[extensions.Preset]":
     from switchtower import config
-    from switchtower.cli import workspace
+    from switchtower.client import workspace
     from switchtower.client.client import Client
 
     root = workspace.root_of(folder)

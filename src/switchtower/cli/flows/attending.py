@@ -9,9 +9,10 @@ from typing import Any, cast
 import msgspec
 
 from switchtower import config
-from switchtower.cli import asker, console, keyboard, prompt, questions, signals, through, workspace
+from switchtower.cli import asker, console, keyboard, prompt, questions, signals, through
 from switchtower.cli.flows import progress
 from switchtower.client import errors as client_errors
+from switchtower.client import workspace
 from switchtower.client.client import Client
 from switchtower.client.frames import Event
 from switchtower.protocols.push import messages

@@ -15,10 +15,11 @@ from switchtower.core import errors
 from switchtower.stores.postgres import connections, group
 from switchtower.stores.postgres.connections import Connection
 
-_STATEMENT_SECONDS = 60.0
+_STATEMENT_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
 _CROSSINGS = 5
 _SUPERSEDED = "TW001"
+_READ_ONLY = "25006"
 
 
 class Line:
@@ -60,6 +61,9 @@ class Line:
                 if state.startswith("40") and tries_left:  # another transaction was in the way, and this one gave in
                     tries_left -= 1
                     continue
+                if state == _READ_ONLY:
+                    connection.terminate()  # the server became a standby; the next connection may find the one that writes
+                    raise
                 # The row of a writer may be gone after a month; it is made anew like a connection.
                 if state != _SUPERSEDED and not connections.is_lost(problem, connection):
                     raise

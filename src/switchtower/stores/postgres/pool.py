@@ -14,7 +14,7 @@ from switchtower.stores.postgres import connections
 from switchtower.stores.postgres.connections import Connection
 
 Result = TypeVar("Result")
-STATEMENT_SECONDS = 60.0
+STATEMENT_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
 
 

@@ -65,7 +65,7 @@ class Reader:
     async def gap_after(self, session_id: str, after_seq: int) -> int | None:
         for (pruned_through,) in await self._pool.fetch(
             "SELECT pruned_through FROM sessions WHERE session_id = $1 AND pruned_through > $2",
-            *(names.put(session_id), min(after_seq, _LARGEST)),
+            *(names.put(session_id), max(0, min(after_seq, _LARGEST))),
         ):
             return int(pruned_through)
         return None

@@ -205,4 +205,6 @@ def _refusal(state: str | None, append: journal.Append, problem: Exception) -> E
         return errors.Fenced(f"`{append.session_id}` was moved on by another node")
     if state == _RECEIPT_TAKEN:
         return errors.Fenced("a receipt with the same identity is there already")
+    if state is not None and state.startswith("22"):  # its text quotes the value
+        return ValueError(f"an append to `{append.session_id}` has a value that the database cannot hold")
     return problem

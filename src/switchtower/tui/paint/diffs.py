@@ -4,33 +4,13 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-_BEFORE_THE_HUNKS = (
-    "diff ",
-    "index ",
-    "--- ",
-    "+++ ",
-    "new file",
-    "deleted file",
-    "old mode",
-    "new mode",
-    "rename ",
-    "similarity ",
-)
-_STYLES = {"@": "hunk", "+": "added", "-": "removed", "\\": "dim"}
+from switchtower.client import diffs
+
+_STYLES: dict[diffs.Part | None, str] = {"head": "dim", "hunk": "hunk", "added": "added", "removed": "removed", "note": "dim"}
 
 
 def lines(diff: str) -> Iterator[Text]:
-    """Inside of a hunk `--- x` is a line that was `-- x`, and is coloured so."""
-    in_hunk = False
-    for line in diff.removesuffix("\n").split("\n"):
-        if line.startswith("@@"):
-            in_hunk = True
-        elif line.startswith("diff "):
-            in_hunk = False
-        if not in_hunk and line.startswith(_BEFORE_THE_HUNKS):
-            yield Text(line, "dim")
-        else:
-            yield Text(line, _STYLES.get(line[:1], "") if in_hunk else "")
+    return (Text(line, _STYLES.get(part, "")) for line, part in diffs.lines(diff))
 
 
 def of_edit(old: str, new: str) -> list[str]:

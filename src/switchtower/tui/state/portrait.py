@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from switchtower.protocols.push import extensions, messages
+from switchtower.client import wording
+from switchtower.protocols.push import extensions
 from switchtower.tui.state import amounts
 
 
@@ -24,32 +25,17 @@ def _pairs(about: extensions.SessionInfo, now_ms: float) -> Iterator[tuple[str, 
         yield "model", f"{about.provider} {about.model or ''}".strip()
     yield "thinking", about.thinking or ""
     yield "policy", about.policy
-    yield "rules", "\n".join(map(_rule, about.rules))
-    yield "limits of a run", _limits(about.limits)
+    yield "rules", "\n".join(map(wording.rule, about.rules))
+    yield "limits of a run", wording.limits(about.limits)
     yield "sandbox", about.sandbox
     yield "folder", about.rootPath + (f"\na worktree of {about.worktreeOf}" if about.worktreeOf else "")
     yield "branch", about.branch or ""
     yield "tokens", _spent(about.usage)
-    yield "context", _context(about)
+    yield "context", wording.context(about.contextTokens, about.contextWindow)
     yield "queue", "\n".join(f"{one.delivery}: {' '.join(one.text.split())[:100]}" for one in about.queue)
     yield "undo", f"{amounts.counted(about.undoable, 'run')} can be undone, {about.redoable} made again"
     yield "started", f"{amounts.age((now_ms - about.createdAt) / 1000)} ago, by the engine {about.engine}"
     yield "last event", f"{about.lastSeq:,}, {amounts.age((now_ms - about.updatedAt) / 1000)} ago"
-
-
-def _rule(rule: extensions.Rule) -> str:
-    about = " ".join(part for part in (rule.path, rule.command) if part is not None)
-    return f"{rule.effect} {rule.tool or 'any tool'}" + (f": {about}" if about else "")
-
-
-def _limits(limits: messages.Limits) -> str:
-    parts = [
-        f"{limits.maxTurns} turns" if limits.maxTurns is not None else "",
-        f"{limits.maxTokens:,} tokens" if limits.maxTokens is not None else "",
-        f"${limits.maxCost:g}" if limits.maxCost is not None else "",
-        f"{limits.maxMinutes:g} minutes" if limits.maxMinutes is not None else "",
-    ]
-    return ", ".join(part for part in parts if part)
 
 
 def _spent(usage: extensions.Usage) -> str:
@@ -59,8 +45,3 @@ def _spent(usage: extensions.Usage) -> str:
     at_least = " at least" if 0 < usage.unpricedCalls < usage.calls else ""
     calls = amounts.counted(usage.calls, "call")
     return f"{usage.inputTokens:,} in, {usage.outputTokens:,} out in {calls}{price and at_least}{price}"
-
-
-def _context(about: extensions.SessionInfo) -> str:
-    used, window = about.contextTokens, about.contextWindow
-    return f"{used:,} of {window:,} tokens ({used / window:.0%})" if window else f"{used:,} tokens"

@@ -1,0 +1,66 @@
+"""The journal in PostgreSQL: durable events a second, and how long one small append takes when nobody else writes.
+
+The baseline gets as many events in as many commits as ours took. Without a server here there are no rows.
+"""
+
+from collections.abc import Iterator
+from statistics import mean
+from typing import Any
+
+from tests.stores.postgres import server as servers
+
+from bench.row import Row, compare
+from bench.setting import Setting
+
+BASELINE = "bare batched inserts, the same library, events and batches, a row each"
+CASES = (
+    ("64 in flight", 64, 200, 1),
+    ("1,000 sessions", 1_000, 30, 1),
+    ("50 sessions, streamed", 50, 60, 20),
+)
+
+
+def measure(setting: Setting) -> Iterator[Row]:
+    if reason := servers.missing():
+        setting.say(f"postgres: {reason}")
+        return
+    with servers.running() as server:
+        dsn = server.dsn("postgres")
+        for title, sessions, appends, length in CASES:
+            yield _events(setting, dsn, title, sessions, setting.amount(appends), length)
+        yield _alone(setting, dsn, setting.amount(300))
+
+
+def _events(setting: Setting, dsn: str, title: str, sessions: int, appends: int, length: int) -> Row:
+    name = f"postgres: durable events, {title}"
+    count = sessions * appends * length
+    last: dict[str, Any] = {}
+    sizes: list[float] = []
+
+    def ours() -> float:
+        last.update(_load(setting, dsn, sessions, appends, length))
+        sizes.append(count / last["commits"])
+        return float(last["per_second"])
+
+    def bare() -> float:
+        batch = max(1, round(count / last["commits"]))
+        return float(setting.bare("postgres", dsn=dsn, count=count, batch=batch, streamed=length > 1)["per_second"])
+
+    figures = setting.alternate(name, ours, bare)
+    return compare("postgres", name, "/s", *figures, BASELINE, at_least=0.5, detail={"events_per_commit": round(mean(sizes), 1)})
+
+
+def _alone(setting: Setting, dsn: str, appends: int) -> Row:
+    name = "postgres: one append"
+    figures = setting.alternate(
+        name,
+        lambda: float(_load(setting, dsn, 1, appends, 1)["median_ms"]),
+        lambda: float(setting.bare("postgres", dsn=dsn, count=appends, batch=1, streamed=False)["median_ms"]),
+        unit=" ms",
+    )
+    return compare("postgres", name, "ms", *figures, "one bare insert and its commit", at_most=2)
+
+
+def _load(setting: Setting, dsn: str, sessions: int, appends: int, length: int) -> Any:
+    label = setting.path("label").name
+    return setting.load("postgres", dsn=dsn, sessions=sessions, appends=appends, length=length, label=label)
