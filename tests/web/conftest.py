@@ -16,6 +16,7 @@ import pytest_asyncio
 from tests.conformance.daemons import Daemon
 from tests.conftest import StartDaemon
 from tests.relay.stage import Place, Stage
+from tests.relay.stage import unique as unique
 from tests.web import building
 from tests.web.house import House
 

@@ -61,6 +61,5 @@ async def test_nothing_is_wider_than_the_phone(
     for place, there in shown.items():
         await window.go(place)
         await expect(there.first).to_be_visible()
-        if await window.is_wider_than_its_window():
-            too_wide.append(place)
+        too_wide += [f"{place}: {element}" for element in await window.scrolls_sideways()]
     assert too_wide == []

@@ -73,7 +73,7 @@ async def test_a_phone_has_the_keys_that_its_keyboard_lacks(
     for name in ("Up", "y", "Enter"):
         await keys.get_by_role("button", name=name, exact=True).tap()
     await expect(window.terminal_text).to_contain_text("^[[Ay")
-    assert not await window.is_wider_than_its_window()
+    assert await window.scrolls_sideways() == []
     await keys.get_by_role("button", name="Control C", exact=True).tap()
     await expect(window.page.get_by_text("The program has ended")).to_be_visible()
 

@@ -6,6 +6,7 @@ import pytest
 from tests.conformance.daemons import Daemon
 from tests.flows import flowing
 from tests.relay.stage import Place, Stage
+from tests.web.conftest import OpenWindow
 from tests.web.house import House, repository
 from tests.web.visiting import Window, expect
 
@@ -13,12 +14,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_real_host_is_seen_to_come_to_work_and_to_go(
-    house: House, daemon: Daemon, stage: Stage, window: Window
+    house: House, daemon: Daemon, stage: Stage, open_window: OpenWindow
 ) -> None:
     stage.hub = Place(daemon.home)
     host = await stage.real_host("box")
     await stage.online(host.host_id)
-    await window.go("#/hosts")
+    window = await (await open_window(daemon)).come_in("#/hosts")
     row = window.part("host-row", has_text=host.host_id)
     await expect(row).to_contain_text("online")
     await row.click()
@@ -33,6 +34,7 @@ async def test_a_real_host_is_seen_to_come_to_work_and_to_go(
 
     host.kill()
     await window.go("#/hosts")
+    await window.page.reload()
     await expect(row).to_contain_text("away")
 
 
@@ -116,4 +118,5 @@ async def test_the_list_is_live_and_searchable(house: House, window: Window, wor
     await expect(window.part("session-title")).to_have_text("A needle among sessions")
 
     await house.rename(session_id, "Renamed from elsewhere")
+    await window.page.reload()
     await expect(window.part("session-title")).to_have_text("Renamed from elsewhere")

@@ -11,6 +11,7 @@ const HOST = { id: "h1", name: "big", last_seen_at: null, online: true, state: "
 const ROW = { id: "sess_1", host_id: "h1", tool: "agent", cwd: "/work", status: "awaiting_input", started_at: "2026-01-01T00:00:00Z", title: "First" };
 const ASKS = { ...ROW, id: "sess_2", title: "Second", status: "awaiting_approval", pending_request_id: "q1", pending_prompt: "Run a command", pending_op_args_summary: "make" };
 const STATE = { session_id: "sess_1", version: "1.0.0", capabilities: [], run_counter: 0 };
+const RUN = { run_id: "01a1e3da-8b2c-8669-3200-c69a3a20800f", started_at: "2026-01-01T00:00:00Z", pending_approvals: [] };
 const QUESTION = {
   type: "run.permission_requested",
   ts: "2026-01-01T00:00:01Z",
@@ -197,8 +198,8 @@ describe("a decision", () => {
 });
 
 describe("a conversation", () => {
-  async function talking(): Promise<{ talk: Socket; app: Socket }> {
-    play(answers());
+  async function talking(more: Answers = {}): Promise<{ talk: Socket; app: Socket }> {
+    play(answers(more));
     const app = await opened("#/s/sess_1");
     await waitFor(() => Socket.to("/ws/minicodex"));
     const talk = Socket.to("/ws/minicodex");
@@ -237,21 +238,44 @@ describe("a conversation", () => {
     expect(third.sent.map((frame) => frame["type"])).toEqual(["resume"]);
   });
 
-  it("steers a run at work, keeps what comes later, and stops it", async () => {
+  it("steers a run at work, gives the daemon what comes later, and stops it", async () => {
     const { talk, app } = await talking();
-    const run = { run_id: "01a1e3da-8b2c-8669-3200-c69a3a20800f", started_at: "2026-01-01T00:00:00Z", pending_approvals: [] };
-    talk.say({ type: "run_status", run_state: { ...run, status: "running" }, event_id: 20 });
+    talk.say({ type: "run_status", run_state: { ...RUN, status: "running" }, event_id: 20 });
     const field = screen.getByTestId("composer");
     await fireEvent.input(field, { target: { value: "rather so" } });
     await fireEvent.click(await screen.findByRole("button", { name: "Steer" }));
     expect(app.sent.at(-1)).toMatchObject({ type: "run.send_input", run_id: "sess_1", data: { text: "rather so" } });
+    expect(app.sent.at(-1)?.["data"]).not.toHaveProperty("delivery");
     await fireEvent.input(field, { target: { value: "and then" } });
     await fireEvent.click(screen.getByRole("button", { name: "Follow up" }));
-    expect(talk.sent.some((frame) => frame["type"] === "send")).toBe(false);
+    expect(app.sent.at(-1)).toMatchObject({ type: "run.send_input", data: { text: "and then", delivery: "follow_up" } });
+    expect(await screen.findByText("and then")).toBeTruthy();
     await fireEvent.click(screen.getByTestId("abort"));
     expect(talk.sent.at(-1)).toMatchObject({ type: "abort" });
-    talk.say({ type: "run_status", run_state: { ...run, status: "finished" }, event_id: 21 });
+    talk.say({ type: "user_text", text: "and then", event_id: 30, ts: "2026-01-01T00:00:00Z" });
+    await waitFor(() => expect(screen.queryByText("When the run has ended:")).toBeNull());
+  });
+
+  it("keeps what comes later itself when the run is on another host", async () => {
+    const { talk } = await talking({ "GET /hosts": [HOST, { ...HOST, id: "h2", is_this_daemon: false }], "GET /runs": [{ ...ROW, host_id: "h2" }], "GET /runs/sess_1": { ...ROW, host_id: "h2" } });
+    talk.say({ type: "run_status", run_state: { ...RUN, status: "running" }, event_id: 20 });
+    await fireEvent.input(screen.getByTestId("composer"), { target: { value: "and then" } });
+    await fireEvent.click(await screen.findByRole("button", { name: "Follow up" }));
+    expect(talk.sent.some((frame) => frame["type"] === "send")).toBe(false);
+    talk.say({ type: "run_status", run_state: { ...RUN, status: "finished" }, event_id: 21 });
     await waitFor(() => expect(talk.sent.at(-1)).toMatchObject({ type: "send", text: "and then" }));
+  });
+
+  it("does not go on by itself after a stop", async () => {
+    const { talk } = await talking({ "GET /hosts": [{ ...HOST, id: "h2" }] });
+    talk.say({ type: "run_status", run_state: { ...RUN, status: "running" }, event_id: 20 });
+    await fireEvent.input(screen.getByTestId("composer"), { target: { value: "and then" } });
+    await fireEvent.click(await screen.findByRole("button", { name: "Follow up" }));
+    talk.say({ type: "error", code: "ABORTED", message: "stopped", event_id: 21 });
+    talk.say({ type: "run_status", run_state: { ...RUN, status: "finished" }, event_id: 22 });
+    await screen.findByText("stopped");
+    expect(talk.sent.some((frame) => frame["type"] === "send")).toBe(false);
+    expect(screen.getByText("and then")).toBeTruthy();
   });
 
   it("asks for the whole again when what it missed is gone", async () => {

@@ -1,7 +1,7 @@
 // The list of runs: rows and events in, what is shown out.
 import type { AppEvent } from "@wire/relay";
 import { describe, expect, it } from "vitest";
-import { decidedOf, fromEvent, fromRow, riskOf, sentence, type Approval } from "../src/model/approvals";
+import { decidedOf, fromEvent, fromPending, fromRow, riskOf, sentence, type Approval } from "../src/model/approvals";
 import * as runs from "../src/model/runs";
 
 const ROW: runs.Row = { id: "r1", host_id: "h1", tool: "agent", cwd: "/w", status: "running", started_at: "2026-01-01T00:00:00Z" };
@@ -91,6 +91,26 @@ describe("questions", () => {
   it("say when they were told only by their beginning", () => {
     expect(fromEvent(ask("q", { op_args: { truncated: '{"com' } }))?.cut).toBe(true);
     expect(fromEvent(ask("q"))?.cut).toBe(false);
+  });
+
+  it("tell a file that would not change from one that nobody looked at", () => {
+    expect(fromEvent(ask("q", { op_args: { path: "a", diff: "" } }))).toMatchObject({ unchanged: true, diff: null });
+    expect(fromEvent(ask("q", { op_args: { path: "a" } }))).toMatchObject({ unchanged: false, diff: null });
+  });
+
+  it("give no word of relay's as a reason", () => {
+    expect(fromEvent(ask("q", { op_args: { reason: "permission" } }))?.reason).toBeNull();
+    expect(fromEvent(ask("q", { op_args: { reason: "it runs" } }))?.reason).toBe("it runs");
+  });
+
+  it("are whole when the daemon lists them, and keep when they were asked", () => {
+    const before = fromEvent(ask("q", { op_args: { truncated: "{" } }));
+    const whole = fromPending(
+      { run_id: "r1", request_id: "q", call_id: "c1", tool: "run", title: "Run a command", summary: "make", details: { command: "make all", always: "allow run make" }, risk: "high", always: null, expires_at: "2026-01-02T00:00:00Z", cwd: "/w" },
+      before,
+      "2026-06-01T00:00:00Z",
+    );
+    expect(whole).toMatchObject({ command: "make all", cut: false, callId: "c1", destructive: true, always: null, askedAt: "2026-01-01T00:01:00Z", expiresAt: "2026-01-02T00:00:00Z", cwd: "/w" });
   });
 
   it("do not grow without end once they are decided", () => {

@@ -36,7 +36,7 @@ async def make_database(server: PostgresServer, name: str, *, empty: bool = Fals
     try:
         if empty:
             await administrator.execute(f"CREATE DATABASE {name} TEMPLATE template0")
-        else:
+        elif not await administrator.fetchval("SELECT true FROM pg_database WHERE datname = $1", name):
             if not await administrator.fetchval("SELECT 1 FROM pg_database WHERE datname = 'migrated'"):
                 await administrator.execute("CREATE DATABASE migrated")
                 template = await connections.connect(server.dsn("migrated"))
@@ -55,8 +55,32 @@ async def drop_database(server: PostgresServer, name: str) -> None:
 
 
 @pytest.fixture
-async def dsn(shared_server: PostgresServer) -> AsyncIterator[str]:
-    name = f"test_{next(_numbers)}"
+async def dsn(shared_server: PostgresServer, emptied: list[str]) -> AsyncIterator[str]:
+    """A database with our tables and nothing in them. To copy one takes longer than a test, so it is emptied and used again."""
+    name = emptied.pop() if emptied else f"test_{next(_numbers)}"
+    yield await make_database(shared_server, name)
+    connection = await connections.connect(shared_server.dsn(name))
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", name
+    )
+    tables = await connection.fetch(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = $1 AND table_name <> 'migrations'",
+        connections.SCHEMA,
+    )
+    await connection.execute(";".join(f"DELETE FROM {table}" for (table,) in tables))
+    await connection.close()
+    emptied.append(name)
+
+
+@pytest.fixture(scope="session")
+def emptied() -> list[str]:
+    return []
+
+
+@pytest.fixture
+async def fresh_dsn(shared_server: PostgresServer) -> AsyncIterator[str]:
+    """For who changes more than what is in the tables."""
+    name = f"fresh_{next(_numbers)}"
     yield await make_database(shared_server, name)
     await drop_database(shared_server, name)
 

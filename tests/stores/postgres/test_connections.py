@@ -9,11 +9,11 @@ import pytest
 from tests.stores.postgres.server import PostgresServer
 from tests.stores.postgres.wire import Wire
 
-from switchtower.core import errors, events, journal, leases, registry
+from switchtower.core import codec, errors, events, journal, leases, registry
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.registry import PostgresRegistry
-from switchtower.testing.journal_contract import NOON, addition, card, delta, deltas, receipt, seqs
+from switchtower.testing.journal_contract import NOON, addition, card, delta, deltas, receipt, seqs, warning
 from switchtower.testing.registry_contract import user
 
 
@@ -254,19 +254,46 @@ async def test_more_than_can_wait_is_refused_at_once(wire: Wire, store: Postgres
 # What is not the journal
 
 
-async def test_a_change_whose_answer_was_lost_is_told_as_it_was(wire: Wire, dsn: str) -> None:
+@pytest.mark.parametrize("was_stored", [True, False])
+async def test_a_change_whose_commit_was_not_answered_is_told_as_it_was(wire: Wire, dsn: str, *, was_stored: bool) -> None:
+    store = PostgresRegistry(wire.dsn(database_of(dsn)), patience=20)
+    await store.open()
+    async with asyncio.timeout(30):
+        if was_stored:
+            wire.swallows_after = b"COMMIT"
+        else:
+            wire.holds_from = b"COMMIT"
+        adding = asyncio.ensure_future(store.add_user(user()))
+        await (wire.swallowed if was_stored else wire.holding).wait()
+        wire.swallows_after = wire.holds_from = b""
+        wire.swallows_answers = False
+        wire.cut()
+        assert await adding, "nobody else added this user"
+        assert not await store.add_user(user())
+    await store.close()
+
+
+async def test_a_change_that_is_cut_off_anywhere_is_made_once(wire: Wire, dsn: str) -> None:
     store = PostgresRegistry(wire.dsn(database_of(dsn)), patience=20)
     await store.open()
     async with asyncio.timeout(30):
         for number in range(12):
             adding = asyncio.ensure_future(store.add_user(user(f"user_{number}")))
-            # One more answer gets through each time, up to all of a transaction's.
             for _ in range(number):
                 await asyncio.sleep(0.001)
             wire.cut()
             assert await adding, "nobody else added this user"
     assert len(await store.users()) == 12
     await store.close()
+
+
+async def test_no_more_than_a_page_comes_over_the_wire_however_much_there_is(wire: Wire, store: PostgresJournal) -> None:
+    data = codec.encode(events.WarningRaised(code="CODE", message="x" * 100_000))
+    await store.append(addition("sess_b", [warning(seq)._replace(data=data) for seq in range(1, 101)]))
+    before = wire.answered_bytes
+    assert await store.read("sess_b", 0, 100_000)
+    assert await store.read_back("sess_b", 2**62, 100_000)
+    assert 2 * 2_000_000 < wire.answered_bytes - before < 2 * 2_500_000
 
 
 async def test_a_database_that_is_away_is_told_in_the_words_of_each_port(wire: Wire, dsn: str) -> None:

@@ -1,6 +1,9 @@
 """The journal's contract on PostgreSQL, and what only a database can suffer: odd text, large values, other nodes' pruning."""
 
 import asyncio
+import random
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -89,8 +92,6 @@ async def test_numbers_and_bytes_of_the_wrong_kind_fail_alone(store: PostgresJou
 
 
 async def test_a_key_of_any_length_is_an_identity(store: PostgresJournal) -> None:
-    import random
-
     noise = random.Random(1)
     long_key = "".join(chr(noise.randrange(32, 0xD000)) for _ in range(50_000))
     append = addition("sess_a", [delta(1)])
@@ -129,6 +130,20 @@ async def test_a_cursor_of_any_size_is_answered(store: PostgresJournal, seq: int
     assert [entry.seq for entry in await store.read("sess_a", seq, 10)] == ([1, 2, 3] if seq <= 0 else [])
     assert [entry.seq for entry in await store.read_back("sess_a", seq, 10)] == ([1, 2, 3] if seq > 3 else [])
     assert await store.gap_after("sess_a", seq) is None
+
+
+async def test_how_far_many_sessions_are_is_told_at_once(store: PostgresJournal) -> None:
+    for number in range(1, 4):
+        await store.append(addition(f"sess_{number} \0", deltas(1, number * 10)))
+    asked = ["sess_1 \0", "sess_3 \0", "sess_none"]
+    assert await store.heads(asked) == {"sess_1 \0": 10, "sess_3 \0": 30}
+    assert await store.heads([]) == {}
+
+
+def test_the_library_is_loaded_only_when_a_database_is_reached() -> None:
+    rooms = ", ".join(f"switchtower.stores.postgres.{room}" for room in ("journal", "registry", "leases", "search", "listener"))
+    program = f"import sys, {rooms}; sys.exit('asyncpg' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
 
 
 async def test_nodes_that_prune_one_session_at_once_remove_everything_once(store: PostgresJournal, dsn: str) -> None:

@@ -53,16 +53,16 @@ async def test_processes_that_start_at_once_on_an_empty_database_all_get_it(empt
     await store.close()
 
 
-async def test_a_newer_program_s_database_is_not_touched(dsn: str) -> None:
-    connection = await connections.connect(dsn)
+async def test_a_newer_program_s_database_is_not_touched(fresh_dsn: str) -> None:
+    connection = await connections.connect(fresh_dsn)
     await connection.execute("INSERT INTO tower.migrations VALUES (99, now())")
     with pytest.raises(errors.JournalUnavailable, match="version 99") as refused:
-        await PostgresJournal(dsn).open()
+        await PostgresJournal(fresh_dsn).open()
     assert refused.value.hint == "use the newer program that wrote it"
     with pytest.raises(registry.RegistryUnavailable, match="version 99"):
-        await PostgresRegistry(dsn).open()
+        await PostgresRegistry(fresh_dsn).open()
     with pytest.raises(leases.LeasesUnavailable, match="version 99"):
-        await PostgresLeases(dsn).open()
+        await PostgresLeases(fresh_dsn).open()
     await connection.close()
 
 
@@ -85,12 +85,12 @@ async def test_our_tables_keep_to_their_own_schema(dsn: str) -> None:
     await connection.close()
 
 
-async def test_commits_are_on_the_disk_even_if_the_server_s_default_is_otherwise(dsn: str) -> None:
-    administrator = await connections.connect(dsn)
+async def test_commits_are_on_the_disk_even_if_the_server_s_default_is_otherwise(fresh_dsn: str) -> None:
+    administrator = await connections.connect(fresh_dsn)
     await administrator.execute(
         f"ALTER DATABASE {await administrator.fetchval('SELECT current_database()')} SET synchronous_commit = off"
     )
-    connection = await connections.connect(dsn)
+    connection = await connections.connect(fresh_dsn)
     assert await connection.fetchval("SHOW synchronous_commit") == "on"
     await connection.close()
     await administrator.close()

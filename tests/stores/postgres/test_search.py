@@ -108,11 +108,12 @@ async def test_a_deleted_session_is_not_found_any_more_and_a_forgotten_one_is_re
 
 
 async def test_nodes_that_search_at_once_read_everything_once(library: Library, dsn: str) -> None:
-    for number in range(10):
-        await library.say(f"sess_{number}", *(answer(f"walrus {text}") for text in range(60)))
     others = [PostgresSearch(dsn) for _ in range(4)]
-    for hits in await asyncio.gather(*(other.find("walrus", 1_000) for other in others)):
-        assert len({(hit.session_id, hit.seq) for hit in hits}) == len(hits) == 600
+    for turn in range(1, 4):
+        for number in range(5):
+            await library.say(f"sess_{number}", *(answer(f"walrus {text}") for text in range(60)))
+        for hits in await asyncio.gather(*(other.find("walrus", 1_000) for other in others)):
+            assert len({(hit.session_id, hit.seq) for hit in hits}) == len(hits) == turn * 300
     await asyncio.gather(*(other.close() for other in others))
 
 

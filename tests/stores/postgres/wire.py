@@ -24,6 +24,11 @@ class Wire:
         self.swallows_answers = False
         self.holds_requests = False
         self.is_down = False
+        self.swallows_after = b""
+        """From the first request with this in it, answers are swallowed."""
+        self.holds_from = b""
+        """From the first request with this in it, requests are held."""
+        self.answered_bytes = 0
         self.swallowed = asyncio.Event()
         """An answer was swallowed: what it answers has happened."""
         self.holding = asyncio.Event()
@@ -83,7 +88,9 @@ class Wire:
     async def _requests(self, reader: asyncio.StreamReader, link: _Link) -> None:
         with contextlib.suppress(OSError):
             while piece := await reader.read(65_536):
-                if self.holds_requests:
+                if self.swallows_after and self.swallows_after in piece:
+                    self.swallows_answers = True
+                if self.holds_requests or (self.holds_from and self.holds_from in piece):
                     link.held.append(piece)
                     self.holding.set()
                 else:
@@ -94,6 +101,7 @@ class Wire:
     async def _answers(self, reader: asyncio.StreamReader, link: _Link) -> None:
         with contextlib.suppress(OSError):
             while piece := await reader.read(65_536):
+                self.answered_bytes += len(piece)
                 if self.swallows_answers:
                     self.swallowed.set()
                 else:

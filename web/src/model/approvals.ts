@@ -23,6 +23,8 @@ export interface Approval {
   path: string | null;
   cwd: string | null;
   diff: string | null;
+  /** It was looked at what would change, and that is nothing. */
+  unchanged: boolean;
   /** Why somebody has to decide. */
   reason: string | null;
   destructive: boolean;
@@ -35,6 +37,9 @@ export interface Approval {
   brief: boolean;
   decided: Decided | null;
 }
+
+/** Relay's words for what kind of prompt a terminal shows; no reason that would tell anybody anything. */
+const KINDS = new Set(["permission", "choice", "prompt", "unknown"]);
 
 export type Risk = { level: "low" | "medium" | "high"; why: string };
 
@@ -66,7 +71,8 @@ function fromData(runId: string, data: Record<string, unknown>, askedAt: string)
     path: text(held["path"]) ?? text(inner["path"]),
     cwd: text(held["cwd"]),
     diff: text(held["diff"]),
-    reason: text(held["reason"]),
+    unchanged: held["diff"] === "",
+    reason: KINDS.has(String(held["reason"])) ? null : text(held["reason"]),
     destructive: held["destructive"] === true,
     always: text(data["rule"]) ?? text(held["always"]),
     callId: text(data["call_id"]),
@@ -130,6 +136,7 @@ export function fromRow(row: RunRow): Approval | null {
     path: null,
     cwd: row.cwd,
     diff: null,
+    unchanged: false,
     reason: null,
     destructive: false,
     always: null,

@@ -86,15 +86,6 @@ export class Conversation {
     return this.run !== null && !ENDED.has(this.run.status);
   }
 
-  /** The call that was told last and has not ended. */
-  get openCall(): CallBlock | null {
-    for (let at = this.blocks.length - 1; at >= 0; at--) {
-      const block = this.blocks[at];
-      if (block?.kind === "call" && block.state === "open") return block;
-    }
-    return null;
-  }
-
   apply(frame: ServerMessage): Told {
     switch (frame.type) {
       case "welcome":

@@ -11,10 +11,9 @@ interface Kept {
   notify: boolean;
   workspaces: Record<string, string[]>;
   collapsedHosts: string[];
-  showEnded: boolean;
 }
 
-const FIRST: Kept = { theme: "auto", sideBySide: false, thinkingOpen: false, notify: false, workspaces: {}, collapsedHosts: [], showEnded: true };
+const FIRST: Kept = { theme: "auto", sideBySide: false, thinkingOpen: false, notify: false, workspaces: {}, collapsedHosts: [] };
 const MOST_WORKSPACES = 8;
 
 function read(): Kept {

@@ -4,7 +4,6 @@ import { Conversation } from "../model/conversation";
 import type { Message } from "@wire/relay";
 import { get, socketAddress } from "../net/http";
 import { Line, type LineState } from "../net/line";
-import { auth } from "./auth.svelte";
 import { mayReturn, tower } from "./tower.svelte";
 import { uuid } from "../text/ids";
 import { toasts } from "./toasts.svelte";
@@ -18,11 +17,17 @@ interface Unsent {
   text: string;
 }
 
+/** What is said when the run has ended. The daemon keeps it; for a run on another host, which may not know how, this tab does. */
+export interface Later {
+  text: string;
+  here: boolean;
+}
+
 export class Talk {
   version = $state(0);
   line = $state<LineState>("connecting");
   unknown = $state(false);
-  followUps = $state<string[]>([]);
+  followUps = $state<Later[]>([]);
   sending = $state.raw<Unsent[]>([]);
   readonly story = new Conversation();
   private readonly socket: Line;
@@ -83,12 +88,12 @@ export class Talk {
     return tower.command("run.send_input", this.sessionId, { input_id: uuid(), text, actor: "web" });
   }
 
-  /** Kept by the daemon where it can; otherwise by this tab, as long as it is open. */
-  followUp(text: string): void {
-    if (!auth.has("follow_up")) this.followUps.push(text);
-    else if (tower.command("run.send_input", this.sessionId, { input_id: uuid(), text, actor: "web", delivery: "follow_up" })) {
-      toasts.say("It is said when the run has ended.");
-    }
+  /** False: it could not be sent. */
+  followUp(text: string): boolean {
+    const here = tower.row(this.sessionId)?.host_id !== tower.ownHost?.id;
+    if (!here && !tower.command("run.send_input", this.sessionId, { input_id: uuid(), text, actor: "web", delivery: "follow_up" })) return false;
+    this.followUps.push({ text, here });
+    return true;
   }
 
   abort(): void {
@@ -115,6 +120,10 @@ export class Talk {
   private hear(frame: ServerMessage): void {
     if (typeof frame !== "object" || frame === null) return;
     const told = this.story.apply(frame);
+    if (frame.type === "user_text") {
+      const said = this.followUps.findIndex((later) => !later.here && later.text === frame.text);
+      if (said >= 0) this.followUps.splice(said, 1);
+    }
     switch (told.what) {
       case "gap":
         this.say({ type: "get_snapshot", include_transcript_window: true });
@@ -151,8 +160,9 @@ export class Talk {
     const last = this.story.blocks[this.story.blocks.length - 1];
     const stopped = last?.kind === "notice" && last.code === "ABORTED";
     if (this.wasActive && !active && !stopped && this.story.run?.status === "finished") {
-      const next = this.followUps.shift();
-      if (next !== undefined) this.send(next);
+      const next = this.followUps.findIndex((later) => later.here);
+      const [later] = next < 0 ? [] : this.followUps.splice(next, 1);
+      if (later) this.send(later.text);
     }
     this.wasActive = active;
   }

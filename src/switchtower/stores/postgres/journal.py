@@ -72,6 +72,11 @@ class PostgresJournal:
         with connections.telling():
             return await self._reader.read_back(session_id, before_seq, limit, streamed=streamed)
 
+    async def heads(self, session_ids: Sequence[str]) -> dict[str, int]:
+        """How far sessions are, in one question: for who follows many and was told that anything may have moved."""
+        with connections.telling():
+            return await self._reader.heads(session_ids)
+
     async def gap_after(self, session_id: str, after_seq: int) -> int | None:
         with connections.telling():
             return await self._reader.gap_after(session_id, after_seq)

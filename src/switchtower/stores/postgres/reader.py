@@ -62,6 +62,12 @@ class Reader:
         rows = await self._pool.fetch(_BACK, names.put(session_id), before_seq, min(limit, _MOST_ROWS), unwanted)
         return strips.unpack_back(map(_row, rows), before_seq, limit)
 
+    async def heads(self, session_ids: Sequence[str]) -> dict[str, int]:
+        rows = await self._pool.fetch(
+            "SELECT session_id, head FROM homes WHERE session_id = ANY ($1) AND head > 0", [names.put(one) for one in session_ids]
+        )
+        return {names.got(session_id): head for session_id, head in rows}
+
     async def gap_after(self, session_id: str, after_seq: int) -> int | None:
         for (pruned_through,) in await self._pool.fetch(
             "SELECT pruned_through FROM sessions WHERE session_id = $1 AND pruned_through > $2",
