@@ -63,6 +63,7 @@ schemas: setup ## Write the JSON Schemas and the TypeScript types from the wire 
 	$(BIN)/python -m switchtower.protocols.push.schemas documents/schemas
 	@mkdir -p documents/typescript
 	$(BIN)/python -m switchtower.protocols.minicodex.typescript > documents/typescript/minicodex.ts
+	$(BIN)/python -m switchtower.protocols.relay.typescript > documents/typescript/relay.ts
 	$(BIN)/python -m switchtower.engines.flow.ir.publish documents/flow-ir
 
 reference: setup ## Write a page for each command, from the commands themselves

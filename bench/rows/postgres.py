@@ -58,7 +58,7 @@ def _alone(setting: Setting, dsn: str, appends: int) -> Row:
         lambda: float(setting.bare("postgres", dsn=dsn, count=appends, batch=1, streamed=False)["median_ms"]),
         unit=" ms",
     )
-    return compare("postgres", name, "ms", *figures, "one bare insert and its commit", at_most=2)
+    return compare("postgres", name, "ms", *figures, "one bare insert and its commit")
 
 
 def _load(setting: Setting, dsn: str, sessions: int, appends: int, length: int) -> Any:

@@ -32,9 +32,17 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LARGEST_PICTURE = 150_000
 
 
+def _program() -> str | None:
+    return next((found for name in BROWSERS if (found := shutil.which(name))), None)
+
+
+def _no_browser() -> str | None:
+    return "there is no Chromium" if _program() is None else None
+
+
 @pytest.fixture(scope="session")
 def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if reason := building.missing():
+    if reason := building.missing() or _no_browser():
         pytest.skip(reason)
     own = tmp_path_factory.getbasetemp()
     return building.built(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
@@ -43,11 +51,10 @@ def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator["Browser"]:
     api = pytest.importorskip("playwright.async_api", reason="Playwright is not installed")
-    program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if program is None:
-        pytest.skip("there is no Chromium")
+    if reason := _no_browser():
+        pytest.skip(reason)
     async with api.async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        launched = await playwright.chromium.launch(executable_path=_program(), args=["--no-sandbox"])
         yield launched
         await launched.close()
 

@@ -54,8 +54,7 @@ async def test_each_view_shows_the_tower_at_work(
     await picture(window, f"page-inbox-{kind}")
 
     await window.go_to(run_id)
-    await window.part("terminal").click()
-    await window.page.keyboard.type("ls -l; git log --oneline; printf '\\033[32m%s\\033[0m\\n' 'all is well'\r")
+    await window.type("ls -l; git log --oneline; printf '\\033[32m%s\\033[0m\\n' 'all is well'\r")
     await expect(window.terminal_text).to_contain_text("all is well$")  # not what was typed, but what came of it
     await picture(window, f"page-terminal-{kind}")
     assert await window.scrolls_sideways() == []

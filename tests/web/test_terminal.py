@@ -17,8 +17,7 @@ _SIZE = re.compile(r"^\d+×\d+$")
 async def test_what_is_typed_reaches_the_program_and_comes_back(house: House, window: Window, workspace: Path) -> None:
     run_id = await house.program("cat", workspace)
     await window.go_to(run_id)
-    await window.part("terminal").click()
-    await window.page.keyboard.type("hello from the page\r")
+    await window.type("hello from the page\r")
 
     # Once by the terminal's echo, once by the program.
     await expect(window.terminal_text).to_have_text(_times(2, "hello from the page"))
@@ -37,7 +36,7 @@ async def test_a_program_is_started_on_the_page_and_gets_the_windows_size(window
     await expect(size).to_be_visible()
     await expect(window.button("Fit to this window")).to_have_count(0)
     columns, rows = (await size.inner_text()).split("×")
-    await window.page.keyboard.type("stty size; pwd\r")
+    await window.type("stty size; pwd\r")
 
     await expect(window.terminal_text).to_contain_text(f"{rows} {columns}")
     await expect(window.terminal_text).to_contain_text(str(workspace))
@@ -49,15 +48,14 @@ async def test_who_comes_late_sees_the_screen_as_it_is(
     run_id = await house.program("sh -c 'printf \"\\033[31mred words\\033[0m\\n\"; exec cat'", workspace)
     await window.go_to(run_id)
     await expect(window.terminal_text).to_contain_text("red words")
-    await window.part("terminal").click()
-    await window.page.keyboard.type("typed in one\r")
+    await window.type("typed in one\r")
     await expect(window.terminal_text).to_have_text(_times(2, "typed in one"))
 
     other = await (await open_window(daemon, dark=True)).come_in()
     await other.go_to(run_id)
     await expect(other.terminal_text).to_contain_text("red words")
     await expect(other.terminal_text).to_have_text(_times(2, "typed in one"))
-    await window.page.keyboard.type("and seen in both\r")
+    await window.type("and seen in both\r")
     await expect(other.terminal_text).to_have_text(_times(2, "and seen in both"))
 
 

@@ -28,8 +28,7 @@ async def test_a_real_host_is_seen_to_come_to_work_and_to_go(
 
     run_id = await house.program("cat", host.workspace, host=host.host_id)
     await window.go_to(run_id)
-    await window.part("terminal").click()
-    await window.page.keyboard.type("typed from afar\r")
+    await window.type("typed from afar\r")
     await expect(window.terminal_text).to_contain_text("typed from afartyped from afar")
 
     host.kill()

@@ -145,6 +145,12 @@ class Window:
     def terminal_text(self) -> Locator:
         return self.part("terminal").locator(".xterm-rows")
 
+    async def type(self, text: str) -> None:
+        """Into the terminal, once it is there to hear it."""
+        await self.part("terminal").click()
+        await expect(self.page.get_by_text("Connecting …")).to_have_count(0)
+        await self.page.keyboard.type(text)
+
     async def said(self, text: str) -> None:
         await expect(self.part("assistant-message", has_text=text).first).to_be_visible()
 

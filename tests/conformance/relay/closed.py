@@ -47,6 +47,8 @@ class Ready(Closed):
 class Output(Closed):
     stream: Literal["stdout", "stderr"]
     text: Annotated[str, Meta(min_length=1)]
+    request_id: Id | UnsetType = UNSET
+    """Ours: the call of an agent's tool that put it out."""
 
 
 class AwaitingInput(Closed):
@@ -164,6 +166,17 @@ class Nothing(Closed):
     pass
 
 
+class Usage(Closed):
+    """Ours: what one call of a model took."""
+
+    provider: str
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+    context_window: int | None
+
+
 class Order(Closed, kw_only=True):
     actor: Actor
     by: str
@@ -198,6 +211,7 @@ EVENTS: dict[str, type[Struct]] = {
     "run.permission_decided": Decided,
     "run.resumed": Nothing,
     "run.resized": Resized,
+    "run.usage": Usage,
     "run.screen": Screen,
     "run.lost": Nothing,
     "run.found": Nothing,

@@ -162,6 +162,8 @@ def message(about: About, event: events.AnyEvent) -> tuple[str, dict[str, Any]] 
             return "run.input", _input(event.by, event.message_id, event.text, None)
         case events.TerminalTyped():
             return "run.input", _input(event.by, event.input_id, event.text, event.sha256)
+        case events.UsageReported():
+            return "run.usage", _usage(event)
         case events.TerminalResized():
             return "run.resized", {"cols": event.cols, "rows": event.rows}
         case events.PromptShown():
@@ -237,7 +239,6 @@ def message(about: About, event: events.AnyEvent) -> tuple[str, dict[str, Any]] 
             | events.MessageCompleted()
             | events.TerminalKeys()
             | events.TerminalEchoed()
-            | events.UsageReported()
             | events.RetryScheduled()
             | events.RetryEnded()
             | events.CompactionStarted()
@@ -301,6 +302,13 @@ def _input(by: events.Actor, input_id: str, text: str, sha256: str | None) -> di
     input_id = names.request_of(input_id) if input_id.startswith("appr_") else input_id
     digest = sha256 or hashlib.sha256(text.encode()).hexdigest()
     return {"actor": actor(by), "input_id": input_id, "text_redacted": text, "text_sha256": digest}
+
+
+def _usage(event: events.UsageReported) -> dict[str, Any]:
+    """Ours: what one call of a model took."""
+    told: dict[str, Any] = {"provider": event.provider, "model": event.model}
+    told |= {"input_tokens": event.input_tokens, "output_tokens": event.output_tokens}
+    return {**told, "cost": event.cost, "context_window": event.context_window}
 
 
 def _tool_result(event: events.ToolFinished) -> dict[str, Any]:

@@ -68,12 +68,7 @@ class Group:
             if entry[0] != head:
                 raise errors.Fenced(f"`{append.session_id}` goes on with seq {head}, not {entry[0]}")
         card = None if append.card is None else _card_values(append.card)
-        receipts = [(identity(receipt.scope, receipt.key), _receipt_values(receipt, append)) for receipt in append.receipts]
-        identities = [identity for identity, _ in receipts]
-        if len(set(identities)) < len(identities):
-            raise errors.Fenced("a receipt with the same identity is there already")
-        if not self._receipts.keys().isdisjoint(identities):
-            raise Full  # one statement cannot write a row twice, and what is in the way may be refused yet
+        receipts = self._receipts_of(append) if append.receipts else ()
         step = self._steps.get(append.session_id) or _Step(len(self._steps) + 1, standing.head, append.epoch)
         before = len(self._events)
         try:
@@ -92,7 +87,17 @@ class Group:
             step.card = card
         if append.snapshot is not None:
             step.snapshot = head, append.snapshot
-        self._receipts.update(receipts)
+        if receipts:
+            self._receipts.update(receipts)
+
+    def _receipts_of(self, append: journal.Append) -> list[tuple[bytes, tuple[Any, ...]]]:
+        receipts = [(identity(receipt.scope, receipt.key), _receipt_values(receipt, append)) for receipt in append.receipts]
+        identities = {digest for digest, _ in receipts}
+        if len(identities) < len(receipts):
+            raise errors.Fenced("a receipt with the same identity is there already")
+        if not self._receipts.keys().isdisjoint(identities):
+            raise Full  # one statement cannot write a row twice, and what is in the way may be refused yet
+        return receipts
 
     def _first(self, append: journal.Append, standing: Standing | None) -> Standing:
         """Of a session that is not there yet, or of one that its home has taken but not begun."""
