@@ -3,6 +3,19 @@
 
 // HTTP, and the answers to calls
 
+export interface RowUsage {
+  input_tokens: number;
+  output_tokens: number;
+  cost: number | null;
+  context_used: number;
+  context_window: number | null;
+}
+
+export interface RowCriterion {
+  id: string;
+  passed: boolean;
+}
+
 export interface RunRow {
   id: string;
   host_id: string;
@@ -22,6 +35,10 @@ export interface RunRow {
   engine?: string;
   provider?: string;
   model?: string;
+  preset?: string;
+  policy?: string;
+  usage?: RowUsage;
+  acceptance?: RowCriterion[];
 }
 
 export interface Message {

@@ -136,6 +136,7 @@ describe("words", () => {
     expect(left("2025-01-01T00:00:00Z", now)).toBe("0 s");
     expect(left("2026-01-31T01:00:00Z", now)).toBe("30 d");
     expect(left("2026-01-01T03:30:00Z", now)).toBe("2 h 30 min");
+    expect(left("2026-01-02T01:00:00Z", now)).toBe("24 h");
     expect(took(1500)).toBe("1.5 s");
     expect(bytes(1536)).toBe("1.5 KB");
     expect(shortPath("/home/anna/deep/down/project/src")).toBe("…/project/src");

@@ -54,6 +54,16 @@ class OpenQuestion(Struct, frozen=True):
     summary: str
 
 
+class Spent(Struct, frozen=True):
+    """What the models of a session took so far. `cost` is None where no price is known."""
+
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+    context_tokens: int
+    context_window: int | None
+
+
 class Card(Struct, frozen=True):
     """A session as the index lists it, without reading its events."""
 
@@ -85,6 +95,12 @@ class Card(Struct, frozen=True):
     host: str | None = None
     host_lost: bool = False
     model: str | None = None
+    policy: str = ""
+    preset: str | None = None
+    spent: Spent | None = None
+    """None before the first call of a model."""
+    accepted: dict[str, bool] = {}
+    """The criteria of its last run, and whether each was met."""
 
 
 class Append(Struct):

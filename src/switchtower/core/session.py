@@ -94,6 +94,8 @@ class LastRun(Struct, frozen=True):
     outcome: events.Outcome
     summary: str
     failure: str = ""
+    accepted: dict[str, bool] = {}
+    """Its criteria, and whether each was met."""
 
 
 class Waiting(Struct, frozen=True):
@@ -388,7 +390,8 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             run.cancel_requested = True
         case events.RunCompleted():
             if run:
-                session.last_run = LastRun(run.id, event.outcome, event.summary, run.failure)
+                accepted = {result.id: result.passed for result in event.acceptance}
+                session.last_run = LastRun(run.id, event.outcome, event.summary, run.failure, accepted)
             if session.terminal is not None:
                 session.terminal.waiting = None
                 session.terminal.exit_code = event.exit_code
@@ -495,7 +498,19 @@ def card(session: Session) -> journal.Card:
         question=question_of(pending) if pending else None,
         host=session.host,
         host_lost=session.host_lost,
+        policy=session.policy,
+        preset=session.preset.name if session.preset else None,
+        spent=_spent(session),
+        accepted=session.last_run.accepted if session.last_run and session.run is None else {},
     )
+
+
+def _spent(session: Session) -> journal.Spent | None:
+    usage = session.usage
+    if not usage.calls:
+        return None
+    cost = usage.cost if usage.calls > usage.unpriced_calls else None
+    return journal.Spent(usage.input_tokens, usage.output_tokens, cost, session.context_tokens, session.context_window)
 
 
 def _exit_code(session: Session) -> int | None:

@@ -199,3 +199,19 @@ def test_whatever_a_host_said_can_be_listed(type_: str, data: dict[str, Any]) ->
     assert isinstance(message.text, str)
     assert message.actor is None
     assert message.request_id is None
+
+
+def test_a_row_says_what_models_took_and_which_criteria_were_met() -> None:
+    spent = journal.Spent(1_200, 34, None, 900, 20_000)
+    listed = row(
+        card(DONE, tool="", engine="agent", policy="ask", preset="review", spent=spent, accepted={"tests": True, "lint": False})
+    )
+    assert listed["usage"] == {
+        "input_tokens": 1_200,
+        "output_tokens": 34,
+        "cost": None,
+        "context_used": 900,
+        "context_window": 20_000,
+    }
+    assert listed["acceptance"] == [{"id": "tests", "passed": True}, {"id": "lint", "passed": False}]
+    assert (listed["policy"], listed["preset"]) == ("ask", "review")

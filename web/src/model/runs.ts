@@ -1,23 +1,11 @@
 // All runs and all open questions, as the list of them and the events since tell. Pure: `fold` gives the same for the same.
-import type { AppEvent, RunRow } from "@wire/relay";
+import type { AppEvent, RowUsage, RunRow } from "@wire/relay";
 import * as approvals from "./approvals";
 
 export type Kind = "agent" | "terminal" | "flow";
 
-/** Additions that newer hubs make to a row; older ones leave them out. */
-export interface Row extends RunRow {
-  preset?: string;
-  policy?: string;
-  usage?: Usage;
-}
-
-export interface Usage {
-  input_tokens?: number;
-  output_tokens?: number;
-  cost?: number | null;
-  context_used?: number;
-  context_window?: number | null;
-}
+export type Row = RunRow;
+export type Usage = RowUsage;
 
 export interface Runs {
   rows: Map<string, Row>;

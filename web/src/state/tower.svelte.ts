@@ -50,7 +50,8 @@ class Tower {
     });
     this.timers = [
       setInterval(() => (this.now = Date.now()), 1000),
-      setInterval(() => void this.readHosts(), HOSTS_MS),
+      // Not everything is told: a session that was given another name elsewhere is read again now and then.
+      setInterval(() => void (this.line === "open" && !document.hidden ? this.reload() : this.readHosts()), HOSTS_MS),
       setInterval(() => void this.probe(), QUIET_MS / 3),
     ];
   }

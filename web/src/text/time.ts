@@ -15,7 +15,10 @@ export function left(until: string, now: number): string {
   const seconds = Math.max(0, Math.ceil((Date.parse(until) - now) / 1000));
   if (Number.isNaN(seconds)) return "";
   if (seconds >= 172_800) return `${Math.floor(seconds / 86_400)} d`;
-  if (seconds >= 3600) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  if (seconds >= 3600) {
+    const minutes = Math.floor((seconds % 3600) / 60);
+    return `${Math.floor(seconds / 3600)} h${minutes ? ` ${minutes} min` : ""}`;
+  }
   if (seconds >= 60) return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")} min`;
   return `${seconds} s`;
 }

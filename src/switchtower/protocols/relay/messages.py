@@ -230,6 +230,23 @@ class Login(Struct, frozen=True):
     password: str
 
 
+class RowUsage(Struct, frozen=True):
+    """Ours: what the models of a session took so far, in US dollars where prices are known."""
+
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+    context_used: int
+    context_window: int | None
+
+
+class RowCriterion(Struct, frozen=True):
+    """Ours: one of the last run's criteria."""
+
+    id: str
+    passed: bool
+
+
 class RunRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     host_id: str
@@ -250,6 +267,10 @@ class RunRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     engine: str | UnsetType = UNSET
     provider: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
+    preset: str | UnsetType = UNSET
+    policy: str | UnsetType = UNSET
+    usage: RowUsage | UnsetType = UNSET
+    acceptance: list[RowCriterion] | UnsetType = UNSET
 
 
 class Message(Struct, frozen=True, kw_only=True):

@@ -59,7 +59,21 @@ def run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
         engine=UNSET if card.host else card.engine or UNSET,
         provider=UNSET if card.host else card.provider or UNSET,
         model=UNSET if card.host else card.model or UNSET,
+        preset=card.preset or UNSET,
+        policy=card.policy if card.engine == AGENT and not card.host else UNSET,
+        usage=_usage(card.spent) if card.spent else UNSET,
+        acceptance=[messages.RowCriterion(name, passed) for name, passed in card.accepted.items()] or UNSET,
         **asked,
+    )
+
+
+def _usage(spent: journal.Spent) -> messages.RowUsage:
+    return messages.RowUsage(
+        input_tokens=spent.input_tokens,
+        output_tokens=spent.output_tokens,
+        cost=spent.cost,
+        context_used=spent.context_tokens,
+        context_window=spent.context_window,
     )
 
 

@@ -14,7 +14,10 @@ from msgspec import Struct, inspect
 
 from switchtower.protocols.relay import messages
 
-_ROWS: tuple[type[Struct], ...] = (messages.RunRow, messages.Message, messages.HostRow, messages.Response, messages.Login)
+_ROWS: tuple[type[Struct], ...] = (
+    *(messages.RowUsage, messages.RowCriterion, messages.RunRow),
+    *(messages.Message, messages.HostRow, messages.Response, messages.Login),
+)
 _HEAD = """// Made from the wire types by `make schemas`; not to be edited.
 // Times are RFC 3339. What is absent was not said, and fields may be added: ignore those that you do not know."""
 _EVENT = """// Server → app. `id` is the place in the hub's journal, for paging; what is no part of a run has none.
@@ -76,7 +79,7 @@ def _type(of: inspect.Type) -> str:
     match of:
         case inspect.StrType():
             return "string"
-        case inspect.IntType():
+        case inspect.IntType() | inspect.FloatType():
             return "number"
         case inspect.BoolType():
             return "boolean"
