@@ -182,7 +182,7 @@ def test_a_session_is_shown_with_all_that_is_known_about_it() -> None:
         ("thinking", "high"),
         ("policy", "auto"),
         ("rules", "allow run: make *\ndeny any tool: docs/**"),
-        ("limits of a run", "200 turns, 5000 tokens, $2.5, 10 minutes"),
+        ("limits of a run", "200 turns, 5,000 tokens, $2.5, 10 minutes"),
         ("sandbox", "bubblewrap"),
         ("folder", "/data/worktrees/x (branch tower/x)\na worktree of /home/ada/project"),
         ("usage", "3 calls, 12,000 tokens in (9,000 from the cache), 450 out, $0.0123"),
