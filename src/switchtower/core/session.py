@@ -239,7 +239,9 @@ def fold(session: Session, seq: int, ts_ms: int, run_id: str | None, event: even
         session.version += 1
     if isinstance(event, events.RunCompleted):
         session.state = states.AFTER_RUN[event.outcome]
-    elif not (session.state is events.SessionState.AWAITING_APPROVAL and session.run and session.run.pending):
+    elif isinstance(event, events.SessionDeleted) or not (
+        session.state is events.SessionState.AWAITING_APPROVAL and session.run and session.run.pending
+    ):
         session.state = states.TRANSITIONS.get((session.state, type(event)), session.state)
 
 
@@ -268,7 +270,7 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
         case events.SessionLoaded():
             session.loaded = True
             session.version = 0
-        case events.SessionUnloaded():
+        case events.SessionUnloaded() | events.SessionDeleted():
             session.loaded = False
         case events.VersionAdvanced():
             session.version += 1

@@ -81,7 +81,7 @@ class AgentParts:
 
     def saw(self, session: Session, event: events.AnyEvent) -> None:
         """The servers of a session that nobody needs at hand are not kept running for it."""
-        if isinstance(event, events.SessionUnloaded):
+        if isinstance(event, events.SessionUnloaded | events.SessionDeleted):
             task = asyncio.get_running_loop().create_task(self._servers.end_session(session.id))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
