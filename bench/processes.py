@@ -44,16 +44,24 @@ class Server:
         found: dict[str, Any] = msgspec.json.decode((self.home / "run" / "endpoints.json").read_bytes())
         return found
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def cpu_seconds(self) -> float:
-        """What the process has used so far, user and system."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return cpu_seconds(self._process.pid)
 
     def resident_mb(self) -> float:
         for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) / 1024
         raise RuntimeError("the kernel does not tell the resident size")
+
+
+def cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:
+    """What the process has used so far, user and system; on request also what its children had that ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11 : 15 if with_ended_children else 13])) / _TICKS
 
 
 def daemon(home: Path, module: list[str], variables: Mapping[str, str] | None = None) -> Server:

@@ -1,8 +1,8 @@
 """The daemon under test: the real one, composed by its own `app`, with two parts exchanged for the bench.
 
 Its engine streams text as fast as it is allowed to, so that no model's cost is in a figure, and through the same desk as
-any engine. And each commit is noted (when, and which events), so that a baseline can repeat exactly those commits. The engine
-takes its orders as messages, and `report FILE` writes down what was noted.
+any engine. And each commit is noted (when, and which events), so that a baseline can repeat exactly those commits; of a node on
+PostgreSQL, each append. The engine takes its orders as messages, and `report FILE` writes down what was noted.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import msgspec
 
 from bench.commits import Commit, Report, Stretch
 from switchtower import config
-from switchtower.core import engine, events
+from switchtower.core import engine, events, journal
 from switchtower.daemon import agent_parts, app
 from switchtower.stores.group import Group
 
@@ -26,6 +26,7 @@ _SESSION_WIDTH = 8
 
 _Noted = tuple[int, list[int], list[int], list[int], int, int]
 _commits: list[_Noted] = []
+_appends: list[tuple[int, int, int, int]] = []
 _emitted_ns: list[int] = []
 
 
@@ -66,8 +67,10 @@ class BurstEngine:
         if self._at_work:
             self._start.set()
             await self._all_done.wait()
-        path.write_bytes(msgspec.json.encode(Report(commits=[_commit(*noted) for noted in _commits], emitted_ns=_emitted_ns)))
+        noted = [_commit(*commit) for commit in _commits] + [_append(*append) for append in _appends]
+        path.write_bytes(msgspec.json.encode(Report(commits=noted, emitted_ns=_emitted_ns)))
         _commits.clear()
+        _appends.clear()
         _emitted_ns.clear()
 
 
@@ -103,6 +106,31 @@ def _commit(at_ns: int, sids: list[int], seqs: list[int], counts: list[int], del
     return Commit(at_ns, stretches, deltas, sessions)
 
 
+def _append(at_ns: int, last_seq: int, count: int, deltas: int) -> Commit:
+    return Commit(at_ns, [Stretch(0, last_seq - count + 1, count)], deltas, int(last_seq == count))
+
+
+def _note_appends() -> None:
+    from switchtower.stores.postgres.journal import PostgresJournal
+
+    append = PostgresJournal.append
+
+    def noted(store: PostgresJournal, wanted: journal.Append) -> asyncio.Future[None]:
+        stored = append(store, wanted)
+        if entries := wanted.entries:
+            deltas = sum(entry.kind == events.TextDelta.kind for entry in entries)
+            place = entries[-1].seq, len(entries), deltas
+
+            def note(done: asyncio.Future[None]) -> None:
+                if not done.cancelled() and done.exception() is None:
+                    _appends.append((time.monotonic_ns(), *place))
+
+            stored.add_done_callback(note)
+        return stored
+
+    PostgresJournal.append = noted  # type: ignore[method-assign]
+
+
 def _note_commits() -> None:
     write = Group.write
 
@@ -128,9 +156,13 @@ def _note_commits() -> None:
 
 
 def main() -> None:
-    _note_commits()
+    settings = config.load()
+    if settings.store is None:
+        _note_commits()
+    else:
+        _note_appends()
     agent_parts.AgentEngine = BurstEngine  # type: ignore[attr-defined,assignment]
-    app.run(config.load())
+    app.run(settings)
 
 
 if __name__ == "__main__":

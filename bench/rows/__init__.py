@@ -11,6 +11,7 @@ from bench.rows import (
     latency,
     listing,
     minicodex,
+    nodes,
     pi,
     ping,
     relay,
@@ -38,4 +39,5 @@ GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "minicodex": minicodex.measure,
     "relay": relay.measure,
     "rep": rep.measure,
+    "nodes": nodes.measure,
 }

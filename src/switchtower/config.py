@@ -121,6 +121,19 @@ class Settings:
         "The pi protocol's own port; port 0 picks a free one, `off` disables",
         also={"PI_SERVER_PORT": values.loopback_port},
     )
+    store: str | None = _setting(
+        None, values.store_url, "URL", "A PostgreSQL that several nodes share, `postgresql://…`, in place of the SQLite journal"
+    )
+    node_listen: str = _setting(
+        "127.0.0.1:0", values.listen_address, "HOST:PORT", "Where other nodes reach this one; port 0 picks a free one"
+    )
+    node_address: str | None = _setting(
+        None, values.listen_address, "HOST:PORT", "The address that other nodes are told, where it is not the one we listen at"
+    )
+    node_name: str | None = _setting(None, values.text, "NAME", "What this node is called in lists; the machine's name otherwise")
+    node_lease: float = _setting(
+        6.0, values.number(1.0), "SECONDS", "How long a node may be silent before others take its sessions over"
+    )
     max_line_bytes: int = _setting(1_048_576, values.whole(1024), "BYTES", "The longest frame a client may send")
     output_limit_bytes: int = _setting(
         1_048_576, values.whole(1024), "BYTES", "How much output may wait for one connection before it is paged from the journal"

@@ -53,6 +53,7 @@ class ScriptedDaemon:
             "list_terminals": {"terminals": []},
             "list_approvals": lambda _: {"approvals": [self._pending_approval()] if self.pending else []},
         }
+        self.home = home
         self._socket = home / "run/pushd.sock"
         self._watchers: list[asyncio.StreamWriter] = []
         self.unwatched = asyncio.Event()

@@ -2,4 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite("switchtower.testing.journal_contract", "switchtower.testing.registry_contract")
+pytest.register_assert_rewrite(
+    "switchtower.testing.journal_contract", "switchtower.testing.registry_contract", "switchtower.testing.search_contract"
+)

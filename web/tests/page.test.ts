@@ -61,6 +61,30 @@ afterEach(() => {
   localStorage.clear();
 });
 
+describe("several nodes", () => {
+  const BARN = { ...HOST, id: "h2", name: "barn", is_this_daemon: false, is_node: true };
+  const SHED = { ...HOST, id: "h3", name: "shed", is_this_daemon: false };
+
+  it("lists sessions under the node that has them", async () => {
+    play(answers({ "GET /hosts": [HOST, BARN], "GET /runs": [ROW, { ...ROW, id: "sess_3", host_id: "h2", title: "Third" }] }));
+    await opened();
+    const there = await screen.findByRole("region", { name: "Sessions on barn" });
+    expect(within(there).getByText("Third")).toBeTruthy();
+    expect(within(there).getByText("node")).toBeTruthy();
+    expect(within(screen.getByRole("region", { name: "Sessions on big" })).queryByText("node")).toBeNull();
+  });
+
+  it("offers to rename and remove a host, but not a node", async () => {
+    play(answers({ "GET /hosts": [HOST, BARN, SHED] }));
+    await opened("#/hosts/h2");
+    expect(await screen.findByText("a node of this tower")).toBeTruthy();
+    expect(screen.queryByRole("button", { name: "Remove" })).toBeNull();
+    window.location.hash = "#/hosts/h3";
+    window.dispatchEvent(new HashChangeEvent("hashchange"));
+    expect(await screen.findByRole("button", { name: "Remove" })).toBeTruthy();
+  });
+});
+
 describe("coming in", () => {
   it("asks for a name and a password, and keeps no token where scripts of others could find it", async () => {
     const all = answers({ "GET /auth/me": 401, "POST /auth/login": { access_token: "secret-token" } });
@@ -264,6 +288,15 @@ describe("a conversation", () => {
     expect(talk.sent.some((frame) => frame["type"] === "send")).toBe(false);
     talk.say({ type: "run_status", run_state: { ...RUN, status: "finished" }, event_id: 21 });
     await waitFor(() => expect(talk.sent.at(-1)).toMatchObject({ type: "send", text: "and then" }));
+  });
+
+  it("gives what comes later to the tower when the run is on another node of it", async () => {
+    const barn = { ...HOST, id: "h2", name: "barn", is_this_daemon: false, is_node: true };
+    const { talk, app } = await talking({ "GET /hosts": [HOST, barn], "GET /runs": [{ ...ROW, host_id: "h2" }], "GET /runs/sess_1": { ...ROW, host_id: "h2" } });
+    talk.say({ type: "run_status", run_state: { ...RUN, status: "running" }, event_id: 20 });
+    await fireEvent.input(screen.getByTestId("composer"), { target: { value: "and then" } });
+    await fireEvent.click(await screen.findByRole("button", { name: "Follow up" }));
+    expect(app.sent.at(-1)).toMatchObject({ type: "run.send_input", data: { text: "and then", delivery: "follow_up" } });
   });
 
   it("does not go on by itself after a stop", async () => {

@@ -58,6 +58,8 @@ COMMANDS = (
     Row("host", "host", "Run a daemon that dials a hub, so that this machine can be worked on from there"),
     Row("user", "user", "Say who may log in, and with which password"),
     Row("hosts", "hosts", "List the hosts of this hub, and say which may stay"),
+    Row("nodes", "nodes", "List the nodes that share one store, and which session is whose"),
+    Row("drain", "drain", "Empty this node: hand its sessions and clients to the others"),
     Row("token", "token", "List and revoke logins, or print the page's address"),
     Row("mcp", "mcp", "List the MCP servers that a session would have, and try them out"),
     Row("config", "config", "See and change the settings"),

@@ -11,13 +11,13 @@ _LONGEST_MESSAGE = 100
 
 
 def of(
-    about: extensions.SessionInfo, waits: Sequence[waiting.Waiting] = (), *, now: float | None = None
+    about: extensions.SessionInfo, waits: Sequence[waiting.Waiting] = (), *, node: str = "", now: float | None = None
 ) -> list[tuple[str, str]]:
-    """`waits` is what people are asked there."""
-    return list(_pairs(about, waits, time.time() if now is None else now))
+    """`waits` is what people are asked there, `node` what its home is called, where there are several."""
+    return list(_pairs(about, waits, node, time.time() if now is None else now))
 
 
-def _pairs(about: extensions.SessionInfo, waits: Sequence[waiting.Waiting], now: float) -> Iterator[tuple[str, str]]:
+def _pairs(about: extensions.SessionInfo, waits: Sequence[waiting.Waiting], node: str, now: float) -> Iterator[tuple[str, str]]:
     yield "session", about.sessionId
     if about.title:
         yield "title", about.title
@@ -39,6 +39,8 @@ def _pairs(about: extensions.SessionInfo, waits: Sequence[waiting.Waiting], now:
         yield "limits of a run", limits
     yield "sandbox", about.sandbox
     yield "folder", _folder(about)
+    if node:
+        yield "node", node
     yield "usage", _usage(about.usage)
     if about.runUsage is not None:
         yield "usage of the run", _usage(about.runUsage)

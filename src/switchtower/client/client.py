@@ -13,7 +13,7 @@ from switchtower.client.connection import REQUEST_TIMEOUT, Connection
 from switchtower.client.patience import PATIENCE, persist
 from switchtower.client.session import Session
 from switchtower.core import ids
-from switchtower.protocols.push import extensions, listings, messages
+from switchtower.protocols.push import extensions, listings, messages, node_messages
 
 _BEYOND_ANY_SEQ = 2**53 - 1
 _SLOW = 300.0
@@ -184,6 +184,18 @@ class Client:
     async def delete(self, session_id: str) -> None:
         self._needs("delete", "deleting sessions")
         await self._ask(listings.DeleteSession(session_id), listings.Deleted, session_id, repeatable=False)
+
+    async def nodes(self) -> list[node_messages.Node]:
+        """The nodes that share the daemon's store, itself among them. None where it is alone; an older one always is."""
+        if not self.offers("nodes"):
+            return []
+        return (await self._ask(node_messages.ListNodes(), node_messages.Nodes)).nodes
+
+    async def drain(self, wait_seconds: float) -> node_messages.NodeDrained:
+        """Empties the node. It lets clients go on the way, this one too: asked again, it tells what came of it."""
+        self._needs("nodes", "several nodes")
+        request = node_messages.DrainNode(wait_seconds)
+        return await self._ask(request, node_messages.NodeDrained, within=wait_seconds + _SLOW)
 
     def _needs(self, capability: str, what: str) -> None:
         if not self.offers(capability):

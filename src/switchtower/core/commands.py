@@ -270,6 +270,8 @@ class InterruptRun(Command, frozen=True, kw_only=True):
 
     run_id: str
     reason: str
+    lost: str | None = None
+    """The machine that it was on and that nobody hears of any more, when its program went with that."""
 
 
 class Report(Struct, frozen=True):

@@ -348,6 +348,7 @@ def _interrupt(session: Session, command: commands.InterruptRun) -> Decision:
     outcome = events.Outcome.CANCELLED if run.cancel_requested else events.Outcome.FAILED
     return Decision(
         [
+            *([] if command.lost is None else [events.HostLost(host=command.lost)]),
             *_withdrawn(session, command.reason),
             *_close_loose_ends(run, command.reason),
             events.ErrorRaised(code="RUN_INTERRUPTED", message=command.reason, retryable=True),

@@ -165,3 +165,16 @@ class Fenced(CoreError):
 
     code = "FENCED"
     retryable = True
+
+
+class HomeUnreachable(CoreError):
+    """The node that decides for this session cannot be reached."""
+
+    code = "HOME_UNREACHABLE"
+    retryable = True
+
+
+class OutcomeUnknown(CoreError):
+    """The node that was asked went away before it answered."""
+
+    code = "OUTCOME_UNKNOWN"

@@ -101,6 +101,9 @@ class Card(Struct, frozen=True):
     """None before the first call of a model."""
     accepted: dict[str, bool] = {}
     """The criteria of its last run, and whether each was met."""
+    home: str | None = None
+    """The node that decides for it, as the store knows when it is asked. Never stored with the card; None where there are no
+    nodes, or nobody holds it."""
 
 
 class Append(Struct):

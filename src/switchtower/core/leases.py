@@ -32,6 +32,11 @@ class Node(Struct, frozen=True):
     """By the store's clock, when it was asked."""
     sessions: int
     """How many have it as their home."""
+    name: str = ""
+    """What people call it."""
+    version: str = ""
+    draining: bool = False
+    """It gives its sessions away and takes no others."""
 
 
 class Lease(Struct, frozen=True):
@@ -65,20 +70,31 @@ class Leases(Protocol):
 
     # Nodes
 
-    async def join(self, node_id: str, address: str, lasts_ms: int) -> None:
+    async def join(self, node_id: str, address: str, lasts_ms: int, *, name: str = "", version: str = "") -> None:
         """A new node, or a new address of one that joined."""
+        ...
+
+    async def drain(self, node_id: str) -> int:
+        """From now on nothing can be acquired by the node or handed to it, and all that is its own is free; how many sessions
+        those were. Its row stays, and it counts as alive while it renews."""
         ...
 
     async def renew(self, node_id: str, lasts_ms: int) -> Renewal:
         """For all of the node's sessions at once."""
         ...
 
+    async def inherit(self, from_node_id: str, node_id: str) -> int:
+        """A machine that starts again goes on with what it had: everything of the node that it was is this one's, in new epochs,
+        and that one is gone. How many sessions those were. Nothing, when this node is not alive."""
+        ...
+
     async def leave(self, node_id: str) -> int:
         """Everything of the node's is free; how many sessions those were."""
         ...
 
-    async def nodes(self) -> list[Node]:
-        """By id, also those that fell silent and were not forgotten yet."""
+    async def nodes(self, *, counted: bool = True) -> list[Node]:
+        """By id, also those that fell silent and were not forgotten yet. Not `counted`: without the numbers of their sessions,
+        which cost the more the more there are."""
         ...
 
     async def forget_nodes(self, silent_for_ms: int) -> int:
@@ -102,7 +118,13 @@ class Leases(Protocol):
         ...
 
     async def take_over(self, node_id: str, limit: int) -> list[Lease]:
-        """Up to so many sessions of silent nodes, each in a new epoch. Nodes that ask at once get different ones."""
+        """Up to so many sessions in which something is under way (by their cards: an active state, or commands that people
+        run) and that have no home, or a silent one, each in a new epoch. Nodes that ask at once get different ones. Those
+        that live on another host are not among them: they go on there, and whoever is asked about one acquires it."""
+        ...
+
+    async def free(self, limit: int) -> int:
+        """Up to so many other sessions of silent nodes lose their home; how many. Whoever is asked about one acquires it."""
         ...
 
     async def owner(self, session_id: str) -> Lease | None:

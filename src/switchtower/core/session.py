@@ -401,7 +401,8 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
                 session.flow.exit_code = event.exit_code
             session.run = None
             session.ended_at_ms = ts_ms
-            session.host_lost = False
+            if session.host is not None:  # what its host has told the end of is not lost
+                session.host_lost = False
             session.message_open = False
         case _:
             pass  # what is only told, such as a warning, changes nothing

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from switchtower.core import commands, errors, events, journal, search, workshop
+from switchtower.core import commands, errors, events, journal, nodes, search, workshop
 from switchtower.core.session import Session
 
 FROM_THE_HEAD = 2**62
@@ -173,11 +173,19 @@ class Tower(Protocol):
         """The newest of a protocol's own receipts, newest first."""
         ...
 
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
+    def watch(self, watcher: Watcher, *, at_home: bool = False) -> Callable[[], None]:
         """Tells of every session's events once they are committed and published, but for the pieces of streamed text. The
-        session is as it stands then, and not to be changed or kept. Returns what ends it."""
+        session is as it stands then, and not to be changed or kept. Returns what ends it.
+
+        `at_home`: only of sessions whose home is this node. While anybody watches the others too, this node reads all that
+        any node stores: watch no longer than need be."""
         ...
 
-    def watch_batches(self, watcher: BatchWatcher) -> Callable[[], None]:
+    def watch_batches(self, watcher: BatchWatcher, *, at_home: bool = False) -> Callable[[], None]:
         """As `watch`, for each batch of any session with all that is in it, once its subscribers have it."""
+        ...
+
+    @property
+    def nodes(self) -> "nodes.Nodes | None":
+        """The other nodes of this tower. None: it is alone."""
         ...

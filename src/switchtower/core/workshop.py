@@ -77,7 +77,23 @@ class ShellResult(Struct, frozen=True):
     text: str
 
 
-class Workshop(Protocol):
+class Site(Protocol):
+    """What the disk of one session's home can tell."""
+
+    async def diff(self, workspace: events.Workspace, changes: Sequence[Change]) -> str:
+        """What these runs changed, as a unified diff."""
+        ...
+
+    async def templates(self, workspace: str) -> Sequence[TemplateOffer]: ...
+
+    async def presets(self, workspace: str) -> Sequence[PresetOffer]: ...
+
+
+class Workshop(Site, Protocol):
+    """Of this machine. Whoever knows the session asks `of` it: its home, and so its folder, may be another node's."""
+
+    def of(self, session_id: str) -> Site: ...
+
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
         """The command with what it left open filled in. Refuses a session that could not work: an unknown model, sandbox,
         policy, preset or folder."""
@@ -101,15 +117,7 @@ class Workshop(Protocol):
         """Ends what a run left behind; how many there were."""
         ...
 
-    async def diff(self, workspace: events.Workspace, changes: Sequence[Change]) -> str:
-        """What these runs changed, as a unified diff."""
-        ...
-
     async def models(self) -> Sequence[ModelOffer]: ...
-
-    async def templates(self, workspace: str) -> Sequence[TemplateOffer]: ...
-
-    async def presets(self, workspace: str) -> Sequence[PresetOffer]: ...
 
     def tools(self) -> Sequence[ToolOffer]:
         """The agent's own tools; those of MCP servers come with a session's first run."""

@@ -10,21 +10,22 @@ import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 import uvloop
 
 from switchtower import __version__, config
-from switchtower.core import errors, journal, redact
+from switchtower.core import errors, journal, redact, search
 from switchtower.daemon import flow_engine, logs, pi_house, terminal_engine
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.agent import Agent
 from switchtower.daemon.home import AlreadyRunning, Endpoints, Home
 from switchtower.daemon.late_search import LateSearch
 from switchtower.daemon.listeners import Listeners
-from switchtower.daemon.pi_doors import PiDoors
+from switchtower.daemon.pi_doors import PiDoors, Reception
 from switchtower.daemon.pi_house import LateHouse
-from switchtower.daemon.relay_house import RelayHouse
+from switchtower.daemon.relay_house import RelayHouse, Shared
 from switchtower.daemon.vitals import Vitals
 from switchtower.daemon.web_page import WebPage
 from switchtower.runtime.limits import Limits
@@ -33,6 +34,8 @@ from switchtower.stores.sqlite import SqliteJournal
 from switchtower.transports.errors import CannotListen
 
 if TYPE_CHECKING:
+    from switchtower.daemon.nodes.node import Node
+    from switchtower.daemon.pi_nodes import PiNode
     from switchtower.daemon.stdio import Descriptors
 
 log = logging.getLogger(__name__)
@@ -72,32 +75,38 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    token = home.owner_token()
-    redactor = redact.Redactor(known=[token], extra=settings.redaction_extra)
+    redactor = redact.Redactor(extra=settings.redaction_extra)
     logs.set_up(settings.log_path, settings.log_level, redactor)
 
-    store = SqliteJournal(settings.journal_path)
-    await store.open()
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(store.close)
+        node = await _open_node(settings, home, redactor, stack)
+        token = home.owner_token() if node is None else node.owner_token
+        redactor.add(token)
+        store = await _open_journal(settings, node, stack)
         agent = Agent(settings, redactor)
         stack.push_async_callback(agent.close)
-        search = LateSearch(settings.journal_path)
-        stack.push_async_callback(search.close)
+        found: search.Search = LateSearch(settings.journal_path) if node is None else node.search
+        stack.push_async_callback(found.close)
         vitals = Vitals()
-        runtime = _make_runtime(settings, vitals.metered(store), search, redactor, agent)
+        runtime = _make_runtime(settings, vitals.metered(store), found, redactor, agent, node)
         stack.push_async_callback(runtime.stop)
-        runtime.watch(agent.saw)
-        runtime.watch(vitals.saw)
-        runtime.watch_batches(vitals.batch)
+        runtime.watch(agent.saw, at_home=True)
+        runtime.watch(vitals.saw, at_home=True)
+        runtime.watch_batches(vitals.batch, at_home=True)
         if settings.hub is not None:
             runtime.undelivered = lambda: None  # until the link is loaded and can tell
         await runtime.start()
+        if node is not None:
+            await node.settle(runtime)
+            stack.push_async_callback(node.leave)
         doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required, is_of_a_run=agent.is_at)
         house = LateHouse(runtime, settings, __version__)
-        pi = PiDoors(settings, house.get, doorkeeper, port_required=stdio is not None)
-        page = WebPage(settings, runtime, doorkeeper, vitals, __version__)
-        relay = RelayHouse(settings, runtime, doorkeeper, redactor, token, __version__, page)
+        pi_node = None if node is None else _pi_among_nodes(node, house)
+        reception: Callable[[], Reception] = house.get if pi_node is None else lambda: pi_node
+        pi = PiDoors(settings, reception, doorkeeper, port_required=stdio is not None)
+        page = WebPage(settings, runtime, doorkeeper, vitals, __version__, node)
+        shared = None if node is None else Shared(node.registry, node.jwt_secret, node.mesh)
+        relay = RelayHouse(settings, runtime, doorkeeper, redactor, token, __version__, page, shared=shared)
         stack.push_async_callback(relay.close)
         listeners = Listeners(settings, runtime, doorkeeper, pi, relay, __version__)
         stack.push_async_callback(listeners.close, settings.shutdown_timeout)
@@ -123,13 +132,13 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         if stdio is not None:
             from switchtower.daemon.stdio import PiStdio
 
-            own_client = PiStdio(stdio, settings, house.get(), cwd=pi_house.workplace(), ended=stop.set)
+            own_client = PiStdio(stdio, settings, reception(), cwd=pi_house.workplace(), ended=stop.set)
             own_client.open()
             stack.push_async_callback(own_client.close)
         await agent.load()
         await house.load()
         await listeners.open_host_socket()
-        if settings.hub is not None or settings.registry_path.exists():
+        if settings.hub is not None or node is not None or settings.registry_path.exists():
             await relay.parts()  # a hub to be dialled, or hosts to be missed; otherwise the first who comes can wait for it
         gc.freeze()  # what is here now stays, and need not be looked at again
         gc.enable()
@@ -137,8 +146,48 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         vitals.stopping = True
         log.info("stopping")
         # Clients hear first that we stop, then how their runs ended, before they are disconnected.
-        await house.shut_down(settings.shutdown_timeout)
+        if pi_node is None:
+            await house.shut_down(settings.shutdown_timeout)
+        else:
+            await pi_node.leave(settings.shutdown_timeout)
         await runtime.stop()
+        if node is not None and pi_node is not None:
+            await pi_node.close()
+            await node.leave()
+
+
+async def _open_node(
+    settings: config.Settings, home: Home, redactor: redact.Redactor, stack: contextlib.AsyncExitStack
+) -> "Node | None":
+    """What a daemon among several has; nobody else pays for it."""
+    if settings.store is None:
+        return None
+    from switchtower.daemon.nodes.node import Node
+
+    if password := urlsplit(settings.store).password:
+        redactor.add(unquote(password))
+    node = Node(settings, settings.store, __version__)
+    await node.open(home, os.environ)
+    stack.push_async_callback(node.close)
+    return node
+
+
+async def _open_journal(settings: config.Settings, node: "Node | None", stack: contextlib.AsyncExitStack) -> journal.Journal:
+    if node is not None:
+        return node.journal
+    store = SqliteJournal(settings.journal_path)
+    await store.open()
+    stack.push_async_callback(store.close)
+    return store
+
+
+def _pi_among_nodes(node: "Node", house: LateHouse) -> "PiNode":
+    from switchtower.daemon.pi_nodes import PiNode
+    from switchtower.daemon.pi_seat import Seat
+
+    pi_node = PiNode(house, Seat(node.leases, node.node_id), node.mesh)
+    node.residence.lapsed = pi_node.lost
+    return pi_node
 
 
 async def _tell_people(
@@ -161,11 +210,16 @@ async def _tell_people(
         telemetry_otel.check_installed()
         sink = await asyncio.to_thread(telemetry_otel.OtelSink, settings.telemetry_otlp_endpoint, __version__)
         stack.push_async_callback(sink.close)
-        runtime.watch(telemetry.Tracer(sink).saw)
+        runtime.watch(telemetry.Tracer(sink).saw, at_home=True)
 
 
 def _make_runtime(
-    settings: config.Settings, store: journal.Journal, search: LateSearch, redactor: redact.Redactor, agent: Agent
+    settings: config.Settings,
+    store: journal.Journal,
+    found: search.Search,
+    redactor: redact.Redactor,
+    agent: Agent,
+    node: "Node | None",
 ) -> Runtime:
     flows = flow_engine.LateFlowEngine(settings)
     runtime = Runtime(
@@ -173,7 +227,8 @@ def _make_runtime(
         {"agent": agent.engine, "pty": terminal_engine.LateTerminalEngine(settings), "flow": flows},
         agent.workshop,
         redactor=redactor,
-        search_=search,
+        search_=found,
+        homes_=None if node is None else node.homes,
         approval_timeout_ms=int(settings.approval_timeout * 1_000),
         receipt_ttl_ms=int(settings.receipt_ttl_hours * HOUR_MS),
         limits=Limits(stop_grace=settings.shutdown_timeout),

@@ -20,10 +20,13 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 class HostDoor:
-    def __init__(self, settings: config.Settings, hosts: registry.Registry, own_host_id: str, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, settings: config.Settings, hosts: registry.Registry, is_ours: Callable[[str], bool], now_ms: Callable[[], int]
+    ) -> None:
+        """`is_ours` says whether an id is this daemon's own, or another node's of the same tower."""
         self._settings = settings
         self._hosts = hosts
-        self._own_host_id = own_host_id
+        self._is_ours = is_ours
         self._now_ms = now_ms
 
     async def admit(self, request: upgrade.Upgrade) -> str | upgrade.Refusal:
@@ -33,7 +36,7 @@ class HostDoor:
             return upgrade.Refusal(400, "pass the host's id as `host_id`")
         if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
             return upgrade.Refusal(401, f"pass the host's token, at least {SHORTEST_TOKEN} characters, as `host_token`")
-        if host_id == self._own_host_id:
+        if self._is_ours(host_id):
             return upgrade.Refusal(403, "this is the hub's own id; give the host another one")
         given = hashlib.sha256(token.encode(errors="replace")).hexdigest()
         known = await self._hosts.host(host_id)

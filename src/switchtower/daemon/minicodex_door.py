@@ -47,6 +47,11 @@ class MiniCodexDoor:
             self._house = House(self._tower, own)
         return self._house
 
+    def let_go(self) -> None:
+        """All clients, with the hint to come back."""
+        if self._house is not None:
+            self._house.let_go()
+
     async def close(self) -> None:
         if self._house is not None:
             await self._house.close()

@@ -1,5 +1,5 @@
-"""How the daemon does, for who asks: ready or why not, and all figures. Cheap to ask often: nothing is read twice within a
-few seconds, and nothing ever reads the journal's entries."""
+"""How the daemon does, for who asks: ready or why not, and all figures. Cheap to ask often: the store is not asked twice within a
+few seconds, and never for the journal's entries. Which store it is, it does not know."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ import os
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,24 @@ from switchtower.daemon.supervision import Supervised
 from switchtower.daemon.vitals import BUCKETS, Vitals
 from switchtower.runtime import census
 from switchtower.runtime.runtime import Runtime
-from switchtower.stores import sqlite_counts
 from switchtower.transports.census import Connected
 from switchtower.transports.stream import Receiver
 
 COUNTED_EVERY = 5.0
 """Seconds between two looks at the index of sessions."""
-LEAST_FREE_BYTES = 16 * 1_048_576
 _PROTOCOLS = ("push", "relay_app", "relay_host", "minicodex", "pi", "http")
 _STATES = tuple(state.value for state in events.SessionState if state is not events.SessionState.DELETED)
 _BREAKER_STATES = ("closed", "half_open", "open")
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
+_NODE_FIGURES: tuple[tuple[str, str, shown.Kind, str], ...] = (
+    ("homes", "switchtower_node_homes", "gauge", "Sessions whose home is this node"),
+    ("peers", "switchtower_node_peers", "gauge", "Other nodes that this one is connected to"),
+    ("draining", "switchtower_node_draining", "gauge", "Whether this node gives its sessions away"),
+    ("forwarded", "switchtower_node_forwarded_total", "counter", "Commands passed on to the home of their session"),
+    ("followed", "switchtower_node_followed_batches_total", "counter", "Batches of other nodes read for clients of this one"),
+    ("takeovers", "switchtower_node_takeovers_total", "counter", "Sessions taken over from nodes that fell silent or left"),
+)
+"""By the name under which the node counts them."""
 
 
 class Monitor:
@@ -37,19 +44,33 @@ class Monitor:
         self,
         vitals: Vitals,
         runtime: Runtime,
-        journal_path: Path,
         version: str,
         connected: Callable[[], Iterable[Connected]],
         hub_linked: Callable[[], bool | None],
+        *,
+        check: Callable[[], list[str]],
+        count_states: Callable[[], Awaitable[Mapping[str, int]]],
+        journal_bytes: Callable[[], Awaitable[int]],
+        node_name: str | None = None,
+        node_figures: Callable[[], Mapping[str, float]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`check` tells why nobody should come, as far as the store and the node know. `count_states` and `journal_bytes` ask
+        the store, and raise `JournalUnavailable`."""
         self._vitals = vitals
         self._runtime = runtime
-        self._journal_path = journal_path
         self._version = version
         self._connected = connected
         self._hub_linked = hub_linked
+        self._check = check
+        self._count_states = count_states
+        self._journal_bytes = journal_bytes
+        self._node_name = node_name
+        self._node_figures = node_figures
         self._states: Mapping[str, int] = {}
-        self._counted_at = -COUNTED_EVERY
+        self._bytes = 0
+        self._clock = clock
+        self._counted_at = clock() - COUNTED_EVERY
         self._counting = asyncio.Lock()
 
     def reasons_not_ready(self) -> list[str]:
@@ -58,15 +79,7 @@ class Monitor:
             reasons.append("the daemon is stopping")
         if self._vitals.journal_fails:
             reasons.append("the journal could not store what it was given")
-        try:
-            if not os.access(self._journal_path, os.W_OK):
-                reasons.append("the journal's file cannot be written")
-            free = os.statvfs(self._journal_path.parent)
-            if free.f_bavail * free.f_frsize < LEAST_FREE_BYTES:
-                reasons.append("the journal's disk is full")
-        except OSError:
-            reasons.append("the journal's folder is gone")
-        return reasons
+        return reasons + self._check()
 
     async def text(self) -> str:
         return shown.text(await self._families())
@@ -75,16 +88,23 @@ class Monitor:
         return shown.figures(await self._families())
 
     async def _families(self) -> list[shown.Family]:
-        states = await self._counted()
-        return [*self._of_sessions(states), *self._of_journal(), *self._of_clients(), *self._of_models(), *self._of_process()]
+        await self._count()
+        return [
+            *self._of_sessions(self._states),
+            *self._of_journal(),
+            *self._of_clients(),
+            *self._of_models(),
+            *self._of_node(),
+            *self._of_process(),
+        ]
 
-    async def _counted(self) -> Mapping[str, int]:
+    async def _count(self) -> None:
         async with self._counting:
-            if time.monotonic() - self._counted_at >= COUNTED_EVERY:
+            if self._clock() - self._counted_at >= COUNTED_EVERY:
                 with contextlib.suppress(errors.JournalUnavailable):  # what was counted last is still the best there is
-                    self._states = await asyncio.to_thread(sqlite_counts.states, self._journal_path)
-                self._counted_at = time.monotonic()
-            return self._states
+                    self._states = await self._count_states()
+                    self._bytes = await self._journal_bytes()
+                self._counted_at = self._clock()
 
     def _of_sessions(self, states: Mapping[str, int]) -> Iterator[shown.Family]:
         vitals, now = self._vitals, census.take(self._runtime)
@@ -118,8 +138,7 @@ class Monitor:
             vitals.commits.sum,
         )
         yield shown.one("switchtower_commit_failures_total", "counter", "Commits that failed", vitals.commit_failures)
-        files = (self._journal_path, self._journal_path.with_name(f"{self._journal_path.name}-wal"))
-        yield shown.one("switchtower_journal_bytes", "gauge", "The journal's file and its log", sum(map(_size, files)))
+        yield shown.one("switchtower_journal_bytes", "gauge", "The journal's file and its log, or its database", self._bytes)
 
     def _of_clients(self) -> Iterator[shown.Family]:
         clients: Counter[str] = Counter(dict.fromkeys(_PROTOCOLS, 0))
@@ -160,6 +179,15 @@ class Monitor:
         ]
         yield shown.Family("switchtower_breaker_state", "gauge", "1 for the state that a provider's breaker is in", standing)
 
+    def _of_node(self) -> Iterator[shown.Family]:
+        """Nothing where there is but one."""
+        if self._node_name is not None:
+            yield shown.by("switchtower_node_info", "gauge", "Always 1; the name is in its label", "node", {self._node_name: 1})
+        counted = self._node_figures() if self._node_figures is not None else {}
+        for key, name, kind, help in _NODE_FIGURES:
+            if key in counted:
+                yield shown.one(name, kind, help, counted[key])
+
     def _of_process(self) -> Iterator[shown.Family]:
         used = resource.getrusage(resource.RUSAGE_SELF)
         yield shown.one("process_cpu_seconds_total", "counter", "CPU time of the daemon", used.ru_utime + used.ru_stime)
@@ -183,10 +211,3 @@ def protocol_of(receiver: Receiver | None) -> str:
         return "relay_host" if room.endswith("host_peer") else "relay_app"
     name = room.removeprefix("switchtower.protocols.").partition(".")[0]
     return name if name in _PROTOCOLS else "http"
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0

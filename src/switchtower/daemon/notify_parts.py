@@ -35,5 +35,5 @@ def notifier(settings: config.Settings, runtime: Runtime, redactor: redact.Redac
     made = notify.Notifier(
         channels, settings.notify_events, public_url=settings.public_url, clean=redactor.text, now_ms=runtime.now_ms
     )
-    runtime.watch(made.saw)
+    runtime.watch(made.saw, at_home=True)
     return made

@@ -5,17 +5,16 @@ Decides who is let in; how many there may be, and what is said to them, is the p
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from switchtower import config
+from switchtower.core.access import Access
 from switchtower.daemon.access import Doorkeeper
 from switchtower.settings import values
 from switchtower.transports import errors, tcp_owner, unix
 from switchtower.transports.stream import Origin, Receiver
 
 if TYPE_CHECKING:
-    from switchtower.core.access import Access
-    from switchtower.protocols.pi.house import House
     from switchtower.transports import census, upgrade
     from switchtower.transports.http import HttpListener
 
@@ -24,9 +23,17 @@ log = logging.getLogger(__name__)
 POLICY_VIOLATION = 1008
 
 
+class Reception(Protocol):
+    """Who takes clients in: the protocol's house, or where there are several nodes whoever knows which one's it is."""
+
+    def accept(self, access: Access, *, namespace: str = "", lifecycle: bool = True, cwd: str | None = None) -> Receiver: ...
+
+    def refuse(self, code: int, reason: str) -> Receiver: ...
+
+
 class PiDoors:
     def __init__(
-        self, settings: config.Settings, house: "Callable[[], House]", doorkeeper: Doorkeeper, *, port_required: bool
+        self, settings: config.Settings, house: Callable[[], Reception], doorkeeper: Doorkeeper, *, port_required: bool
     ) -> None:
         """`house` is asked for with each client. `port_required`: that the port is taken is an error, whoever chose it."""
         self._settings = settings
@@ -96,7 +103,7 @@ class PiDoors:
             return self._house().refuse(POLICY_VIOLATION, "pass the token of endpoints.json as `?token=`")
         return self.accept_websocket(request, access)
 
-    def accept_websocket(self, request: "upgrade.Upgrade", access: "Access") -> "upgrade.Admission":
+    def accept_websocket(self, request: "upgrade.Upgrade", access: Access) -> "upgrade.Admission":
         """A client that was let in."""
         from switchtower.transports import upgrade
 

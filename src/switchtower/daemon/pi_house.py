@@ -3,6 +3,7 @@ the time. Also what the daemon tells it of the settings."""
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,20 @@ class LateHouse:
     async def shut_down(self, timeout_s: float) -> None:
         if self._house is not None:
             await self._house.shut_down(timeout_s)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody is in it, and nothing is under way."""
+        return self._house is None or self._house.is_idle
+
+    def drop(self, code: int, reason: str) -> Coroutine[None, None, None] | None:
+        """Its clients are let go at once, and whoever comes next finds another, which knows what the journal knows. What is
+        left to be done behind them is returned."""
+        house, self._house = self._house, None
+        if house is None:
+            return None
+        house.let_go(code, reason)
+        return house.close()
 
 
 def _now_ms() -> int:

@@ -2,24 +2,41 @@
 listens and has the time."""
 
 import asyncio
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from switchtower import config
-from switchtower.core import redact
+from switchtower.core import redact, registry
 from switchtower.core.access import Access
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.supervision import Supervised
 from switchtower.daemon.web_page import WebPage
 from switchtower.runtime.runtime import Runtime
+from switchtower.transports.mesh.ports import Mesh
 
 if TYPE_CHECKING:
     from switchtower.daemon.relay_parts import RelayParts
     from switchtower.transports import upgrade, websocket
 
 APP_PATH, HOST_PATH = "/ws/app", "/ws/host"
+
+
+class Shared(Struct, frozen=True):
+    """What the nodes of one tower have in common. Alone, a daemon has the first two to itself."""
+
+    registry: registry.Registry
+    """Opened and closed with the parts."""
+    jwt_secret: bytes
+    mesh: Mesh | None = None
+    """The way to the other nodes."""
+
+    def __repr__(self) -> str:
+        """Without the secret."""
+        return f"Shared(registry={self.registry!r}, mesh={self.mesh!r})"
 
 
 class RelayHouse:
@@ -32,7 +49,10 @@ class RelayHouse:
         owner_token: str,
         version: str,
         page: WebPage,
+        *,
+        shared: Shared | None = None,
     ) -> None:
+        """`shared` is what several nodes have in common; None for a daemon that is alone."""
         self._settings = settings
         self._page = page
         self._runtime = runtime
@@ -40,6 +60,7 @@ class RelayHouse:
         self._redactor = redactor
         self._owner_token = owner_token
         self._version = version
+        self._shared = shared
         self._loading = asyncio.Lock()
         self._parts: RelayParts | None = None
 
@@ -58,10 +79,18 @@ class RelayHouse:
                     self._version,
                     self._doorkeeper.is_of_a_run,
                     self._page,
+                    self._shared or self._own(),
                 )
                 await parts.open()
                 self._parts = parts
             return self._parts
+
+    def _own(self) -> Shared:
+        from switchtower.daemon import credentials
+        from switchtower.stores.registry import SqliteRegistry
+
+        secret = credentials.jwt_secret(self._settings.data_dir, os.environ)
+        return Shared(SqliteRegistry(self._settings.registry_path), secret)
 
     async def identify(self, request: "upgrade.Upgrade") -> Access | None:
         """Whoever comes with a token: the owner, or a user who has logged in."""

@@ -11,12 +11,12 @@ from switchtower.core import redact
 from switchtower.daemon import credentials, host_identity, pi_house, web
 from switchtower.daemon.accounts import Accounts
 from switchtower.daemon.host_door import HostDoor
+from switchtower.daemon.relay_house import Shared
 from switchtower.daemon.web_page import WebPage
 from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.host.settings import HostSettings
 from switchtower.protocols.relay.hub.hub import Hub
 from switchtower.runtime.runtime import Runtime
-from switchtower.stores.registry import SqliteRegistry
 from switchtower.tools.running import membership
 from switchtower.transports.stream import Origin
 
@@ -37,6 +37,7 @@ class RelayParts:
         version: str,
         is_of_a_run: Callable[[Origin], bool],
         page: WebPage,
+        shared: Shared,
     ) -> None:
         self._settings = settings
         self._page = page
@@ -44,13 +45,13 @@ class RelayParts:
         self._is_of_a_run = is_of_a_run
         me = host_identity.identity(settings)
         redactor.add(me.host_token)
-        secret = credentials.jwt_secret(settings.data_dir, os.environ)
-        redactor.add(secret.decode(errors="replace"))
+        redactor.add(shared.jwt_secret.decode(errors="replace"))
         self._runtime = runtime
-        self._registry = SqliteRegistry(settings.registry_path)
+        self._registry = shared.registry
+        mesh = shared.mesh
         user = credentials.environment_user(os.environ)
-        self.accounts = Accounts(self._registry, secret, owner_token, environment_user=user, redeem=page.visits.redeem)
-        host_name = host_identity.name(settings)
+        self.accounts = Accounts(self._registry, shared.jwt_secret, owner_token, environment_user=user, redeem=page.visits.redeem)
+        host_name = host_identity.name(settings) if mesh is None else mesh.me.name
         about_us = HostSettings(
             host_id=me.host_id,
             version=version,
@@ -59,11 +60,12 @@ class RelayParts:
             log_path=os.environ.get("HOSTD_LOG_PATH") or str(settings.log_path),
             server_base_url=settings.hub,
             local_unix_socket=str(settings.host_socket),
-            journal_path=str(settings.journal_path),
+            journal_path=None if settings.store else str(settings.journal_path),
+            node_id=None if mesh is None else mesh.me.node_id,
         )
         self.rpc = HostRpc(runtime, about_us)
-        self.hub = Hub(runtime, self._registry, self.rpc, host_name=host_name, lost_after_s=settings.lost_after)
-        self.host_door = HostDoor(settings, self._registry, me.host_id, runtime.now_ms)
+        self.hub = Hub(runtime, self._registry, self.rpc, host_name=host_name, lost_after_s=settings.lost_after, mesh=mesh)
+        self.host_door = HostDoor(settings, self._registry, self.hub.is_a_node, runtime.now_ms)
         self.link: Link | None = None
         if settings.hub is not None:
             from switchtower.protocols.relay.link import link as links

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from switchtower import config
 from switchtower.core.access import Access
 from switchtower.daemon import pi_doors
-from switchtower.protocols.pi.house import House
 from switchtower.transports.stdio import StdioConnection
 from switchtower.transports.stream import Debtor
 
@@ -28,7 +27,13 @@ class Descriptors(NamedTuple):
 
 class PiStdio:
     def __init__(
-        self, descriptors: Descriptors, settings: config.Settings, house: House, *, cwd: str, ended: Callable[[], None]
+        self,
+        descriptors: Descriptors,
+        settings: config.Settings,
+        house: pi_doors.Reception,
+        *,
+        cwd: str,
+        ended: Callable[[], None],
     ) -> None:
         # Ids are the client's own choice, and whoever starts a process of its own counts from one again.
         self._ended = ended

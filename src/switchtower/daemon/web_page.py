@@ -14,6 +14,9 @@ from switchtower.runtime.runtime import Runtime
 from switchtower.transports.stream import Origin
 
 if TYPE_CHECKING:
+    from switchtower.daemon.journal_file import JournalFile
+    from switchtower.daemon.nodes.node import Node
+    from switchtower.daemon.nodes.shared_store import SharedStore
     from switchtower.daemon.notify_push import WebPush
     from switchtower.protocols.relay.http import ports
     from switchtower.transports.census import Connected
@@ -24,8 +27,17 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 class WebPage:
-    def __init__(self, settings: config.Settings, runtime: Runtime, doorkeeper: Doorkeeper, vitals: Vitals, version: str) -> None:
+    def __init__(
+        self,
+        settings: config.Settings,
+        runtime: Runtime,
+        doorkeeper: Doorkeeper,
+        vitals: Vitals,
+        version: str,
+        node: "Node | None" = None,
+    ) -> None:
         self._settings = settings
+        self._node = node
         self._runtime = runtime
         self._doorkeeper = doorkeeper
         self._vitals = vitals
@@ -38,25 +50,38 @@ class WebPage:
     def extras(self, hub_linked: Callable[[], bool | None]) -> "ports.Extras":
         from switchtower.daemon.monitor import Monitor
         from switchtower.protocols.relay.http import page_files, ports
-        from switchtower.stores.sqlite_audit import SqliteAudit
 
-        settings = self._settings
+        settings, node = self._settings, self._node
+        store = self._store()
         return ports.Extras(
             page=page_files.PageFiles(settings.web_dir or FOLDER),
             monitor=Monitor(
                 self._vitals,
                 self._runtime,
-                settings.journal_path,
                 self._version,
                 lambda: self.connected(),
                 hub_linked,
+                check=store.reasons_not_ready,
+                count_states=store.count_states,
+                journal_bytes=store.size,
+                node_name=None if node is None else node.name,
+                node_figures=None if node is None else node.figures,
             ),
-            decisions=SqliteAudit(settings.journal_path),
+            decisions=store.decisions,
             pushes=self.web_push,
             sessions=self._runtime,
             public_url=settings.public_url,
             may_look=self._may_look,
         )
+
+    def _store(self) -> "JournalFile | SharedStore":
+        if self._node is not None:
+            from switchtower.daemon.nodes.shared_store import SharedStore
+
+            return SharedStore(self._node)
+        from switchtower.daemon.journal_file import JournalFile
+
+        return JournalFile(self._settings.journal_path)
 
     def _may_look(self, origin: Origin, headers: Mapping[str, str]) -> bool:
         """Everybody, if so wished; otherwise a process of the owner's on this machine, unless it speaks for somebody else."""

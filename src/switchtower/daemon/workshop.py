@@ -48,6 +48,9 @@ class DaemonWorkshop:
         self._extensions = extensions
         self._presets = presets
 
+    def of(self, session_id: str) -> workshop.Site:
+        return self
+
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
         if command.program is not None:
             sandboxes.choose(command.sandbox, network=self._settings.sandbox_network)

@@ -30,6 +30,7 @@ class RunDesk:
     ) -> None:
         """`asked_before` are the questions that a restart left open: asked again, they are waited for and not repeated.
         `steered` are the messages that the run had not taken up yet."""
+        self.session_id = lane.session_id
         self.mint = mint
         self.pausing = pausing
         self._lane = lane

@@ -3,11 +3,13 @@
 A turn takes all that is waiting, decides it against the session, commits the outcome as one append, and only then answers,
 publishes and lets effects start. While a turn commits, the next one gathers. A run never occupies its lane: its events
 come in like everybody else's.
+
+Where several nodes share the journal, all of this is so at the session's home. What a lane does elsewhere is `homes.afar`'s.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -15,9 +17,12 @@ import msgspec
 from msgspec import Struct, field
 
 from switchtower.core import codec, commands, errors, events, ids, journal, receipts, redact, tower
+from switchtower.core import homes as homes_port
 from switchtower.core.decide import decide
 from switchtower.core.decision import Decision, Said
 from switchtower.core.session import Session, card, fold, fold_entries, from_snapshot, to_snapshot
+from switchtower.runtime.homes.afar import Afar
+from switchtower.runtime.homes.away import Ask
 from switchtower.runtime.hub import Cursor, Feed
 from switchtower.runtime.limits import Limits
 
@@ -47,11 +52,13 @@ class Services(Struct):
     idle: Callable[["Lane"], None]
     """Told when a lane has nothing left to do."""
     batch_watchers: list[tower.BatchWatcher] = field(default_factory=list)
-
-
-class Ask(Struct):
-    command: commands.AnyCommand
-    done: tower.Done
+    homes: homes_port.Homes | None = None
+    """None: this daemon is alone, and every session is at home."""
+    far_watchers: list[tower.Watcher] = field(default_factory=list)
+    """Of those who watch, the ones that want to hear of sessions at other nodes too."""
+    far_batch_watchers: list[tower.BatchWatcher] = field(default_factory=list)
+    left: Callable[["Lane"], None] = lambda lane: None
+    """Told that the session's home is elsewhere from now on: whatever works on it here has to end, without a word."""
 
 
 class Attach(Struct):
@@ -95,6 +102,8 @@ class Lane:
         self._receipts: dict[str, journal.Receipt] = {}
         self._snapshot_seq = 0
         self._card_at_ms = 0
+        self.at_home = services.homes is None
+        self.afar = None if services.homes is None else Afar(self, services, services.homes)
 
     def begin(self) -> None:
         """For a session that is only now to be started: there is nothing to load."""
@@ -103,17 +112,18 @@ class Lane:
 
     @property
     def busy(self) -> bool:
-        return self._worker is not None or bool(self._waiting)
+        return self._worker is not None or bool(self._waiting) or (self.afar is not None and self.afar.away.busy)
 
-    def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
+    def submit(self, command: commands.AnyCommand, done: tower.Done, *, ours: bool = False, hop: bool = False) -> None:
+        """`ours`: of this node's own timers. `hop`: another node asks, which believes that the home is here."""
         if (refusal := self._overloaded()) is not None:
             done(refusal)
             return
-        self._waiting.append(Ask(command, done))
-        self._wake()
+        self._waiting.append(Ask(command, done, ours, hop))
+        self.wake()
 
     def _overloaded(self) -> errors.Overloaded | None:
-        waiting = len(self._waiting)
+        waiting = len(self._waiting) + (0 if self.afar is None else len(self.afar.away))
         if waiting < self._services.limits.waiting_commands:
             return None
         return errors.Overloaded(f"{waiting} requests wait in {self.session_id}")
@@ -121,8 +131,8 @@ class Lane:
     async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
         """For our own rooms: like `submit`, awaited, and never refused for crowding."""
         answer: asyncio.Future[tower.Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Ask(command, partial(tower.settle, answer)))
-        self._wake()
+        self._waiting.append(Ask(command, partial(tower.settle, answer), ours=True))
+        self.wake()
         return await answer
 
     def attach(self, request: Attach) -> None:
@@ -130,27 +140,27 @@ class Lane:
             request.done(refusal)
             return
         self._waiting.append(request)
-        self._wake()
+        self.wake()
 
     def progress(self, run_id: str, event: events.AnyEvent) -> bool:
         """Takes one event of a run. True: too many are uncommitted, and the engine should wait for `room`."""
         self._waiting.append((run_id, event))
         if self._worker is None:
-            self._wake()
+            self.wake()
         return len(self._waiting) >= self._most_uncommitted
 
     async def flush(self) -> None:
         """Returns when everything handed in so far is committed; raises when it could not be."""
         barrier = Barrier(asyncio.get_running_loop().create_future())
         self._waiting.append(barrier)
-        self._wake()
+        self.wake()
         await barrier.reached
 
     async def look(self) -> Session:
         """A copy: the session itself goes on, and holds what is not committed yet while its next turn is stored."""
         glance = Glance(asyncio.get_running_loop().create_future())
         self._waiting.append(glance)
-        self._wake()
+        self.wake()
         return await glance.seen
 
     async def room(self) -> None:
@@ -160,23 +170,28 @@ class Lane:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
 
-    def _wake(self) -> None:
+    def put_first(self, asks: Sequence[Ask]) -> None:
+        self._waiting[:0] = asks
+        self.wake()
+
+    def wake(self) -> None:
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:
         try:
-            while self._waiting:
+            while self._waiting or (self.afar is not None and not self.at_home and self.afar.has_work):
                 items, self._waiting = self._waiting, []
                 if self._room:
                     self._room.set_result(None)
                     self._room = None
+                if self.afar is not None and not self.at_home and not await self.afar.arrive(items):
+                    continue
                 try:
-                    if self.session is None:
-                        self.session = await self._load()
-                    stage, answers = await self._commit(self.session, items)
+                    session = self.session or await self.load()
+                    stage, answers = await self._commit(session, items)
                 except Exception as failure:
-                    self._give_up(items, failure)
+                    self.give_up(items, failure)
                 else:
                     await self._tell_all(stage, answers, items)
                 if not self._waiting:
@@ -185,18 +200,30 @@ class Lane:
             self._worker = None
             self._services.idle(self)
 
-    async def _load(self) -> Session:
+    async def load(self) -> Session:
         stored = await self._services.journal.load(self.session_id)
         session = Session(id=self.session_id)
         if stored is not None:
-            self._epoch = stored.epoch
+            if self.afar is None:
+                self._epoch = stored.epoch
             self._snapshot_seq = stored.snapshot_seq
             if stored.snapshot is not None:
                 session = from_snapshot(stored.snapshot)
             while entries := await self._services.journal.read(self.session_id, session.seq, LOAD_PAGE):
                 fold_entries(session, entries)
         self.feed.move_to(session.seq)
+        self.session = session
         return session
+
+    def settle_in(self, epoch: int) -> None:
+        """The session's home is here, and all that was stored before is folded."""
+        self._epoch = epoch
+        self.at_home = True
+
+    def forget(self) -> None:
+        """What is folded here may be more than what was stored: the journal is read again next time."""
+        self.session = None
+        self._receipts.clear()
 
     async def _commit(self, session: Session, items: list[Item]) -> tuple["_Stage", list[Answer]]:
         """Decides what is asked and stores all that came of it. When this raises, nothing of the turn has happened."""
@@ -223,21 +250,32 @@ class Lane:
     async def _tell_all(self, stage: "_Stage", answers: list[Answer], items: list[Item]) -> None:
         """The turn has happened and nothing undoes it. Trouble in telling one of them is that one's alone."""
         for done, outcome in answers:
-            self._tell(done, outcome)
+            self.tell(done, outcome)
         if stage.entries:
             batch = tower.Batch(self.session_id, stage.entries)
             self.feed.publish(batch)
             for watcher in tuple(self._services.batch_watchers):
-                self._show(watcher, stage.session, batch)
+                self.show(watcher, stage.session, batch)
             for run, event, said in stage.notable:
                 self._react(run, event, said)
+        await self.let_see(stage.session, items)
+
+    async def let_see(self, session: Session, items: Sequence[Item]) -> None:
+        """Those who only wanted to look, or to come in."""
         for item in items:
             if isinstance(item, Attach):
-                await self._attach(stage.session, item)
+                await self._attach(session, item)
             elif isinstance(item, Barrier) and not item.reached.done():
                 item.reached.set_result(None)
             elif isinstance(item, Glance) and not item.seen.done():
-                item.seen.set_result(from_snapshot(to_snapshot(stage.session)))
+                item.seen.set_result(from_snapshot(to_snapshot(session)))
+
+    def without_writes(self, items: Sequence[Item]) -> list[Item]:
+        """Of what cannot be decided here, that which can be served all the same. What engines said is lost."""
+        writes = [item for item in items if isinstance(item, tuple | Barrier)]
+        if writes:
+            self._refuse(writes, errors.Fenced())
+        return [item for item in items if not isinstance(item, tuple | Barrier)]
 
     async def _decide(self, stage: "_Stage", command: commands.AnyCommand) -> tower.Outcome | errors.CoreError:
         session, services = stage.session, self._services
@@ -289,13 +327,13 @@ class Lane:
             pruned_through = await self._services.journal.gap_after(session.id, item.after_seq)
             gap = pruned_through is not None or item.after_seq > session.seq
         except Exception as failure:
-            self._tell(item.done, _refusal_of(failure))
+            self.tell(item.done, _refusal_of(failure))
             return
         cursor = Cursor(self.feed, session.seq if gap else item.after_seq, item.outlet)
-        if not self._tell(item.done, tower.Attachment(session, cursor, gap, (pruned_through or 0) + 1)):
+        if not self.tell(item.done, tower.Attachment(session, cursor, gap, (pruned_through or 0) + 1)):
             cursor.close()
 
-    def _tell(self, done: Callable[[T], None], outcome: T) -> bool:
+    def tell(self, done: Callable[[T], None], outcome: T) -> bool:
         """Whether it could be told. A peer's trouble is that peer's: its neighbours in the turn are told all the same."""
         try:
             done(outcome)
@@ -304,9 +342,9 @@ class Lane:
             return False
         return True
 
-    def _show(self, watcher: tower.BatchWatcher, session: Session, batch: tower.Batch) -> None:
+    def show(self, watcher: Callable[[Session, T], None], session: Session, what: T) -> None:
         try:
-            watcher(session, batch)
+            watcher(session, what)
         except Exception:
             log.exception("a watcher of %s failed", self.session_id)
 
@@ -318,12 +356,21 @@ class Lane:
             if run_id is not None:
                 self._services.lost(self, run_id)
 
-    def _give_up(self, items: list[Item], failure: Exception) -> None:
+    def give_up(self, items: Sequence[Item], failure: Exception) -> None:
         """Nothing of this turn happened: forget what was folded, read the journal again next time, and say so to who asked."""
-        refusal = _refusal_of(failure)
-        log.error("a turn of %s was lost before its commit", self.session_id, exc_info=failure)
-        self.session = None
-        self._receipts.clear()
+        self.forget()
+        if self.afar is not None and isinstance(failure, errors.Fenced):
+            log.warning("%s has its home at another node now", self.session_id)
+            self.afar.leave_home()
+            for item in items:
+                if isinstance(item, Ask) and not item.ours:
+                    self.afar.away.send(item)
+            items = [item for item in items if not isinstance(item, Ask) or item.ours]
+        else:
+            log.error("a turn of %s was lost before its commit", self.session_id, exc_info=failure)
+        self._refuse(items, _refusal_of(failure))
+
+    def _refuse(self, items: Sequence[Item], refusal: errors.CoreError) -> None:
         unstored_runs = set()
         for item in items:
             if isinstance(item, tuple):
@@ -336,7 +383,7 @@ class Lane:
                     item.seen.set_exception(refusal)
             else:
                 done: Callable[[errors.CoreError], None] = item.done
-                self._tell(done, refusal)
+                self.tell(done, refusal)
         for run_id in unstored_runs:
             self._services.lost(self, run_id)
 

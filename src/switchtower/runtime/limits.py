@@ -20,3 +20,7 @@ class Limits(Struct, frozen=True):
     """Seconds between two rounds of retention over all sessions."""
     stop_grace: float = 5.0
     """Seconds that a cancelled engine may clean up before its run is closed without it."""
+    home_patience: float = 20.0
+    """Seconds that a session's home is waited for, while no node can be asked about it."""
+    following: float = 5.0
+    """Seconds between two looks at what other nodes may have stored without our hearing of it."""

@@ -20,7 +20,8 @@ INTERRUPTED = "the daemon ended while the run was working"
 ERRAND_INTERRUPTED = "the daemon ended before it was done"
 
 
-async def recover(lane: Lane, runs: Runs, kill_processes: Callable[[str], int]) -> None:
+async def recover(lane: Lane, runs: Runs, kill_processes: Callable[[str], int], *, lost: str | None = None) -> None:
+    """`lost` is the machine that nobody hears of any more, when this is not the one that the run was on."""
     await lane.flush()  # loads the session
     session = lane.session
     if session is None:
@@ -50,4 +51,5 @@ async def recover(lane: Lane, runs: Runs, kill_processes: Callable[[str], int]) 
         for approval in run.pending.values():
             runs.arm(lane, approval)
     else:
-        await lane.ask(commands.InterruptRun(session_id=session.id, run_id=run.id, reason=INTERRUPTED))
+        gone = lost if session.terminal is not None else None
+        await lane.ask(commands.InterruptRun(session_id=session.id, run_id=run.id, reason=INTERRUPTED, lost=gone))

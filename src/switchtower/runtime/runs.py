@@ -35,6 +35,8 @@ class Work(Struct):
     """Sees the run to its end whatever becomes of the work, and is never cancelled."""
     failure: str | None = None
     """Why it must end now, when nobody asked for that."""
+    abandoned: bool = False
+    """Its session's home is another node: it ends without a word."""
 
 
 class Runs:
@@ -143,6 +145,18 @@ class Runs:
             work.failure = "the journal could not store what the run said"
             work.doing.cancel()
 
+    def abandon(self, lane: Lane) -> None:
+        """The session's home is another node now, which takes its run up or closes it: nothing of it may go on here."""
+        for work in self._works.values():
+            if work.desk.session_id == lane.session_id:
+                work.abandoned = True
+                work.doing.cancel()
+
+    async def ended(self, session_id: str) -> None:
+        """Returns when nothing works on the session here."""
+        if keepers := [work.keeper for work in self._works.values() if work.desk.session_id == session_id and work.keeper]:
+            await asyncio.wait(keepers)
+
     async def stop(self) -> None:
         """Closes what is running with an honest outcome; a run that waits for a decision goes on waiting in the journal."""
         self._stopping.set()
@@ -158,11 +172,13 @@ class Runs:
 
     def _expire(self, lane: Lane, question_id: str, expire: Expire) -> None:
         def done(outcome: tower.Outcome | errors.CoreError) -> None:
+            if isinstance(outcome, errors.Fenced):
+                return  # the session's new home has its own timers
             if isinstance(outcome, errors.CoreError) and outcome.retryable and not self._stopping.is_set():
                 retry = self._services.limits.journal_retry
                 self._timers[question_id] = asyncio.get_running_loop().call_later(retry, self._expire, lane, question_id, expire)
 
-        lane.submit(expire, done)
+        lane.submit(expire, done, ours=True)
 
     def _cancel(self, lane: Lane, run_id: str) -> None:
         if work := self._works.get(run_id):
@@ -170,7 +186,7 @@ class Runs:
         else:
             # Nobody works on it, because its recovery failed: there is no engine to wait for.
             unattended = commands.InterruptRun(session_id=lane.session_id, run_id=run_id, reason="nobody was working on it")
-            lane.submit(unattended, lambda _: None)
+            lane.submit(unattended, lambda _: None, ours=True)
 
     def _settle(self, run_id: str | None, approval_id: str, answer: engine.Answer) -> None:
         self._disarm(approval_id)
@@ -200,10 +216,13 @@ class Runs:
             work.desk.release()
             if ending is not None:
                 await self._close(lane, run_id, work, ending)
+        except errors.Fenced:
+            log.warning("run %s is another node's to close", run_id)
         except errors.CoreError as refusal:
             log.error("run %s could not be closed", run_id, exc_info=refusal)
         finally:
-            self._works.pop(run_id, None)
+            if self._works.get(run_id) is work:
+                del self._works[run_id]
 
     async def _close(self, lane: Lane, run_id: str, work: Work, ending: commands.FinishRun | commands.InterruptRun) -> None:
         """Until its end is stored a run is open. A disk that is full now may have room in a moment."""
@@ -260,6 +279,8 @@ class Runs:
             raise
 
     async def _cut_short(self, lane: Lane, run_id: str, work: Work) -> commands.FinishRun | commands.InterruptRun | None:
+        if work.abandoned:
+            return None
         if work.failure is not None:
             return commands.InterruptRun(session_id=lane.session_id, run_id=run_id, reason=work.failure)
         if not self._stopping.is_set():

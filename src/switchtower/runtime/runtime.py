@@ -11,8 +11,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
-from switchtower.core import commands, engine, errors, events, ids, journal, redact, search, states, tower
+from switchtower.core import commands, engine, errors, events, homes, ids, journal, nodes, redact, search, states, tower
 from switchtower.core import workshop as workshop_port
 from switchtower.core.decision import Said
 from switchtower.core.session import Session
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 MOST_RECOVERED = 1_000_000
 TYPING = (commands.TypeInput, commands.TypeKeys, commands.SendMessage, commands.QueueMessage)
 """What may reach a program's terminal: a message to a program is typed too."""
+W = TypeVar("W")
+
 _ID_BYTES = 10
 _SECRET_BYTES = 20
 DEFAULT_LIMITS = Limits()
@@ -46,6 +49,7 @@ class Runtime:
         retention: journal.Retention,
         limits: Limits = DEFAULT_LIMITS,
         search_: search.Search | None = None,
+        homes_: homes.Homes | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.now_ms = clock
@@ -59,6 +63,8 @@ class Runtime:
         self._lanes: dict[str, Lane] = {}
         self._idle: OrderedDict[str, Lane] = OrderedDict()
         self._watchers: list[tower.Watcher] = []
+        self.nodes: nodes.Nodes | None = None
+        """The other nodes of this tower. None: it is alone."""
         self.elsewhere: tower.Elsewhere | None = None
         """Who reaches the hosts of sessions that do not live here."""
         self.undelivered: Callable[[], Mapping[str, int] | None] = dict
@@ -77,13 +83,22 @@ class Runtime:
             react=self._react,
             lost=lambda lane, run_id: self.runs.lost(lane, run_id),
             idle=self._lane_is_idle,
+            homes=homes_,
+            left=self._left,
         )
         self._services = services
         self.runs = Runs(services, engines, workshop, approval_timeout_ms)
         self.shells = Shells(services, workshop)
 
     async def start(self) -> None:
-        """Takes up what was active when the last daemon ended, before anyone can ask."""
+        """Takes up what was active when the last daemon ended, before anyone can ask. Of several nodes, `residence` does."""
+        if self._services.homes is None:
+            await self._recover_all()
+        for card in await self._journal.cards(limit=MOST_RECOVERED, states=[events.SessionState.DELETED]):
+            self._remove(card.session_id)
+        self._housekeeping = asyncio.get_running_loop().create_task(self._keep_house())
+
+    async def _recover_all(self) -> None:
         active = await self._journal.cards(limit=MOST_RECOVERED, states=states.ACTIVE)
         at_hand = await self._journal.cards(limit=MOST_RECOVERED, loaded=True)
         with_shells = [card for card in at_hand if card.shells and card.active_run_id is None]
@@ -94,9 +109,6 @@ class Runtime:
             except Exception:
                 # One session that cannot be read must not keep the others from being served.
                 log.exception("%s could not be recovered", card.session_id)
-        for card in await self._journal.cards(limit=MOST_RECOVERED, states=[events.SessionState.DELETED]):
-            self._remove(card.session_id)
-        self._housekeeping = asyncio.get_running_loop().create_task(self._keep_house())
 
     async def stop(self) -> None:
         if self._stopping:
@@ -128,7 +140,8 @@ class Runtime:
         taken, self._randomness = self._randomness[:count], self._randomness[count:]
         return taken
 
-    def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
+    def submit(self, command: commands.AnyCommand, done: tower.Done, *, hop: bool = False) -> None:
+        """`hop`: another node asks, which believes that the session's home is here."""
         if self._stopping:
             done(errors.ShuttingDown())
             return
@@ -138,7 +151,7 @@ class Runtime:
         if isinstance(command, TYPING) and not self.runs.takes_typing(lane):
             done(errors.Overloaded("the program does not read what is typed"))
             return
-        lane.submit(command, partial(self._answer, command, done) if self.elsewhere is not None else done)
+        lane.submit(command, partial(self._answer, command, done) if self.elsewhere is not None else done, hop=hop)
 
     def _answer(self, command: commands.AnyCommand, done: tower.Done, outcome: tower.Outcome | errors.CoreError) -> None:
         """What the session's host is to decide is handed to it, and the asker hears from there."""
@@ -164,7 +177,11 @@ class Runtime:
         self._lane(session_id).attach(Attach(after_seq, outlet, admit, done))
 
     def subscribe(self, session_id: str, after_seq: int, outlet: tower.Outlet) -> tower.Subscription:
-        return Cursor(self._lane(session_id).feed, after_seq, outlet)
+        lane = self._lane(session_id)
+        cursor = Cursor(lane.feed, after_seq, outlet)
+        if lane.afar is not None:
+            lane.afar.moved()  # it may not have been followed so far
+        return cursor
 
     async def session(self, session_id: str) -> Session:
         session = await self._lane(session_id).look()
@@ -190,13 +207,49 @@ class Runtime:
     async def receipts(self, scope: str, limit: int) -> list[journal.Receipt]:
         return await self._journal.receipts(scope, limit, self.now_ms())
 
-    def watch(self, watcher: tower.Watcher) -> Callable[[], None]:
-        self._watchers.append(watcher)
-        return lambda: self._watchers.remove(watcher)
+    def watch(self, watcher: tower.Watcher, *, at_home: bool = False) -> Callable[[], None]:
+        return _joined(watcher, self._watchers, None if at_home else self._services.far_watchers)
 
-    def watch_batches(self, watcher: tower.BatchWatcher) -> Callable[[], None]:
-        self._services.batch_watchers.append(watcher)
-        return lambda: self._services.batch_watchers.remove(watcher)
+    def watch_batches(self, watcher: tower.BatchWatcher, *, at_home: bool = False) -> Callable[[], None]:
+        return _joined(watcher, self._services.batch_watchers, None if at_home else self._services.far_batch_watchers)
+
+    # Several nodes
+
+    async def adopt(self, session_id: str, epoch: int, *, lost: str | None = None) -> None:
+        """This node has become the session's home: what was under way there is taken up or closed. `lost` is the machine that
+        it was on, when that is not this one."""
+        lane = self._lane(session_id)
+        await self.runs.ended(session_id)  # what was given up here may still be cleaning up
+        assert lane.afar is not None, "alone, there is nothing to adopt"
+        lane.afar.come_home(epoch)
+        try:
+            await recover(lane, self.runs, self.workshop.kill_processes, lost=lost)
+        except errors.Fenced:
+            log.warning("%s was another node's again before it could be taken up", session_id)
+
+    def at_home(self) -> list[Lane]:
+        """The lanes in memory whose sessions have this node as their home."""
+        return [lane for lane in self._lanes.values() if lane.at_home]
+
+    def heard(self, heads: Mapping[str, tuple[int, int]]) -> None:
+        """Other nodes have stored something: by session, from which seq to which."""
+        watched = bool(self._services.far_watchers or self._services.far_batch_watchers)
+        for session_id, (before, _) in heads.items():
+            lane = self._lane(session_id) if watched else self._lanes.get(session_id)
+            if lane is not None and lane.afar is not None:
+                lane.afar.moved(before)
+
+    def followed(self) -> dict[str, int]:
+        """The sessions at other nodes that somebody here listens to, and how far they are known."""
+        return {
+            lane.session_id: lane.feed.head
+            for lane in self._lanes.values()
+            if not lane.at_home and lane.afar is not None and lane.afar.is_followed
+        }
+
+    def _left(self, lane: Lane) -> None:
+        self.runs.abandon(lane)
+        self.shells.abandon(lane)
 
     # Lanes
 
@@ -225,6 +278,9 @@ class Runtime:
     async def _remove_for_good(self, session_id: str) -> None:
         """What an end of the daemon leaves of it goes at the next start."""
         try:
+            if self._services.homes is not None:
+                # Whoever follows it at another node reads of its end before that is gone.
+                await asyncio.sleep(self._services.limits.following)
             await self._journal.delete(session_id)
             await self._search.forget(session_id)
         except Exception:
@@ -250,6 +306,15 @@ class Runtime:
                 else:
                     self._lanes.pop(session_id, None)
 
+    async def _is_housekeeper(self) -> bool:
+        """Of several nodes one sees to the sessions of all."""
+        if self._services.homes is None:
+            return True
+        try:
+            return isinstance(await self._services.homes.claim("seat:house"), homes.Here)
+        except errors.CoreError:
+            return False
+
     async def _keep_house(self) -> None:
         """Prunes a session when a run of it has ended, and all of them now and then, however many runs end meanwhile."""
         loop = asyncio.get_running_loop()
@@ -262,6 +327,8 @@ class Runtime:
                         session_id = await self._ended.get()
             if session_id is None:
                 next_round = loop.time() + self._services.limits.housekeeping
+                if not await self._is_housekeeper():
+                    continue
             if (undelivered := self.undelivered()) is None:
                 continue
             try:
@@ -270,7 +337,22 @@ class Runtime:
                 log.exception("housekeeping failed; it goes on with the next round")
 
 
+def _joined(watcher: W, *lists: "list[W] | None") -> Callable[[], None]:
+    """Puts the watcher into the lists; returns what takes it out."""
+    joined = [watchers for watchers in lists if watchers is not None]
+    for watchers in joined:
+        watchers.append(watcher)
+
+    def leave() -> None:
+        for watchers in joined:
+            watchers.remove(watcher)
+
+    return leave
+
+
 def _is_in_use(lane: Lane) -> bool:
     """A session that is not loaded, because its last turn was lost, may have a run."""
     session = lane.session
+    if not lane.at_home:
+        return lane.busy or lane.feed.cursors > 0
     return lane.busy or lane.feed.cursors > 0 or session is None or session.run is not None or bool(session.shells)

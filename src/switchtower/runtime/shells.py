@@ -18,6 +18,7 @@ class Shells:
         self._services = services
         self._workshop = workshop_
         self._running: dict[str, asyncio.Task[commands.FinishShell]] = {}
+        self._of_sessions: dict[str, set[str]] = {}
         self._keepers: set[asyncio.Task[None]] = set()
         self._stopping = False
 
@@ -25,11 +26,18 @@ class Shells:
         if isinstance(event, events.ShellStarted) and not self._stopping:
             loop = asyncio.get_running_loop()
             doing = self._running[event.shell_id] = loop.create_task(self._run(lane, event), name=f"shell {event.shell_id}")
+            self._of_sessions.setdefault(lane.session_id, set()).add(event.shell_id)
             keeper = loop.create_task(self._keep(lane, event, doing))
             self._keepers.add(keeper)
             keeper.add_done_callback(self._keepers.discard)
         elif isinstance(event, events.ShellCancelRequested) and (task := self._running.get(event.shell_id)):
             task.cancel()
+
+    def abandon(self, lane: Lane) -> None:
+        """The session's home is another node now: its commands end here, and what is said of that is refused."""
+        if lane.session_id in self._of_sessions:
+            for shell_id in self._of_sessions[lane.session_id]:
+                self._running[shell_id].cancel()
 
     async def stop(self) -> None:
         self._stopping = True
@@ -54,6 +62,9 @@ class Shells:
         """Sees it to its end; the work may be cancelled at any moment, even before it has begun."""
         await asyncio.wait([doing])
         self._running.pop(started.shell_id, None)
+        self._of_sessions[lane.session_id].discard(started.shell_id)
+        if not self._of_sessions[lane.session_id]:
+            del self._of_sessions[lane.session_id]
         finish = _finish(lane, started, None, "", cancelled=True) if doing.cancelled() else doing.result()
         while True:
             try:
@@ -62,6 +73,8 @@ class Shells:
             except errors.JournalUnavailable:
                 if self._stopping:
                     return  # stays open in the journal; the next start closes it
+            except errors.Fenced:
+                return  # another node's to tell
             except errors.CoreError as refusal:
                 log.error("the end of %s could not be stored", started.shell_id, exc_info=refusal)
                 return

@@ -190,3 +190,19 @@ def number(least: float) -> Callable[[object], float]:
         return parsed
 
     return parse
+
+
+def listen_address(value: object) -> str:
+    """As `listen`, of something that cannot be switched off."""
+    spelled = text(value)
+    if address(spelled) is None:
+        raise ValueError("it cannot be off")
+    return spelled
+
+
+def store_url(value: object) -> str:
+    """The address of a PostgreSQL. What it says beyond its scheme is the database's to judge, and may hold a password."""
+    spelled = text(value)
+    if not spelled.startswith(("postgresql://", "postgres://")):
+        raise ValueError("it is not the address of a PostgreSQL")
+    return spelled

@@ -4,17 +4,9 @@ import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from switchtower.core import audit, codec, events, journal
-from switchtower.core.session import question_of
-from switchtower.stores import connections, troubles
-
-_MOST_LOOKED_BACK = 64
-"""Questions of one session that are looked through for the one that was decided: nearly always it is the last."""
-_END = (2**62, 2**62, 2**62)
+from switchtower.core import audit, events
+from switchtower.stores import connections, decisions, troubles
 
 # The conditions on `kind` are the indices' own, word by word: else SQLite does not use them.
 _DECIDED = """
@@ -28,8 +20,6 @@ WHERE kind = 'approval.requested' AND sid = ? AND seq < ? ORDER BY seq DESC LIMI
 """
 _SESSION = "SELECT session_id, card FROM sessions WHERE sid = ? AND state != 'deleted'"
 
-_decode_card = msgspec.json.Decoder(journal.Card).decode
-
 
 class SqliteAudit:
     """Implements `audit.Audit`."""
@@ -38,31 +28,19 @@ class SqliteAudit:
         self._journal_path = journal_path
 
     async def page(self, limit: int, *, before: str | None = None, since_ms: int = 0) -> audit.Page:
-        start = _END if before is None else _read_place(before)
+        start = decisions.BEHIND_THE_LAST if before is None else decisions.read_place(before)
         return await asyncio.to_thread(self._page, limit, start, since_ms)
 
-    def _page(self, limit: int, start: tuple[int, int, int], since_ms: int) -> audit.Page:
+    def _page(self, limit: int, start: decisions.Place, since_ms: int) -> audit.Page:
         try:
             with closing(connections.for_reading(self._journal_path)) as connection:
                 connection.execute("BEGIN")  # all of it is of one moment
                 rows = connection.execute(_DECIDED, (*start, since_ms, limit + 1)).fetchall()
-                decisions = [told for row in rows[:limit] if (told := _decision(connection, *row)) is not None]
+                found = [told for row in rows[:limit] if (told := _decision(connection, *row)) is not None]
         except sqlite3.Error as problem:
             raise troubles.told(problem) from problem
         is_more = len(rows) > limit
-        return audit.Page(decisions, _place(*rows[limit - 1][:3]) if is_more else None)
-
-
-def _place(ts_ms: int, sid: int, seq: int) -> str:
-    return f"{ts_ms}-{sid}-{seq}"
-
-
-def _read_place(text: str) -> tuple[int, int, int]:
-    parts = text.split("-")
-    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) <= 18 for part in parts):
-        raise audit.BadPlace(text[:64])
-    ts_ms, sid, seq = map(int, parts)
-    return ts_ms, sid, seq
+        return audit.Page(found, decisions.place(*rows[limit - 1][:3]) if is_more else None)
 
 
 def _decision(connection: sqlite3.Connection, ts_ms: int, sid: int, seq: int, kind: str, data: bytes) -> audit.Decision | None:
@@ -70,43 +48,13 @@ def _decision(connection: sqlite3.Connection, ts_ms: int, sid: int, seq: int, ki
     session: tuple[str, bytes] | None = connection.execute(_SESSION, (sid,)).fetchone()
     if session is None:
         return None
-    card = _decode_card(session[1])
-    event = codec.decode(kind, data)
-    assert isinstance(event, events.ApprovalDecided | events.ApprovalExpired), "the query asks for no other"
-    asked = _question(connection, sid, seq, event.approval_id)
-    decided: dict[str, Any] = {"verdict": "expired", "by": "", "via": "", "client": None, "comment": None, "rule": None}
-    if isinstance(event, events.ApprovalDecided):
-        decided = {
-            "verdict": event.verdict.value,
-            "by": event.by.name,
-            "via": event.by.via,
-            "client": event.by.client,
-            "comment": event.comment,
-            "rule": None if event.rule is None else _rule(event.rule),
-        }
-    return audit.Decision(
-        place=_place(ts_ms, sid, seq),
-        ts_ms=ts_ms,
-        session_id=session[0],
-        seq=seq,
-        session_title=card.title,
-        host=card.host,
-        approval_id=event.approval_id,
-        tool="" if asked is None else question_of(asked).tool,
-        title="" if asked is None else asked.title,
-        summary="" if asked is None else asked.summary,
-        **decided,
-    )
+    event = decisions.read(kind, data)
+    return decisions.told((ts_ms, sid, seq), event, *session, _question(connection, sid, seq, event.approval_id))
 
 
 def _question(connection: sqlite3.Connection, sid: int, seq: int, approval_id: str) -> events.Approval | None:
-    for (data,) in connection.execute(_ASKED, (sid, seq, _MOST_LOOKED_BACK)):
-        event = codec.decode(events.ApprovalRequested.kind, data)
-        assert isinstance(event, events.ApprovalRequested), "the query asks for no other"
-        if event.approval.id == approval_id:
-            return event.approval
+    for (data,) in connection.execute(_ASKED, (sid, seq, decisions.MOST_LOOKED_BACK)):
+        asked = decisions.asked_in(data)
+        if asked.id == approval_id:
+            return asked
     return None
-
-
-def _rule(rule: events.Rule) -> str:
-    return " ".join(part for part in (rule.effect, rule.tool, rule.path, rule.command) if part)

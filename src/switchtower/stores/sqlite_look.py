@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from switchtower.stores import connections, migrations
+from switchtower.stores import connections, looking, migrations
 
 JOURNAL = "sql"
 REGISTRY = "sql_registry"
@@ -16,13 +16,7 @@ _STEPS_BETWEEN_LOOKS = 100_000
 _TABLES = {JOURNAL: {"sessions", "events", "snapshots", "receipts"}, REGISTRY: {"users", "tokens", "hosts"}}
 
 
-class CannotLook(Exception):
-    """Why a file cannot be read at all, with a remedy."""
-
-    def __init__(self, problem: str, *, hint: str) -> None:
-        super().__init__(f"{problem}; hint: {hint}")
-        self.problem = problem
-        self.hint = hint
+CannotLook = looking.CannotLook
 
 
 @contextmanager

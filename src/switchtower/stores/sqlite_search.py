@@ -6,22 +6,21 @@ import asyncio
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from switchtower.core import codec, events, search
-from switchtower.stores import connections, strips, troubles
+from switchtower.core import search
+from switchtower.stores import connections, strips, texts, troubles
 
 VERSION = 1
-LONGEST = 16_384
-"""Of one event so much is looked at."""
 MOST_WORDS = 32
 _PAGE = 500
 _SNIPPET_WORDS = 16
 _SETTLING_MS = 1_000
+_STREAMED = ", ".join("?" * len(strips.PACKED))
 
 T = TypeVar("T")
 
@@ -143,10 +142,10 @@ def _read_session(
         index.execute("BEGIN")
         for seq, ts_ms, kind, data in rows:
             after_seq = seq
-            if kind in _TEXTS:
-                for text in _TEXTS[kind](codec.decode(kind, data)):
+            if kind in texts.TEXTS:
+                for text in texts.of(kind, data):
                     if text.strip():
-                        place = (text[:LONGEST], session_id, seq, ts_ms, kind)
+                        place = (text[: texts.LONGEST], session_id, seq, ts_ms, kind)
                         index.execute("INSERT INTO words (text, session_id, seq, ts_ms, kind) VALUES (?, ?, ?, ?, ?)", place)
         done = len(rows) < _PAGE
         index.execute(
@@ -155,51 +154,3 @@ def _read_session(
         index.execute("COMMIT")
         if done:
             return
-
-
-def _said(event: events.AnyEvent) -> Iterator[str]:
-    assert isinstance(
-        event,
-        events.RunStarted
-        | events.MessageCompleted
-        | events.MessageDelivered
-        | events.MessageImported
-        | events.ToolFinished
-        | events.ShellFinished,
-    )
-    yield event.text
-
-
-def _called(event: events.AnyEvent) -> Iterator[str]:
-    assert isinstance(event, events.ToolCalled)
-    yield " ".join([event.tool, *(value for value in event.args.values() if isinstance(value, str))])
-
-
-def _titled(event: events.AnyEvent) -> Iterator[str]:
-    assert isinstance(event, events.SessionConfigured)
-    yield event.title or ""
-
-
-def _asked(event: events.AnyEvent) -> Iterator[str]:
-    assert isinstance(event, events.ApprovalRequested)
-    yield f"{event.approval.title} {event.approval.summary}"
-
-
-def _commanded(event: events.AnyEvent) -> Iterator[str]:
-    assert isinstance(event, events.ShellStarted)
-    yield event.command
-
-
-_STREAMED = ", ".join("?" * len(strips.PACKED))
-_TEXTS: dict[str, Callable[[events.AnyEvent], Iterator[str]]] = {
-    events.RunStarted.kind: _said,
-    events.MessageCompleted.kind: _said,
-    events.MessageDelivered.kind: _said,
-    events.MessageImported.kind: _said,
-    events.ToolFinished.kind: _said,
-    events.ShellFinished.kind: _said,
-    events.ToolCalled.kind: _called,
-    events.SessionConfigured.kind: _titled,
-    events.ApprovalRequested.kind: _asked,
-    events.ShellStarted.kind: _commanded,
-}

@@ -1,29 +1,60 @@
-"""What every store of leases must do, as tests. A store's own test file subclasses `LeaseContract` and says how to make one.
+"""What every store of leases must do, as tests. A store's own test file subclasses `LeaseContract` and says how to make one,
+and how a session begins in the journal beside it.
 
     class TestMyLeases(LeaseContract):
         @pytest.fixture
         def make_leases(self, tmp_path):
             return lambda: MyLeases(tmp_path / "leases")
 
+        @pytest.fixture
+        def begin(self, tmp_path):
+            async def begin(card):
+                ...
+            return begin
+
 The tests are coroutines: run them with pytest-asyncio's `asyncio_mode = "auto"`. A node falls silent by a lease of no length.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from msgspec import structs
 
-from switchtower.core import leases
+from switchtower.core import events, journal, leases, states
+from switchtower.core.events import SessionState
 from switchtower.core.leases import Renewal
 
 MakeLeases = Callable[[], leases.Leases]
+Begin = Callable[[journal.Card], Awaitable[None]]
 LONG_MS = 600_000
+
+
+def card(
+    session_id: str, state: SessionState = SessionState.RUNNING, *, shells: int = 0, host: str | None = None
+) -> journal.Card:
+    return journal.Card(
+        session_id=session_id,
+        state=state,
+        created_at_ms=1,
+        updated_at_ms=1,
+        workspace=events.Workspace(root="/work"),
+        provider="demo",
+        engine="agent",
+        shells=shells,
+        host=host,
+    )
 
 
 class LeaseContract:
     @pytest.fixture
     def make_leases(self) -> MakeLeases:
         """Makes unopened leases; each call gives those of the same store."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def begin(self) -> Begin:
+        """Puts a session with this card into the journal. Nobody has it yet."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -38,14 +69,26 @@ class LeaseContract:
 
     # Nodes
 
-    async def test_nodes_are_listed_with_what_they_own(self, store: leases.Leases) -> None:
-        await store.acquire("sess_1", "node_b")
-        await store.acquire("sess_2", "node_b")
+    async def test_nodes_are_listed_with_the_sessions_that_began_there(self, store: leases.Leases, begin: Begin) -> None:
+        for number, node_id in enumerate(("node_b", "node_b", None)):
+            await begin(card(f"sess_{number}"))
+            if node_id:
+                await store.acquire(f"sess_{number}", node_id)
+        await store.acquire("seat:pi", "node_b")
+        await store.acquire("sess_not_begun", "node_a")
         await store.renew("node_a", 0)
         first, second = await store.nodes()
         assert (first.node_id, first.address, first.is_alive, first.sessions) == ("node_a", "10.0.0.1:9000", False, 0)
         assert (second.node_id, second.address, second.is_alive, second.sessions) == ("node_b", "10.0.0.2:9000", True, 2)
         assert second.expires_at_ms - second.joined_at_ms >= LONG_MS
+
+    async def test_a_node_has_a_name_and_a_version_which_it_may_tell_anew(self, store: leases.Leases) -> None:
+        (first, _) = await store.nodes()
+        assert (first.name, first.version, first.draining) == ("", "", False)
+        for name, version in (("west", "1.2"), ("eåst \x00", "1.3")):
+            await store.join("node_a", "10.0.0.1:9000", LONG_MS, name=name, version=version)
+            (first, _) = await store.nodes()
+            assert (first.name, first.version) == (name, version)
 
     async def test_a_renewal_in_time_keeps_everything(self, store: leases.Leases) -> None:
         lease = await store.acquire("sess_1", "node_a")
@@ -99,6 +142,51 @@ class LeaseContract:
         assert await store.forget_nodes(LONG_MS) == 0
         assert await store.forget_nodes(0) == 1
         assert [node.node_id for node in await store.nodes()] == ["node_a", "node_c"]
+
+    # Draining
+
+    async def test_a_draining_node_gives_up_everything_and_gets_nothing(self, store: leases.Leases, begin: Begin) -> None:
+        await begin(card("sess_1"))
+        held = [await store.acquire(session_id, "node_a") for session_id in ("sess_1", "sess_2", "seat:pi")]
+        others = await store.acquire("sess_3", "node_b")
+        assert await store.drain("node_a") == 3
+        assert await store.owned("node_a", limit=10) == []
+        assert await store.acquire("sess_1", "node_a") is None
+        assert await store.take_over("node_a", 10) == []
+        assert others is not None
+        assert await store.hand_over(others, "node_a") is None
+        for lease in held:
+            assert lease is not None
+            assert not await store.release(lease)
+            taken = await store.acquire(lease.session_id, "node_b")
+            assert taken is not None
+            assert taken.epoch > lease.epoch
+
+    async def test_a_draining_node_stays_and_stays_empty(self, store: leases.Leases) -> None:
+        await store.acquire("sess_1", "node_a")
+        assert [await store.drain("node_a") for _ in range(2)] == [1, 0]
+        assert await store.renew("node_a", LONG_MS) is Renewal.KEPT
+        await store.join("node_a", "10.0.0.9:9000", LONG_MS)
+        first, second = await store.nodes()
+        assert (first.is_alive, first.draining, second.draining) == (True, True, False)
+        assert await store.acquire("sess_2", "node_a") is None
+        assert await store.leave("node_a") == 0
+
+    async def test_a_node_that_never_joined_has_nothing_to_drain(self, store: leases.Leases) -> None:
+        assert await store.drain("node_x") == 0
+        assert [node.draining for node in await store.nodes()] == [False, False]
+
+    async def test_nothing_is_left_to_a_node_that_drains_while_others_give_to_it(
+        self, make_leases: MakeLeases, store: leases.Leases
+    ) -> None:
+        other = make_leases()
+        await other.open()
+        for turn in range(10):
+            await store.join(f"node_{turn}", "", LONG_MS)
+            tries = [other.acquire(f"sess_{turn}_{number}", f"node_{turn}") for number in range(8)]
+            await asyncio.gather(*tries[:4], store.drain(f"node_{turn}"), *tries[4:])
+            assert await store.owned(f"node_{turn}", limit=10) == []
+        await other.close()
 
     # One home
 
@@ -169,7 +257,11 @@ class LeaseContract:
 
     # Takeover
 
-    async def test_the_sessions_of_silent_nodes_are_taken_over_piece_by_piece(self, store: leases.Leases) -> None:
+    async def test_what_is_under_way_on_silent_nodes_is_taken_over_piece_by_piece(
+        self, store: leases.Leases, begin: Begin
+    ) -> None:
+        for number in (*range(5), 9):
+            await begin(card(f"sess_{number}"))
         before = [await store.acquire(f"sess_{number}", "node_a") for number in range(5)]
         await store.acquire("sess_9", "node_b")
         assert await store.take_over("node_b", 10) == []
@@ -181,14 +273,53 @@ class LeaseContract:
             assert old is not None
             assert new.node_id == "node_b"
             assert new.epoch > old.epoch
+            assert await store.owner(new.session_id) == new
         assert await store.take_over("node_b", 3) == []
 
-    async def test_nodes_that_take_over_at_once_share_the_sessions(self, make_leases: MakeLeases, store: leases.Leases) -> None:
+    async def test_what_is_under_way_and_has_no_home_is_taken_over_too(self, store: leases.Leases, begin: Begin) -> None:
+        for session_id in ("sess_left", "sess_new"):
+            await begin(card(session_id))
+        left = await store.acquire("sess_left", "node_a")
+        assert left is not None
+        await store.release(left)
+        taken = await store.take_over("node_b", 10)
+        assert [lease.session_id for lease in taken] == ["sess_left", "sess_new"]
+        assert taken[0].epoch > left.epoch
+
+    @pytest.mark.parametrize("state", SessionState)
+    async def test_only_what_is_under_way_here_is_taken_over(
+        self, store: leases.Leases, begin: Begin, state: SessionState
+    ) -> None:
+        nasty = '","shells":7,"host":"h","x":"'  # as a card's text it is no field
+        sessions = [
+            card("sess_0", state),
+            card("sess_1", state, shells=1),
+            card("sess_2", state, shells=20),
+            card("sess_3", state, host="host_1"),
+            card("sess_4", state, shells=1, host=""),
+            structs.replace(card("sess_5", state), title=nasty, accepted={"shells": True, "host": False}),
+            structs.replace(card("sess_6", state, shells=1), title=nasty.replace("7", "0"), accepted={"shells": False}),
+        ]
+        for begun in sessions:
+            await begin(begun)
+            assert await store.acquire(begun.session_id, "node_a")
+        await store.acquire("seat:pi", "node_a")
+        await store.acquire("sess_not_begun", "node_a")
+        await store.renew("node_a", 0)
+        wanted = [one.session_id for one in sessions if one.host is None and (one.shells or state in states.ACTIVE)]
+        assert [lease.session_id for lease in await store.take_over("node_b", 20)] == wanted
+        rest = sorted({"seat:pi", "sess_not_begun", *(one.session_id for one in sessions)} - set(wanted))
+        assert [lease.session_id for lease in await store.owned("node_a", limit=20)] == rest
+
+    async def test_nodes_that_take_over_at_once_share_the_sessions(
+        self, make_leases: MakeLeases, store: leases.Leases, begin: Begin
+    ) -> None:
         other = make_leases()
         await other.open()
         await store.join("node_c", "", LONG_MS)
         wanted = {f"sess_{number:03d}" for number in range(120)}
         for session_id in wanted:
+            await begin(card(session_id))
             await store.acquire(session_id, "node_a")
         await store.renew("node_a", 0)
 
@@ -204,11 +335,43 @@ class LeaseContract:
         assert sorted(taken) == sorted(wanted)
         await other.close()
 
-    async def test_a_silent_node_takes_nothing_over(self, store: leases.Leases) -> None:
+    async def test_a_silent_node_takes_nothing_over(self, store: leases.Leases, begin: Begin) -> None:
+        await begin(card("sess_1"))
         await store.acquire("sess_1", "node_a")
         for silent in ("node_a", "node_b"):
             await store.renew(silent, 0)
         assert await store.take_over("node_b", 10) == []
+
+    async def test_everything_else_of_silent_nodes_is_freed_piece_by_piece(self, store: leases.Leases, begin: Begin) -> None:
+        for begun in (card("sess_0"), card("sess_1", SessionState.IDLE), card("sess_2", host="host_1")):
+            await begin(begun)
+        freed = ("seat:pi", "sess_1", "sess_2", "sess_not_begun")
+        held = {session_id: await store.acquire(session_id, "node_a") for session_id in ("sess_0", *freed)}
+        await store.acquire("sess_9", "node_b")
+        assert await store.free(10) == 0
+        await store.renew("node_a", 0)
+        assert [await store.free(3) for _ in range(3)] == [3, 1, 0]
+        assert await store.owner("sess_0") is not None, "it is for who takes over"
+        assert await store.owner("sess_9") is not None
+        for session_id in freed:
+            assert await store.owner(session_id) is None
+            old, new = held[session_id], await store.acquire(session_id, "node_b")
+            assert old is not None
+            assert new is not None
+            assert new.epoch > old.epoch
+
+    async def test_nodes_that_free_at_once_free_each_session_once(self, make_leases: MakeLeases, store: leases.Leases) -> None:
+        other = make_leases()
+        await other.open()
+        for number in range(40):
+            await store.acquire(f"sess_{number}", "node_a")
+        await store.renew("node_a", 0)
+        freed = sum(await asyncio.gather(*(one.free(7) for one in (store, other) for _ in range(3))))
+        while more := await store.free(7):
+            freed += more
+        assert freed == 40
+        assert await store.forget_nodes(0) == 1, "nothing holds a node that owns nothing"
+        await other.close()
 
     # Listing
 

@@ -26,6 +26,9 @@ class BareWorkshop:
         self.shell: Shell = _ran
         """What becomes of a person's own command."""
 
+    def of(self, session_id: str) -> workshop.Site:
+        return self
+
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
         return command
 

@@ -2,7 +2,7 @@
 
 from contextlib import aclosing
 
-from switchtower.client import errors
+from switchtower.client import errors, homes
 from switchtower.client.client import Client
 from switchtower.tui.state import inbox, roster
 
@@ -10,7 +10,7 @@ _LATEST = 200
 """Events that are read at first; a question is among the last of a session that waits."""
 
 
-async def listed(client: Client) -> list[inbox.Pending] | None:
+async def listed(client: Client, known: homes.Homes = homes.ALONE) -> list[inbox.Pending] | None:
     """None where the daemon has no such list, or none for us."""
     if not client.offers("inbox"):
         return None
@@ -19,7 +19,13 @@ async def listed(client: Client) -> list[inbox.Pending] | None:
     except errors.RequestFailed:
         return None
     return [
-        inbox.Pending(one.sessionId, one.runId, one.approval, one.sessionTitle or f"…{one.sessionId[-6:]}", one.host or "")
+        inbox.Pending(
+            one.sessionId,
+            one.runId,
+            one.approval,
+            one.sessionTitle or f"…{one.sessionId[-6:]}",
+            one.host or known.shown(one.home),
+        )
         for one in found
     ]
 

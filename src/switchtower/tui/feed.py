@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Literal, Protocol, TypeVar
 
 from switchtower import config
-from switchtower.client import dialogs, discover, errors
+from switchtower.client import dialogs, discover, errors, homes
 from switchtower.client.client import Client
 from switchtower.client.frames import Event
 from switchtower.protocols.push import extensions, listings, messages
@@ -56,6 +56,7 @@ class Feed:
         self._details: dict[str, tuple[int, extensions.SessionInfo]] = {}
         self._asked_about: dict[str, int] = {}
         self._telling: asyncio.Task[None] | None = None
+        self._homes = homes.ALONE
 
     # Coming and going
 
@@ -131,7 +132,10 @@ class Feed:
 
     async def _rows(self, client: Client) -> list[roster.Row]:
         if client.offers("cards"):
-            return [roster.row_of_card(card) for card in await self._noticing(client.cards(LISTED))]
+            cards = await self._noticing(client.cards(LISTED))
+            # Alone, no session has a home, and nobody is asked.
+            self._homes = await homes.of(client) if any(card.home for card in cards) else homes.ALONE
+            return [roster.row_of_card(card, node=self._homes.shown(card.home)) for card in cards]
         listed = await self._noticing(client.list_sessions(LISTED))
         if client.offers("session_info"):
             await self._learn(client, listed)
@@ -169,7 +173,7 @@ class Feed:
         if not waiting:
             self._hears.approvals_listed([], None)
             return
-        if (listing := await approvals.listed(client)) is not None:
+        if (listing := await approvals.listed(client, self._homes)) is not None:
             self._hears.approvals_listed(listing, None)
             return
         self._hears.approvals_listed([], {row.session_id for row in rows} - waiting.keys())

@@ -85,18 +85,22 @@ class Hall:
         return {row.id: row for row in await self.presence.hosts()}
 
     async def run(self, host_id: str, run_id: str, *, ended: bool = False) -> Outlet:
-        """A run that this host has told of, and one who follows it."""
-        session_id = names.session_of(run_id)
-        begins = commands.Report(1, _at(host_id, opening(1)))
-        mirror = commands.MirrorRun(
-            session_id=session_id,
-            host=host_id,
-            run_id=names.core_run_of(session_id),
-            reports=(begins, ends(2)) if ended else (begins,),
-            opening=_at(host_id, opening()),
-        )
-        await self.house.ask(mirror)
-        return await self.house.attached(session_id)
+        return await told_of(self.house, host_id, run_id, ended=ended)
+
+
+async def told_of(house: House, host_id: str, run_id: str, *, ended: bool = False) -> Outlet:
+    """A run that this host has told of, and one who follows it."""
+    session_id = names.session_of(run_id)
+    begins = commands.Report(1, _at(host_id, opening(1)))
+    mirror = commands.MirrorRun(
+        session_id=session_id,
+        host=host_id,
+        run_id=names.core_run_of(session_id),
+        reports=(begins, ends(2)) if ended else (begins,),
+        opening=_at(host_id, opening()),
+    )
+    await house.ask(mirror)
+    return await house.attached(session_id)
 
 
 def _at(host_id: str, told: tuple[events.AnyEvent, ...]) -> tuple[events.AnyEvent, ...]:

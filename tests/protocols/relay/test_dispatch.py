@@ -37,7 +37,7 @@ class App:
 
 async def asked_to_stop(hall: Hall, host: FarHost, app: App, run_id: str = "run-7") -> str:
     """The number that the host got with it."""
-    hall.dispatch.send(host.host_id, "run.stop", run_id, STOP, ANN, app.sender)
+    await hall.dispatch.send(host.host_id, "run.stop", run_id, STOP, ANN, app.sender)
     return str((await host.told())["data"]["command_id"])
 
 
@@ -46,7 +46,7 @@ async def asked_to_stop(hall: Hall, host: FarHost, app: App, run_id: str = "run-
 
 async def test_a_command_arrives_with_all_that_was_said_and_with_who_said_it(hall: Hall) -> None:
     host, app = await hall.host("a"), App(b'{"cols":"80","new":{"er":[1]},"actor":"root","by":"root","command_id":"1"}')
-    hall.dispatch.send("a", "run.resize", "run-7", messages.Resize(cols=80, rows=24), ANN, app.sender)
+    await hall.dispatch.send("a", "run.resize", "run-7", messages.Resize(cols=80, rows=24), ANN, app.sender)
     told = await host.told()
     assert told.pop("ts").endswith("Z")
     assert told == {
@@ -59,7 +59,7 @@ async def test_a_command_arrives_with_all_that_was_said_and_with_who_said_it(hal
 
 async def test_what_was_not_said_is_not_told(hall: Hall) -> None:
     host = await hall.host("a")
-    hall.dispatch.send("a", "run.permission.approve", "run-7", messages.Decide(request_id="q"), ANN, NOBODY)
+    await hall.dispatch.send("a", "run.permission.approve", "run-7", messages.Decide(request_id="q"), ANN, NOBODY)
     assert (await host.told())["data"] == {"request_id": "q", **SAID_BY_ANN}
 
 
@@ -108,7 +108,7 @@ async def test_of_commands_that_no_host_answers_only_so_many_are_remembered(hall
     host, first, second, last = await hall.host("a"), App(), App(), App()
     numbers = [await asked_to_stop(hall, host, first), await asked_to_stop(hall, host, second)]
     for _ in range(dispatching.MOST_UNANSWERED - 2):
-        hall.dispatch.send("a", "run.stop", "run-7", STOP, ANN, App().sender)
+        await hall.dispatch.send("a", "run.stop", "run-7", STOP, ANN, App().sender)
         await host.told()
     numbers.append(await asked_to_stop(hall, host, last))
     for number in numbers:
@@ -123,7 +123,7 @@ async def test_a_command_to_a_host_that_is_away_is_refused_at_once(hall: Hall) -
     host.stream.abort()
     await host.is_cut()
     with pytest.raises(errors.HostOffline, match="host offline"):
-        hall.dispatch.send("a", "run.stop", "run-7", STOP, ANN, app.sender)
+        await hall.dispatch.send("a", "run.stop", "run-7", STOP, ANN, app.sender)
     with pytest.raises(errors.HostOffline, match="host offline"):
         await hall.dispatch.call("a", "rpc.fs.read", "run-7", messages.FsRead("q", "x"), ANN, NOBODY)
 
@@ -297,5 +297,5 @@ async def test_what_relay_has_no_words_for_is_refused_with_a_remedy_and_the_host
     with pytest.raises(core_errors.LivesElsewhere) as refusal:
         await hall.house.ask(asked)
     assert refusal.value.hint
-    hall.dispatch.send("a", "run.stop", "run-7", STOP, ANN, NOBODY)
+    await hall.dispatch.send("a", "run.stop", "run-7", STOP, ANN, NOBODY)
     assert (await host.told())["type"] == "run.stop"

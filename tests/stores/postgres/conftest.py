@@ -4,10 +4,10 @@ import itertools
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from tests.stores.postgres import server as servers
-from tests.stores.postgres.server import PostgresServer
 
 from switchtower.stores.postgres import connections, schema
+from switchtower.testing import postgres_server as servers
+from switchtower.testing.postgres_server import PostgresServer
 
 pytest.register_assert_rewrite("switchtower.testing.lease_contract")
 

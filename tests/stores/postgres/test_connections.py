@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.stores.postgres.server import PostgresServer
 from tests.stores.postgres.wire import Wire
 
 from switchtower.core import codec, errors, events, journal, leases, registry
@@ -14,6 +13,7 @@ from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.registry import PostgresRegistry
 from switchtower.testing.journal_contract import NOON, addition, card, delta, deltas, receipt, seqs, warning
+from switchtower.testing.postgres_server import PostgresServer
 from switchtower.testing.registry_contract import user
 
 

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from switchtower.core import errors, journal, leases
+from switchtower.core import errors, events, journal, leases
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
-from switchtower.testing.journal_contract import NOON, addition, delta, receipt, seqs
+from switchtower.testing.journal_contract import NOON, addition, card, delta, receipt, seqs
 from switchtower.testing.lease_contract import LONG_MS
 
 
@@ -36,8 +36,11 @@ class Nodes:
         return lease
 
     async def append(self, lease: leases.Lease, *seqs_: int) -> None:
-        entries = [stamped(seq, lease) for seq in seqs_]
-        await self.journals[lease.node_id].append(addition(lease.session_id, entries, epoch=lease.epoch))
+        """With a run under way from the beginning on."""
+        append = addition(lease.session_id, [stamped(seq, lease) for seq in seqs_], epoch=lease.epoch)
+        if append.card is not None:
+            append.card = card(lease.session_id, events.SessionState.RUNNING)
+        await self.journals[lease.node_id].append(append)
 
     async def fall_silent(self, node_id: str) -> None:
         await self.leases.renew(node_id, 0)

@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from switchtower.core import codec, errors, events, journal
 from switchtower.stores.postgres import connections, names
 from switchtower.stores.postgres.journal import PostgresJournal
+from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.testing import journal_contract
 from switchtower.testing.journal_contract import NOON, addition, card, delta, deltas, receipt, seqs, warning
 
@@ -130,6 +132,29 @@ async def test_a_cursor_of_any_size_is_answered(store: PostgresJournal, seq: int
     assert [entry.seq for entry in await store.read("sess_a", seq, 10)] == ([1, 2, 3] if seq <= 0 else [])
     assert [entry.seq for entry in await store.read_back("sess_a", seq, 10)] == ([1, 2, 3] if seq > 3 else [])
     assert await store.gap_after("sess_a", seq) is None
+
+
+async def test_cards_tell_the_home_that_their_session_has_now(store: PostgresJournal, dsn: str) -> None:
+    homes = PostgresLeases(dsn)
+    await homes.open()
+    await homes.join("node_\\ \x00", "", 600_000)
+    told = structs.replace(card("sess_a", events.SessionState.RUNNING), loaded=True, home="node_of_old")
+    await store.append(journal.Append("sess_a", 1, [delta(1)], card=told))
+    await store.append(addition("sess_b", [delta(1)]))
+    ways = ({}, {"session_id": "sess_a"}, {"loaded": True}, {"states": [events.SessionState.RUNNING]})
+
+    async def home_of_a() -> set[str | None]:
+        listings = [await store.cards(limit=10, **way) for way in ways]  # type: ignore[arg-type]
+        return {listed.home for cards in listings for listed in cards if listed.session_id == "sess_a"}
+
+    assert await home_of_a() == {None}, "what a card said of it is not stored"
+    lease = await homes.acquire("sess_a", "node_\\ \x00")
+    assert lease is not None
+    assert await home_of_a() == {"node_\\ \x00"}
+    assert [other.home for other in await store.cards(limit=1, session_id="sess_b")] == [None]
+    await homes.release(lease)
+    assert await home_of_a() == {None}
+    await homes.close()
 
 
 async def test_how_far_many_sessions_are_is_told_at_once(store: PostgresJournal) -> None:

@@ -4,11 +4,11 @@ import asyncio
 import sys
 
 from tests.stores.postgres.conftest import make_database
-from tests.stores.postgres.server import PostgresServer
 
 from switchtower.core import errors, journal
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.testing.journal_contract import NOON, card, delta, receipt
+from switchtower.testing.postgres_server import PostgresServer
 
 ROUNDS = 5
 

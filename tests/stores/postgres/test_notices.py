@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stores.postgres.server import PostgresServer
 from tests.stores.postgres.wire import Wire
 
 from switchtower.core import errors
@@ -18,6 +17,7 @@ from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.listener import Listener
 from switchtower.stores.postgres.notices import Moved
 from switchtower.testing.journal_contract import addition, delta, deltas
+from switchtower.testing.postgres_server import PostgresServer
 
 
 class Ear:
@@ -30,7 +30,7 @@ class Ear:
         self._news.set()
 
     async def until(self, session_id: str, head: int) -> None:
-        while not any((moved.heads or {}).get(session_id, 0) >= head for moved in self.heard):
+        while not any((moved.heads or {}).get(session_id, (0, 0))[1] >= head for moved in self.heard):
             self._news.clear()
             await self._news.wait()
 
@@ -56,13 +56,18 @@ async def store(dsn: str) -> AsyncIterator[PostgresJournal]:
     await store.close()
 
 
-async def test_another_node_hears_which_sessions_moved_and_how_far(dsn: str, store: PostgresJournal) -> None:
+async def test_another_node_hears_which_sessions_moved_from_where_and_how_far(dsn: str, store: PostgresJournal) -> None:
     here, there = Ear(), Ear()
     async with asyncio.timeout(30), listening(dsn, "node_a", here), listening(dsn, "node_b", there):
         await store.append(addition("sess_a", deltas(1, 7)))
         await store.append(addition("sess_\x00 é", deltas(1, 2)))
-        await there.until("sess_\x00 é", 2)
-    assert there.heard == [Moved("node_a", {"sess_a": 7}), Moved("node_a", {"sess_\x00 é": 2})]
+        await store.append(addition("sess_a", deltas(8, 9)))
+        await there.until("sess_a", 9)
+    assert there.heard == [
+        Moved("node_a", {"sess_a": (0, 7)}),
+        Moved("node_a", {"sess_\x00 é": (0, 2)}),
+        Moved("node_a", {"sess_a": (7, 9)}),
+    ]
     assert here.heard == [], "nobody is told what they did themselves"
 
 
@@ -77,7 +82,7 @@ async def test_a_batch_has_one_notice_however_much_is_in_it(dsn: str, store: Pos
         await store.append(addition("sess_last", [delta(1)]))
         await ear.until("sess_last", 1)
     assert [len(moved.heads or {}) for moved in ear.heard] == [1, 40, 1]
-    assert set((ear.heard[1].heads or {}).values()) == {60}
+    assert set((ear.heard[1].heads or {}).values()) == {(0, 60)}
 
 
 async def test_a_refused_append_has_no_notice(dsn: str, store: PostgresJournal) -> None:
@@ -88,7 +93,7 @@ async def test_a_refused_append_has_no_notice(dsn: str, store: PostgresJournal) 
             await store.append(addition("sess_a", [delta(2)], epoch=1))
         await store.append(addition("sess_b", [delta(1)]))
         await ear.until("sess_b", 1)
-    assert ear.heard == [Moved("node_a", {"sess_a": 1}), Moved("node_a", {"sess_b": 1})]
+    assert ear.heard == [Moved("node_a", {"sess_a": (0, 1)}), Moved("node_a", {"sess_b": (0, 1)})]
 
 
 async def test_what_does_not_fit_a_notice_is_told_without_names(dsn: str, store: PostgresJournal) -> None:
@@ -106,7 +111,7 @@ async def test_a_journal_without_a_name_tells_nobody(dsn: str, store: PostgresJo
         await nameless.append(addition("sess_a", [delta(1)]))
         await store.append(addition("sess_b", [delta(1)]))
         await ear.until("sess_b", 1)
-    assert [moved.heads for moved in ear.heard] == [{"sess_b": 1}]
+    assert [moved.heads for moved in ear.heard] == [{"sess_b": (0, 1)}]
     await nameless.close()
 
 
@@ -132,8 +137,13 @@ async def test_a_connection_that_is_cut_or_dead_is_made_anew_and_everything_may_
         await wire.close()
 
 
-@given(node_id=st.text(max_size=50), heads=st.dictionaries(st.text(max_size=60), st.integers(0, 2**63 - 1), max_size=200))
-def test_a_notice_is_always_short_and_says_what_moved_or_that_anything_may_have(node_id: str, heads: dict[str, int]) -> None:
+SEQS = st.integers(0, 2**63 - 1)
+
+
+@given(node_id=st.text(max_size=50), heads=st.dictionaries(st.text(max_size=60), st.tuples(SEQS, SEQS), max_size=200))
+def test_a_notice_is_always_short_and_says_what_moved_or_that_anything_may_have(
+    node_id: str, heads: dict[str, tuple[int, int]]
+) -> None:
     if any("\ud800" <= sign <= "\udfff" for text in (node_id, *heads) for sign in text):
         return
     text = notices.text(node_id, heads)
@@ -146,3 +156,9 @@ def test_a_notice_is_always_short_and_says_what_moved_or_that_anything_may_have(
 def test_a_notice_that_cannot_be_read_says_that_anything_may_have_moved(payload: str) -> None:
     moved = notices.read(payload)
     assert moved.heads is None or isinstance(moved.heads, dict)
+
+
+@pytest.mark.parametrize("payload", ['{"node_id":"node_a","heads":{"sess_a":7}}', '{"node_id":"node_a","heads":{"sess_a":[7]}}'])
+def test_a_notice_that_does_not_say_from_where_says_that_anything_may_have_moved(payload: str) -> None:
+    """So nodes of the version before wrote them."""
+    assert notices.read(payload).heads is None

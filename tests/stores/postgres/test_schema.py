@@ -53,17 +53,81 @@ async def test_processes_that_start_at_once_on_an_empty_database_all_get_it(empt
     await store.close()
 
 
-async def test_a_newer_program_s_database_is_not_touched(fresh_dsn: str) -> None:
-    connection = await connections.connect(fresh_dsn)
-    await connection.execute("INSERT INTO tower.migrations VALUES (99, now())")
-    with pytest.raises(errors.JournalUnavailable, match="version 99") as refused:
+NEWEST = max(schema.known())
+
+
+async def pretend_newer(dsn: str, *made: tuple[int, int | None]) -> None:
+    """Schemas beyond ours, as a newer program notes them: the version, and which it needs."""
+    connection = await connections.connect(dsn)
+    for version, needed in made:
+        await connection.execute("INSERT INTO tower.migrations (version, at, needs) VALUES ($1, now(), $2)", version, needed)
+    await connection.close()
+
+
+@pytest.mark.parametrize("made", [[(99, None)], [(99, NEWEST + 1)], [(NEWEST + 1, NEWEST + 1), (99, NEWEST)]])
+async def test_a_newer_program_s_database_that_is_not_for_us_any_more_is_not_touched(
+    fresh_dsn: str, made: list[tuple[int, int | None]]
+) -> None:
+    await pretend_newer(fresh_dsn, *made)
+    with pytest.raises(errors.JournalUnavailable, match=f"version 99, .* this one knows {NEWEST};") as refused:
         await PostgresJournal(fresh_dsn).open()
-    assert refused.value.hint == "use the newer program that wrote it"
+    assert refused.value.hint == "start this node with the newer program that the other nodes run"
     with pytest.raises(registry.RegistryUnavailable, match="version 99"):
         await PostgresRegistry(fresh_dsn).open()
     with pytest.raises(leases.LeasesUnavailable, match="version 99"):
         await PostgresLeases(fresh_dsn).open()
+
+
+@pytest.mark.parametrize("made", [[(NEWEST + 1, None)], [(NEWEST + 1, NEWEST), (99, NEWEST)], [(99, 1)]])
+async def test_a_newer_program_s_database_that_still_suits_us_is_used_as_it_is(
+    fresh_dsn: str, made: list[tuple[int, int | None]]
+) -> None:
+    before = PostgresJournal(fresh_dsn)
+    await before.open()
+    await pretend_newer(fresh_dsn, *made)
+    after, others = PostgresJournal(fresh_dsn), PostgresLeases(fresh_dsn)
+    await after.open()
+    await others.open()
+    await before.append(addition("sess_a", [delta(1)]))
+    await after.append(addition("sess_a", [delta(2)]))
+    assert await seqs(before, "sess_a") == [1, 2]
+    for store in (before, after, others):
+        await store.close()
+    connection = await connections.connect(fresh_dsn)
+    versions = await connection.fetch("SELECT version FROM tower.migrations ORDER BY version")
+    assert [version for (version,) in versions] == [*schema.known(), *(version for version, _ in made)]
     await connection.close()
+
+
+async def test_a_database_of_the_version_before_is_brought_up_and_its_nodes_go_on(empty_dsn: str) -> None:
+    """A node of schema 3 has opened; one of ours comes; both write, and each hears of what the other has under way."""
+    connection = await connections.connect(empty_dsn)
+    await connection.execute("CREATE SCHEMA tower; CREATE TABLE tower.migrations (version integer PRIMARY KEY, at timestamptz)")
+    for version in (1, 2, 3):
+        await connection.execute(schema.known()[version])
+        await connection.execute(f"INSERT INTO tower.migrations VALUES ({version}, now())")
+    await connection.execute("INSERT INTO nodes VALUES ('node_old', '', now(), now() + interval '1 hour')")
+    store = PostgresLeases(empty_dsn)
+    await store.open()
+    await connection.execute("INSERT INTO nodes VALUES ('node_older', '', now(), now() + interval '1 hour')")
+    assert [(node.node_id, node.draining) for node in await store.nodes()] == [("node_old", False), ("node_older", False)]
+    assert await connection.fetchval("SELECT needs FROM migrations WHERE version = 4") == 3
+    await store.close()
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("script", "needed"),
+    [
+        ("", 6),
+        ("-- needs: 0004\nCREATE", 4),
+        ("-- first\n-- needs: 0007\n", 7),
+        ("SELECT '-- needs: 0004'", 6),
+        ("-- needs: four", 6),
+    ],
+)
+def test_a_script_says_which_schema_its_database_needs_and_otherwise_the_one_before(script: str, needed: int) -> None:
+    assert schema.needs(7, script) == needed
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(empty_dsn: str) -> None:

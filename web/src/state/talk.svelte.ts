@@ -90,7 +90,7 @@ export class Talk {
 
   /** False: it could not be sent. */
   followUp(text: string): boolean {
-    const here = tower.row(this.sessionId)?.host_id !== tower.ownHost?.id;
+    const here = !tower.isNode(tower.row(this.sessionId)?.host_id ?? "");
     if (!here && !tower.command("run.send_input", this.sessionId, { input_id: uuid(), text, actor: "web", delivery: "follow_up" })) return false;
     this.followUps.push({ text, here });
     return true;

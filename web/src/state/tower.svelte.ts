@@ -113,6 +113,11 @@ class Tower {
     return this.hosts.find((host) => host.is_this_daemon) ?? null;
   }
 
+  /** Whether a host is a node of this tower, as the daemon that we speak to is. A session there is the tower's own, wherever we are connected. */
+  isNode(hostId: string): boolean {
+    return this.hosts.some((host: HostRow & { is_node?: boolean }) => host.id === hostId && (host.is_this_daemon === true || host.is_node === true));
+  }
+
   listen(runId: string, listener: Listener): () => void {
     const set = this.listeners.get(runId) ?? new Set();
     this.listeners.set(runId, set);

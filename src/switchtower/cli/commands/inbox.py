@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -9,6 +10,8 @@ import click
 from switchtower.cli import ages, console, output
 
 if TYPE_CHECKING:
+    from switchtower.client.client import Client
+    from switchtower.client.homes import Homes
     from switchtower.protocols.push import listings
 
 
@@ -40,11 +43,12 @@ async def _list(*, as_json: bool) -> int:
 
     async with await Client.connect(config.load()) as client:
         waiting = await client.approvals()
+        known = await _homes(client, waiting)
     if as_json:
         output.line(msgspec.json.encode(waiting))
     else:
         for one in waiting:
-            _show(one)
+            _show(one, known)
         if not waiting:
             console.say("nothing waits for a decision")
     return console.Exit.FAILED if waiting else console.Exit.OK
@@ -64,20 +68,29 @@ async def _watch(*, as_json: bool) -> int:
     async with await Client.connect(config.load()) as client:
         while True:
             waiting = await client.approvals()
+            known_homes = await _homes(client, waiting)
             for one in waiting:
                 if one.approval.approvalId not in known:
                     if as_json:
                         output.line(msgspec.json.encode(one))
                     else:
-                        _show(one)
+                        _show(one, known_homes)
             known = {one.approval.approvalId for one in waiting}
             await asyncio.sleep(_EVERY)
 
 
-def _show(one: "listings.PendingApproval") -> None:
+async def _homes(client: "Client", waiting: "Sequence[listings.PendingApproval]") -> "Homes":
+    """Asked for only when a session has one: alone, none has."""
+    from switchtower.client import homes
+
+    return await homes.of(client) if any(one.home for one in waiting) else homes.ALONE
+
+
+def _show(one: "listings.PendingApproval", homes: "Homes") -> None:
     from switchtower.cli import questions
 
-    where = f" on {one.host}" if one.host else ""
+    place = one.host or homes.shown(one.home)
+    where = f" on {place}" if place else ""
     left = ages.age(one.approval.expiresAt / 1_000 - time.time())
     title = f" {one.sessionTitle}" if one.sessionTitle else ""
     output.line(console.printable(f"{one.approval.approvalId}  {one.sessionId}{where}{title}"))

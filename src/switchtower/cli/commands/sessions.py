@@ -11,10 +11,12 @@ from switchtower.cli import ages, console, output, table
 
 if TYPE_CHECKING:
     from switchtower.cli.waiting import Waiting
+    from switchtower.client.client import Client
     from switchtower.protocols.push import extensions, messages
 
     Programs = Mapping[str, extensions.TerminalListing]
     Waits = Mapping[str, Sequence[Waiting]]
+    Homes = Mapping[str, str]
 
 
 @click.command()
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
 def sessions(as_json: bool, limit: int) -> int:
     """List the sessions, the last used first.
 
-    Of a program in a terminal, the command is shown too, or what somebody has called it. A session that waits for a decision or
-    an answer has what is asked below it. The end of an id is enough to name a session in other commands, and `last` is the first
-    one listed.
+    Of a program in a terminal, the command is shown too, or what somebody has called it. Where several nodes share one store, the
+    node that a session has as its home is shown. A session that waits for a decision or an answer has what is asked below it. The
+    end of an id is enough to name a session in other commands, and `last` is the first one listed.
 
     \b
     Example:
@@ -33,13 +35,13 @@ def sessions(as_json: bool, limit: int) -> int:
     """
     import msgspec
 
-    listed, programs, waits = asyncio.run(_list(limit))
+    listed, programs, waits, homes = asyncio.run(_list(limit))
     if as_json:
-        output.line(msgspec.json.encode([_described(session, programs, waits) for session in listed]))
+        output.line(msgspec.json.encode([_described(session, programs, waits, homes) for session in listed]))
         return console.Exit.OK
     if not listed:
         console.say('no sessions yet; hint: start one with `tower run --headless "…"`')
-    for session, row in zip(listed, table.rows(_cells(listed, programs, now=time.time())), strict=True):
+    for session, row in zip(listed, table.rows(_cells(listed, programs, homes, now=time.time())), strict=True):
         output.line(console.printable(row))
         for line in _asked(waits.get(session.sessionId, ())):
             output.line(console.printable(line))
@@ -52,7 +54,7 @@ def _asked(waits: "Sequence[Waiting]") -> list[str]:
     return [f"  ? {waiting.spelled(one)}" for one in waits]
 
 
-async def _list(limit: int) -> "tuple[Sequence[messages.ListedSession], Programs, Waits]":
+async def _list(limit: int) -> "tuple[Sequence[messages.ListedSession], Programs, Waits, Homes]":
     from switchtower import config
     from switchtower.cli import waiting
     from switchtower.client.client import Client
@@ -60,11 +62,20 @@ async def _list(limit: int) -> "tuple[Sequence[messages.ListedSession], Programs
     async with await Client.connect(config.load()) as client:
         listed = await client.list_sessions(limit)
         programs = {program.sessionId: program for program in await client.terminals(limit)}
-        return listed, programs, await waiting.of(client, [one for one in listed if one.sessionId not in programs])
+        waits = await waiting.of(client, [one for one in listed if one.sessionId not in programs])
+        return listed, programs, waits, await _homes(client, limit)
+
+
+async def _homes(client: "Client", limit: int) -> "Homes":
+    """What the node of each session is called; nothing where there is but one node."""
+    from switchtower.client import homes
+
+    known = await homes.of(client)
+    return {card.sessionId: known.shown(card.home) for card in await client.cards(limit)} if known.several else {}
 
 
 def _described(
-    session: "messages.ListedSession", programs: "Programs", waits: "Waits"
+    session: "messages.ListedSession", programs: "Programs", waits: "Waits", homes: "Homes"
 ) -> "messages.ListedSession | dict[str, Any]":
     import msgspec
 
@@ -73,15 +84,20 @@ def _described(
         more["terminal"] = {name: value for name, value in msgspec.to_builtins(program).items() if name != "sessionId"}
     if asked := waits.get(session.sessionId):
         more["waiting"] = msgspec.to_builtins(asked)
+    if homes:
+        more["node"] = homes.get(session.sessionId) or None
     return {**msgspec.to_builtins(session), **more} if more else session
 
 
-def _cells(listed: "Sequence[messages.ListedSession]", programs: "Programs", *, now: float) -> list[tuple[str, ...]]:
+def _cells(
+    listed: "Sequence[messages.ListedSession]", programs: "Programs", homes: "Homes", *, now: float
+) -> list[tuple[str, ...]]:
     return [
         (
             session.sessionId,
             session.state,
             ages.age(now - session.updatedAt / 1000),
+            *((homes.get(session.sessionId) or "-",) if homes else ()),
             session.repo.currentBranch,
             session.repo.rootPath,
             *((_program(programs.get(session.sessionId)),) if programs else ()),

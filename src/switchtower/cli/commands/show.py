@@ -26,7 +26,7 @@ def show(session: str, as_json: bool, token: str | None) -> int:
       tower show last
       tower show last --json
     """
-    about, waits = asyncio.run(_ask(session, token))
+    about, waits, node = asyncio.run(_ask(session, token))
     if as_json:
         import msgspec
 
@@ -37,16 +37,18 @@ def show(session: str, as_json: bool, token: str | None) -> int:
 
     from switchtower.cli import portrait
 
-    for line in table.fields(portrait.of(about, waits)):
+    for line in table.fields(portrait.of(about, waits, node=node)):
         output.line(console.printable(line))
     return console.Exit.OK
 
 
-async def _ask(meant: str, token: str | None) -> "tuple[extensions.SessionInfo, list[Waiting]]":
+async def _ask(meant: str, token: str | None) -> "tuple[extensions.SessionInfo, list[Waiting], str]":
     from switchtower.cli import lookup, waiting
+    from switchtower.client import homes
 
     async with lookup.opened(meant, token) as (client, session_id):
         about = await client.get_session(session_id)
+        node = (await homes.of(client)).shown(about.home) if about.home else ""
         if about.activeRunId is None or about.terminal is not None:
-            return about, []  # what a program waits for, its terminal says
-        return about, (await waiting.look(client, session_id)).listed()
+            return about, [], node  # what a program waits for, its terminal says
+        return about, (await waiting.look(client, session_id)).listed(), node

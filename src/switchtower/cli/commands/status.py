@@ -10,12 +10,14 @@ from switchtower.cli import ages, console, output
 
 if TYPE_CHECKING:
     from switchtower import config
+    from switchtower.client.homes import Homes
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
 def status(as_json: bool) -> int:
-    """Say whether the daemon runs, where it listens, what waits for a decision, and how the link to its hub stands.
+    """Say whether the daemon runs, where it listens, what waits for a decision, and how the link to its hub stands. Where several
+    nodes share one store, also which of them this is.
 
     Exits with 0 when a daemon answers and with 1 when none does; it never starts one.
 
@@ -44,7 +46,7 @@ def status(as_json: bool) -> int:
 
 async def _look(settings: "config.Settings") -> dict[str, Any]:
     from switchtower.cli import lookup
-    from switchtower.client import discover, errors
+    from switchtower.client import discover, errors, homes
     from switchtower.client.client import Client
 
     socket = str(discover.socket_path(settings))
@@ -55,6 +57,7 @@ async def _look(settings: "config.Settings") -> dict[str, Any]:
         async with await Client.connect(settings, start=False) as client:
             version = client.runtime_version
             listed = await client.list_sessions(lookup.MOST_LISTED)
+            node = _node(await homes.of(client))
     except errors.DaemonUnreachable as problem:
         return {"running": False, "socket": socket, "problem": problem.message}
     return {
@@ -69,7 +72,16 @@ async def _look(settings: "config.Settings") -> dict[str, Any]:
         "moreSessions": len(listed) == lookup.MOST_LISTED,
         "runningSessions": sum(session.state == "running" for session in listed),
         "pendingApprovals": sum(session.state == "awaiting_approval" for session in listed),
+        **({"node": node} if node else {}),
     }
+
+
+def _node(known: "Homes") -> dict[str, Any] | None:
+    """Which of several nodes this is; None when it is alone."""
+    if (this := known.this) is None:
+        return None
+    alive = sum(node.alive for node in known.nodes)
+    return {"id": this.id, "name": this.name, "draining": this.draining, "homes": this.sessions, "alive": alive}
 
 
 def _hub(settings: "config.Settings") -> dict[str, Any] | None:
@@ -105,6 +117,10 @@ def _readable(found: dict[str, Any]) -> list[tuple[str, str]]:
     count = f"{found['sessions']} or more" if found["moreSessions"] else str(found["sessions"])
     rows.append(("sessions", f"{count}, {found['runningSessions']} running"))
     rows.append(("pending approvals", str(found["pendingApprovals"])))
+    if node := found.get("node"):
+        drains = ", draining" if node["draining"] else ""
+        is_home = "1 session" if node["homes"] == 1 else f"{node['homes']} sessions"
+        rows.append(("node", console.printable(f"{node['name']}, home of {is_home}{drains}; {node['alive']} alive")))
     if found["hub"]:
         rows.append(("hub", _link(found["hub"])))
     return rows

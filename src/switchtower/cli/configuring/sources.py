@@ -10,8 +10,8 @@ from msgspec import Struct
 from switchtower import config
 from switchtower.settings.folders import locate
 
-HIDDEN = frozenset({"redaction_extra", "notify_webhook"})
-"""A pattern for secrets may well spell one out, and who knows a webhook's address can use it."""
+HIDDEN = frozenset({"redaction_extra", "notify_webhook", "store"})
+"""A pattern for secrets may well spell one out, who knows a webhook's address can use it, a database's has a password."""
 
 
 class Shown(Struct, frozen=True, kw_only=True):

@@ -46,6 +46,8 @@ TABLE: dict[type[errors.CoreError], Code] = {
     errors.ShuttingDown: "UNAVAILABLE",
     errors.JournalUnavailable: "UNAVAILABLE",
     errors.Fenced: "UNAVAILABLE",
+    errors.HomeUnreachable: "UNAVAILABLE",
+    errors.OutcomeUnknown: "UNAVAILABLE",
 }
 
 

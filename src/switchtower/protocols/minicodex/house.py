@@ -78,6 +78,12 @@ class House:
             peer.beat(packet)
         self._timer = asyncio.get_running_loop().call_later(seconds, self._beat)
 
+    def let_go(self) -> None:
+        """The daemon goes: everybody is told so in the protocol's words and closed. Who comes back says `resume` with the last
+        event that it saw, here or at another node."""
+        for peer in tuple(self._peers):
+            peer.let_go()
+
     async def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

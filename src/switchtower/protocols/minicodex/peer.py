@@ -25,7 +25,7 @@ OpenSession = Callable[[events.Actor], Awaitable[str]]
 
 MOST_HELD = 64
 """Packets."""
-POLICY_VIOLATION, PROTOCOL_ERROR = 1008, 1002
+POLICY_VIOLATION, PROTOCOL_ERROR, SERVICE_RESTART = 1008, 1002, 1012
 MAJOR = messages.VERSION.partition(".")[0]
 CAPABILITIES = ("reasoning", "approvals", "replay", "deny_abort")
 """What we can do; `deny_abort` only counts for a client that says it too."""
@@ -127,6 +127,10 @@ class MiniCodexPeer:
     def beat(self, packet: Packet) -> None:
         if self._greeted and self.ready and self._outbox is not None:
             self._outbox.send(packet)
+
+    def let_go(self) -> None:
+        self._say(outbound.error("UNAVAILABLE", "the server goes away; reconnect and send `resume`", details={"retryable": True}))
+        self._part(SERVICE_RESTART, "service restart, reconnect")
 
     def _say(self, *frames: bytes) -> None:
         if self._outbox is not None:

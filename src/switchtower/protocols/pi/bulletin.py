@@ -20,6 +20,15 @@ class Bulletin:
         self._answers: dict[PiPeer, list[bytes]] = {}
         self._announcements: list[bytes] = []
         self._scheduled = False
+        self.dismissed: tuple[int, str] | None = None
+        """With which code and reason everybody was let go."""
+
+    def dismiss(self, code: int, reason: str) -> None:
+        """All that was said to them leaves first."""
+        self.flush()
+        self.dismissed = code, reason
+        for peer in tuple(self.peers):
+            peer.let_go(code, reason)
 
     def lifecycle(self, frame: bytes) -> None:
         self._lifecycle.append(frame)

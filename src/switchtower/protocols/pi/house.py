@@ -121,6 +121,25 @@ class House:
             self._opening.cancel()
         self._bulletin.flush()
 
+    @property
+    def is_idle(self) -> bool:
+        """Nobody is here, and nothing is under way."""
+        return not self._bulletin.peers and self._conductor.is_idle
+
+    def let_go(self, code: int, reason: str) -> None:
+        """Everybody who is here, at once; and whoever was let in and is not here yet."""
+        self._bulletin.dismiss(code, reason)
+
+    async def close(self) -> None:
+        """It serves nobody any more: another node does. What is under way is given up, and that is stored nowhere; whoever
+        asks there for its outcome is told how it ended."""
+        self._conductor.shut_down()
+        self._hall.closing = True
+        self._roster.close()
+        if self._opening is not None:
+            self._opening.cancel()
+        await self._conductor.close()
+
     # After a restart
 
     async def _resolve(self, command: str, session_id: str | None, facts: dict[str, Any]) -> ports.Handled:
@@ -198,8 +217,9 @@ class _TowerLedger:
             advances=settlement.advances,
             receipts=settlement.receipts,
         )
-        outcome = await self._tower.ask(command)
-        return int(outcome["version"])
+        version = int((await self._tower.ask(command))["version"])
+        await self._roster.catch_up(settlement.session_id, version)
+        return version
 
 
 def _limits(settings: PiSettings) -> Limits:

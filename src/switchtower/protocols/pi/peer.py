@@ -82,6 +82,9 @@ class PiPeer:
     def connected(self, stream: Stream) -> None:
         self._stream = stream
         self._outbox = Outbox(stream)
+        if self._bulletin.dismissed is not None:
+            stream.close(*self._bulletin.dismissed)  # the house was given up between its being let in and its coming
+            return
         # pi-server 16.1: before any other message
         stream.send(self._greeting)
         self._bulletin.peers.add(self)
@@ -150,6 +153,10 @@ class PiPeer:
         self._outbox = None
         for task in self._tasks:
             task.cancel()
+
+    def let_go(self, code: int, reason: str) -> None:
+        if self._stream is not None:
+            self._stream.close(code, reason)
 
     # A client of the conductor's
 

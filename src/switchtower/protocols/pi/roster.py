@@ -2,6 +2,7 @@
 kept as the little that clients ask for all the time, and is brought up to date by every event that is committed."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ class Standing(Struct, frozen=True):
     """One session, as of its last notable event."""
 
     info: shapes.SessionInfo
+    seq: int
     version: int
     loaded: bool
     root: str
@@ -54,12 +56,17 @@ class Roster:
         self._idle: dict[str, list[asyncio.Future[None]]] = {}
         self._shell_ends: dict[str, list[asyncio.Future[events.ShellFinished]]] = {}
         self._reserved = 0
+        self._stop_watching: Callable[[], None] = lambda: None
 
     async def open(self) -> None:
-        self._tower.watch(self._saw)
+        # Of all nodes: pi's sessions are the tower's, wherever they have their home.
+        self._stop_watching = self._tower.watch(self._saw)
         for card in await self._tower.cards(self._max_sessions, loaded=True):
             if card.session_id not in self._standings:
                 self._keep(await self._tower.session(card.session_id))
+
+    def close(self) -> None:
+        self._stop_watching()
 
     # What there is
 
@@ -143,13 +150,25 @@ class Roster:
         if session.run is None:
             _resolve(self._idle, session.id, None)
 
+    async def catch_up(self, session_id: str, version: int) -> None:
+        """Somebody was told this version. Of a session with another home the answer may be here before its events are, and
+        whoever asks for that version next must not be refused for it."""
+        standing = self._standings.get(session_id)
+        if standing is not None and standing.loaded and standing.version != version:
+            with contextlib.suppress(errors.CoreError):  # what was told is stored all the same
+                self._keep(await self._tower.session(session_id))
+
     def _keep(self, session: Session) -> None:
+        known = self._standings.get(session.id)
+        if known is not None and known.seq > session.seq:
+            return  # looked up meanwhile, and further on already
         if not (session.loaded or (session.loaded is None and session.run is not None)):
             self._standings.pop(session.id, None)
             return
         model = self._models.of(session.provider, session.model)
         self._standings[session.id] = Standing(
             info=stats.session_info(session, model, self._path_of(session.id)),
+            seq=session.seq,
             version=session.version,
             loaded=bool(session.loaded),
             root=session.workspace.root,

@@ -29,6 +29,8 @@ TABLE: dict[type[errors.CoreError], messages.ErrorCode] = {
     errors.ShuttingDown: "INTERNAL_ERROR",
     errors.JournalUnavailable: "INTERNAL_ERROR",
     errors.Fenced: "INTERNAL_ERROR",
+    errors.HomeUnreachable: "INTERNAL_ERROR",
+    errors.OutcomeUnknown: "INTERNAL_ERROR",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from switchtower.protocols.push import listings
+from switchtower.protocols.push import listings, node_messages
 from switchtower.protocols.push.messages import (
     ClientMessageId,
     DialogId,
@@ -35,6 +35,7 @@ CAPABILITIES = [
     "terminals",
     "flows",
     *listings.CAPABILITIES,
+    *node_messages.CAPABILITIES,
 ]
 
 InputId = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -150,6 +151,7 @@ Request = (
     | ListTerminals
     | GetFlow
     | listings.Request
+    | node_messages.Request
 )
 
 REQUESTS: dict[str, type[Request]] = {
@@ -168,6 +170,7 @@ REQUESTS: dict[str, type[Request]] = {
     "list_terminals": ListTerminals,
     "get_flow": GetFlow,
     **listings.REQUESTS,
+    **node_messages.REQUESTS,
 }
 
 NEEDS_SESSION = frozenset(
@@ -259,6 +262,8 @@ class SessionInfo(Struct, frozen=True, forbid_unknown_fields=True):
     updatedAt: int
     preset: str | None = None
     terminal: Terminal | None = None
+    home: str | None = None
+    """The node that decides for it, by its id in `list_nodes`. None where the daemon is alone, or nobody has it at the moment."""
 
 
 class Queued(Struct, frozen=True, forbid_unknown_fields=True):
@@ -386,4 +391,5 @@ ANSWERS: dict[str, type[Struct]] = {
     "list_terminals": Terminals,
     "get_flow": FlowReport,
     **listings.ANSWERS,
+    **node_messages.ANSWERS,
 }

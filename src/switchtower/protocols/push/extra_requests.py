@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from switchtower.core import commands, errors, flow_report, tower
 from switchtower.protocols.push import extensions, inbound, outbound
@@ -45,7 +45,12 @@ class _Extras:
         session_id = self._commanded(request)
 
         async def info() -> Struct:
-            return outbound.session_info(await self._peer.tower.session(session_id))
+            tower_ = self._peer.tower
+            told = outbound.session_info(await tower_.session(session_id))
+            if tower_.nodes is None:
+                return told
+            card = await tower_.card(session_id)
+            return structs.replace(told, home=card.home if card is not None else None)
 
         self._peer.answer_later(request, info)
 
@@ -93,7 +98,8 @@ class _Extras:
             changes = [change for change in session.done if run_id in (None, change.run_id)]
             if run_id is not None and not changes:
                 raise errors.InvalidCommand(f"{run_id} changed no files of this session that are still kept")
-            return extensions.Diff(await self._peer.tower.workshop.diff(session.workspace, changes))
+            site = self._peer.tower.workshop.of(session_id)
+            return extensions.Diff(await site.diff(session.workspace, changes))
 
         self._peer.answer_later(request, diff)
 

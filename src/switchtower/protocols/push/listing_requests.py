@@ -48,14 +48,14 @@ class _Listings:
         limit = request.payload.limit
 
         async def approvals() -> Struct:
-            waiting: list[tuple[Session, str, events.Approval]] = []
+            waiting: list[tuple[Session, str, events.Approval, str | None]] = []
             for card in await self._peer.tower.cards(limit, states=_WAITING):
                 try:
                     session = await self._peer.tower.session(card.session_id)
                 except errors.SessionNotFound:
                     continue  # deleted meanwhile
                 if session.run is not None:
-                    waiting += [(session, session.run.id, approval) for approval in session.run.pending.values()]
+                    waiting += [(session, session.run.id, approval, card.home) for approval in session.run.pending.values()]
             waiting.sort(key=lambda one: one[2].expires_at_ms)
             return listings.Approvals([_pending(*one) for one in waiting[:limit]])
 
@@ -150,10 +150,11 @@ def card_of(card: journal.Card) -> listings.Card:
         host=card.host,
         hostLost=card.host_lost,
         waiting=waiting,
+        home=card.home,
     )
 
 
-def _pending(session: Session, run_id: str, approval: events.Approval) -> listings.PendingApproval:
+def _pending(session: Session, run_id: str, approval: events.Approval, home: str | None) -> listings.PendingApproval:
     return listings.PendingApproval(
         sessionId=session.id,
         runId=run_id,
@@ -161,4 +162,5 @@ def _pending(session: Session, run_id: str, approval: events.Approval) -> listin
         rootPath=session.workspace.root,
         host=session.host,
         approval=outbound.approval_required(approval),
+        home=home,
     )

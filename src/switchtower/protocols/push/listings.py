@@ -98,6 +98,8 @@ class Card(Struct, frozen=True, forbid_unknown_fields=True):
     """Where it lives, when that is not here."""
     hostLost: bool
     waiting: Waiting | None
+    home: str | None = None
+    """The node that decides for it, by its id in `list_nodes`. None where the daemon is alone, or nobody has it at the moment."""
 
 
 class Cards(Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,6 +113,8 @@ class PendingApproval(Struct, frozen=True, forbid_unknown_fields=True):
     rootPath: str
     host: str | None
     approval: ApprovalRequired
+    home: str | None = None
+    """As a card has it."""
 
 
 class Approvals(Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,7 +15,16 @@ from switchtower.core import commands, tower
 from switchtower.core import errors as core_errors
 from switchtower.core.access import Access
 from switchtower.core.session import Session
-from switchtower.protocols.push import errors, extensions, extra_requests, inbound, listing_requests, messages, outbound
+from switchtower.protocols.push import (
+    errors,
+    extensions,
+    extra_requests,
+    inbound,
+    listing_requests,
+    messages,
+    node_requests,
+    outbound,
+)
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
 
@@ -24,6 +33,7 @@ log = logging.getLogger(__name__)
 CAPABILITIES = ["stream_tokens", "approvals", "replay_attach", "headless", *extensions.CAPABILITIES]
 CLIENT_NAME_LIMIT = 100
 TRY_AGAIN_LATER = 1013
+SERVICE_RESTART = 1012
 UNANSWERED_LIMIT = 1_000
 """With so many requests under way a client is not read from until half of them are answered."""
 
@@ -40,6 +50,8 @@ class PushPeer:
         self._subscriptions: dict[str, tower.Subscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._unanswered = 0
+        self._leaving = False
+        """It is not read from any more, and closed with its last answer."""
         self._handlers: dict[str, Callable[[inbound.Request], bytes | None]] = {
             "hello": self._hello,
             "start_session": self._start_session,
@@ -52,6 +64,7 @@ class PushPeer:
             "ping": self._ping,
             **extra_requests.handlers(self),
             **listing_requests.handlers(self),
+            **node_requests.handlers(self),
         }
 
     # The receiver's side
@@ -69,7 +82,7 @@ class PushPeer:
         self._send(Packet([outbound.refusal(inbound.UNKNOWN_REQUEST, "unknown", None, error)]))
 
     def writable_again(self) -> None:
-        if self._stream is not None and self._unanswered < UNANSWERED_LIMIT:
+        if self._stream is not None and self._unanswered < UNANSWERED_LIMIT and not self._leaving:
             self._stream.resume_reading()
         for subscription in list(self._subscriptions.values()):
             subscription.wake()
@@ -81,6 +94,24 @@ class PushPeer:
         self._subscriptions.clear()
         for task in self._tasks:
             task.cancel()
+
+    def let_go(self, grace_s: float) -> None:
+        """The daemon goes: what was asked is answered, as far as that takes no longer, and then the client is closed.
+
+        push has no frame that says so: an event's `seq` is its session's, and there is none to be had for this. Clients come
+        back with `lastSeenSeq` after any loss of a connection."""
+        if self._stream is None or self._leaving:
+            return
+        self._leaving = True
+        self._stream.pause_reading()
+        if self._unanswered == 0:
+            self._part()
+        else:
+            asyncio.get_running_loop().call_later(grace_s, self._part)
+
+    def _part(self) -> None:
+        if self._stream is not None:
+            self._stream.close(SERVICE_RESTART, "service restart, reconnect")
 
     # The outlet's side
 
@@ -292,7 +323,10 @@ class PushPeer:
 
     def _one_answered(self) -> None:
         self._unanswered -= 1
-        if self._unanswered == UNANSWERED_LIMIT // 2 and self.ready and self._stream is not None:
+        if self._leaving:
+            if self._unanswered == 0:
+                asyncio.get_running_loop().call_soon(self._part)  # behind the answer, which is said in this very turn
+        elif self._unanswered == UNANSWERED_LIMIT // 2 and self.ready and self._stream is not None:
             self._stream.resume_reading()
 
     def hear_of(self, session_id: str, outcome: tower.Outcome) -> None:
@@ -324,6 +358,11 @@ class PushPeer:
         """For what concerns other sessions than the one that a token lets in to, and for what cannot be taken back."""
         if not self._access.trusted:
             raise core_errors.AttachForbidden(hint="only the owner may do this, and nothing that a run has started")
+
+    def check_operates(self) -> None:
+        """For what concerns the daemon itself and everybody at it: its owner, who is on its machine."""
+        if not self._access.trusted or self._access.via != "cli":
+            raise core_errors.AttachForbidden(hint="only the owner may do this, on the daemon's own socket")
 
     def check_may_command(self, session_id: str) -> None:
         if not self._may_command(session_id):

@@ -7,12 +7,16 @@ UNKNOWN_RUN = "unknown run_id"
 UNKNOWN_HOST = "unknown host_id"
 HOST_OFFLINE = "host offline"
 HOST_GONE = "host disconnected before it answered"
+HOST_SILENT = "host did not answer in time"
 DENIED = "denied"
 EXPIRED = "nobody decided in time"
 WITHDRAWN = "withdrawn"
 IN_USE = "request_id is already in use"
 NOT_ACTIVE = "run is not active"
 INTERNAL = "internal error"
+TOO_MANY_CALLS = "too many calls at once"
+SHUTTING_DOWN = "shutting down; try again"
+TRY_AGAIN = "try again"
 
 TABLE: dict[type[errors.CoreError], str] = {
     errors.InvalidCommand: "",
@@ -34,9 +38,11 @@ TABLE: dict[type[errors.CoreError], str] = {
     errors.ProviderNotConfigured: "",
     errors.SandboxUnavailable: "",
     errors.Overloaded: "too much is waiting; try again",
-    errors.ShuttingDown: "shutting down; try again",
+    errors.ShuttingDown: SHUTTING_DOWN,
     errors.JournalUnavailable: "the journal could not store this; try again",
-    errors.Fenced: "try again",
+    errors.Fenced: TRY_AGAIN,
+    errors.HomeUnreachable: "the run's node cannot be reached; try again",
+    errors.OutcomeUnknown: "the run's node went away; look at the run before trying again",
 }
 """Without words of relay's, or of ours for it, the refusal's own message is told."""
 

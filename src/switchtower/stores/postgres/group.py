@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from switchtower.core import errors, journal
 from switchtower.stores import strips
@@ -128,8 +129,11 @@ class Group:
             *_columns(cards, 6),
             *_columns(snapshots, 3),
             *_columns(receipts, 8),
-            notices.text(node_id, {session_id: step.head for session_id, step in self._steps.items()}) if node_id else None,
+            self._notice(node_id) if node_id else None,
         ]
+
+    def _notice(self, node_id: str) -> str:
+        return notices.text(node_id, {session_id: (step.before, step.head) for session_id, step in self._steps.items()})
 
 
 def _columns(rows: list[tuple[Any, ...]], width: int) -> list[list[Any]]:
@@ -137,7 +141,9 @@ def _columns(rows: list[tuple[Any, ...]], width: int) -> list[list[Any]]:
 
 
 def _card_values(card: journal.Card) -> tuple[Any, ...]:
-    return (card.state.value, card.created_at_ms, card.updated_at_ms, card.loaded is True, _encode(card))
+    # Whose home a session has is the store's to know: a card is stored without it.
+    stored = card if card.home is None else structs.replace(card, home=None)
+    return (card.state.value, card.created_at_ms, card.updated_at_ms, card.loaded is True, _encode(stored))
 
 
 def identity(scope: str, key: str) -> bytes:

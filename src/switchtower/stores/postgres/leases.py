@@ -1,18 +1,22 @@
 """The homes of sessions in PostgreSQL, in the row that every append to a session takes: a takeover and an append of the old
 home cannot pass each other unseen. Time is the database's: what nodes believe of it plays no part.
+
+Whoever gives a node something holds on to the node's row first, and whoever empties a node waits for that row: nothing can be
+given to a node that drains, leaves or is forgotten at that moment.
 """
 
 # ruff: noqa: S608 - what queries are put together from is written in this file
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
 
 from switchtower.core import errors, leases
 from switchtower.stores.postgres import connections, names, schema
 from switchtower.stores.postgres.connections import Connection
 from switchtower.stores.postgres.pool import Pool
 
+Result = TypeVar("Result")
 PATIENCE = 5.0
 _CONNECTIONS = 2
 
@@ -21,7 +25,17 @@ _MS = "(extract(epoch FROM {0}) * 1000)::bigint"
 _LEASE = f"homes.session_id, homes.node_id, homes.epoch, {_MS.format('nodes.expires_at')}"
 # `now()` is when the transaction began: a node is silent only if it was so before anybody waited for a row.
 _SILENT = "EXISTS (SELECT FROM nodes WHERE nodes.node_id = homes.node_id AND nodes.expires_at <= now())"
-_ALIVE = "SELECT node_id, expires_at FROM nodes WHERE node_id = {0} AND expires_at > now()"
+_TAKER = "SELECT node_id, expires_at FROM nodes WHERE node_id = {0} AND expires_at > now() AND NOT draining FOR KEY SHARE"
+# The owners one by one along the index, however many sessions each has; and of these the ones that are not alive.
+_SILENT_OWNERS = (
+    "WITH RECURSIVE owners AS ("
+    "   (SELECT node_id FROM homes WHERE node_id IS NOT NULL ORDER BY node_id LIMIT 1) UNION ALL"
+    "   SELECT (SELECT homes.node_id FROM homes WHERE homes.node_id > owners.node_id ORDER BY homes.node_id LIMIT 1)"
+    "   FROM owners WHERE owners.node_id IS NOT NULL)"
+    " SELECT node_id FROM owners WHERE node_id IS NOT NULL"
+    "   AND NOT EXISTS (SELECT FROM nodes WHERE nodes.node_id = owners.node_id AND nodes.expires_at > now())"
+)
+_UNDER_WAY = "SELECT FROM sessions WHERE sessions.session_id = homes.session_id AND is_under_way(state, card)"
 
 
 class PostgresLeases:
@@ -43,61 +57,93 @@ class PostgresLeases:
         if pool is not None:
             await pool.close()
 
-    async def _rows(self, query: str, *values: Any) -> list[Any]:
-        """Of one statement, which changes something or not: it is safe to ask any of these again."""
+    async def _change(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+        """One transaction, which changes something or not: it is safe to ask any of these again."""
         if self._pool is None:
             raise leases.LeasesUnavailable("they are not open")
-
-        async def work(connection: Connection) -> list[Any]:
-            return await connection.fetch(query, *values)
-
         with _telling():
             return await self._pool.change(work)
 
-    async def join(self, node_id: str, address: str, lasts_ms: int) -> None:
+    async def _rows(self, query: str, *values: Any) -> list[Any]:
+        """Of one statement."""
+        return await self._change(lambda connection: connection.fetch(query, *values))
+
+    async def join(self, node_id: str, address: str, lasts_ms: int, *, name: str = "", version: str = "") -> None:
         await self._rows(
-            f"INSERT INTO nodes VALUES ($1, $3, clock_timestamp(), {_IN})"
-            " ON CONFLICT (node_id) DO UPDATE SET address = excluded.address, expires_at = excluded.expires_at",
-            *(names.put(node_id), lasts_ms, names.put(address)),
+            "INSERT INTO nodes (node_id, address, joined_at, expires_at, name, version)"
+            f" VALUES ($1, $3, clock_timestamp(), {_IN}, $4, $5)"
+            " ON CONFLICT (node_id) DO UPDATE SET address = excluded.address, expires_at = excluded.expires_at,"
+            "   name = excluded.name, version = excluded.version",
+            *(names.put(node_id), lasts_ms, names.put(address), names.put(name), names.put(version)),
         )
+
+    async def drain(self, node_id: str) -> int:
+        async def work(connection: Connection) -> int:
+            # The second statement sees what was given to the node before the first got its row.
+            await connection.execute("SELECT FROM nodes WHERE node_id = $1 FOR UPDATE", names.put(node_id))
+            await connection.execute("UPDATE nodes SET draining = true WHERE node_id = $1", names.put(node_id))
+            return await _freed(connection, node_id)
+
+        return await self._change(work)
 
     async def renew(self, node_id: str, lasts_ms: int) -> leases.Renewal:
         for (was_alive,) in await self._rows(
             "WITH before AS ("
-            "   SELECT node_id, expires_at > clock_timestamp() AS was_alive FROM nodes WHERE node_id = $1 FOR UPDATE)"
+            "   SELECT node_id, expires_at > clock_timestamp() AS was_alive FROM nodes WHERE node_id = $1 FOR NO KEY UPDATE)"
             f" UPDATE nodes SET expires_at = {_IN} FROM before WHERE nodes.node_id = before.node_id RETURNING was_alive",
             *(names.put(node_id), lasts_ms),
         ):
             return leases.Renewal.KEPT if was_alive else leases.Renewal.LATE
         return leases.Renewal.UNKNOWN
 
-    async def leave(self, node_id: str) -> int:
-        rows = await self._rows(
-            "WITH freed AS (UPDATE homes SET node_id = NULL, epoch = epoch + 1 WHERE node_id = $1 RETURNING 1),"
-            " gone AS (DELETE FROM nodes WHERE node_id = $1) SELECT count(*) FROM freed",
-            names.put(node_id),
-        )
-        return int(rows[0][0])
+    async def inherit(self, from_node_id: str, node_id: str) -> int:
+        async def work(connection: Connection) -> int:
+            alive = "SELECT FROM nodes WHERE node_id = $1 AND expires_at > now() AND NOT draining FOR KEY SHARE"
+            if not await connection.fetch(alive, names.put(node_id)):
+                return 0
+            await connection.execute("DELETE FROM nodes WHERE node_id = $1", names.put(from_node_id))
+            taken = await connection.fetch(
+                "UPDATE homes SET node_id = $2, epoch = epoch + 1 WHERE node_id = $1 RETURNING 1",
+                *(names.put(from_node_id), names.put(node_id)),
+            )
+            return len(taken)
 
-    async def nodes(self) -> list[leases.Node]:
+        return await self._change(work)
+
+    async def leave(self, node_id: str) -> int:
+        async def work(connection: Connection) -> int:
+            await connection.execute("DELETE FROM nodes WHERE node_id = $1", names.put(node_id))
+            return await _freed(connection, node_id)
+
+        return await self._change(work)
+
+    async def nodes(self, *, counted: bool = True) -> list[leases.Node]:
+        count = "(SELECT count(*) FROM homes WHERE homes.node_id = nodes.node_id AND homes.head > 0)" if counted else "0"
         rows = await self._rows(
-            f"SELECT node_id, address, {_MS.format('joined_at')}, {_MS.format('expires_at')}, expires_at > clock_timestamp(),"
-            " (SELECT count(*) FROM homes WHERE homes.node_id = nodes.node_id) FROM nodes ORDER BY node_id"
+            f"SELECT node_id, address, name, version, {_MS.format('joined_at')}, {_MS.format('expires_at')},"
+            f" expires_at > clock_timestamp(), draining, {count} FROM nodes ORDER BY node_id"
         )
-        return [leases.Node(names.got(node_id), names.got(address), *rest) for node_id, address, *rest in rows]
+        return [_node(row) for row in rows]
 
     async def forget_nodes(self, silent_for_ms: int) -> int:
-        rows = await self._rows(
-            "DELETE FROM nodes WHERE expires_at <= now() - $1 * interval '1 millisecond'"
-            " AND NOT EXISTS (SELECT FROM homes WHERE homes.node_id = nodes.node_id) RETURNING 1",
-            silent_for_ms,
-        )
-        return len(rows)
+        async def work(connection: Connection) -> int:
+            rows = await connection.fetch(
+                "SELECT node_id FROM nodes WHERE expires_at <= now() - $1 * interval '1 millisecond' FOR UPDATE SKIP LOCKED",
+                silent_for_ms,
+            )
+            deleted = await connection.fetch(
+                "DELETE FROM nodes WHERE node_id = ANY ($1)"
+                " AND NOT EXISTS (SELECT FROM homes WHERE homes.node_id = nodes.node_id) RETURNING 1",
+                [node_id for (node_id,) in rows],
+            )
+            return len(deleted)
+
+        return await self._change(work)
 
     async def acquire(self, session_id: str, node_id: str) -> leases.Lease | None:
         return _one(
             await self._rows(
-                f"WITH taker AS ({_ALIVE.format('$2')}), taken AS ("
+                f"WITH taker AS ({_TAKER.format('$2')}), taken AS ("
                 " INSERT INTO homes (session_id, epoch, node_id) SELECT $1, 1, node_id FROM taker"
                 " ON CONFLICT (session_id) DO UPDATE SET node_id = excluded.node_id,"
                 "   epoch = CASE WHEN homes.node_id = excluded.node_id THEN homes.epoch ELSE homes.epoch + 1 END"
@@ -111,7 +157,7 @@ class PostgresLeases:
     async def hand_over(self, lease: leases.Lease, to_node_id: str) -> leases.Lease | None:
         return _one(
             await self._rows(
-                f"UPDATE homes SET node_id = nodes.node_id, epoch = homes.epoch + 1 FROM ({_ALIVE.format('$4')}) AS nodes"
+                f"UPDATE homes SET node_id = nodes.node_id, epoch = homes.epoch + 1 FROM ({_TAKER.format('$4')}) AS nodes"
                 f" WHERE session_id = $1 AND homes.node_id = $2 AND homes.epoch = $3 RETURNING {_LEASE}",
                 *(names.put(lease.session_id), names.put(lease.node_id), lease.epoch, names.put(to_node_id)),
             )
@@ -126,16 +172,38 @@ class PostgresLeases:
         return bool(rows)
 
     async def take_over(self, node_id: str, limit: int) -> list[leases.Lease]:
-        rows = await self._rows(
-            f"WITH taker AS ({_ALIVE.format('$1')}), orphans AS ("
-            "   SELECT session_id FROM homes JOIN nodes AS silent USING (node_id)"
-            "   WHERE silent.expires_at <= now() AND EXISTS (SELECT FROM taker)"
-            "   ORDER BY session_id LIMIT $2 FOR UPDATE OF homes SKIP LOCKED)"
-            " UPDATE homes SET node_id = nodes.node_id, epoch = homes.epoch + 1 FROM orphans, taker AS nodes"
-            f" WHERE homes.session_id = orphans.session_id RETURNING {_LEASE}",
-            *(names.put(node_id), limit),
-        )
-        return sorted(map(_lease, rows), key=lambda lease: lease.session_id)
+        async def work(connection: Connection) -> list[Any]:
+            # Who is silent is known by name before any session is looked at: one that meanwhile got a new home is left to it.
+            silent = [owner for (owner,) in await connection.fetch(_SILENT_OWNERS)]
+            return await connection.fetch(
+                f"WITH taker AS ({_TAKER.format('$1')}), orphans AS ("
+                "   SELECT homes.session_id FROM sessions JOIN homes USING (session_id)"
+                "   WHERE is_under_way(sessions.state, sessions.card) AND EXISTS (SELECT FROM taker)"
+                "     AND (homes.node_id IS NULL OR homes.node_id = ANY ($3))"
+                "   ORDER BY session_id LIMIT $2 FOR UPDATE OF homes SKIP LOCKED)"
+                " UPDATE homes SET node_id = nodes.node_id, epoch = homes.epoch + 1 FROM orphans, taker AS nodes"
+                f" WHERE homes.session_id = orphans.session_id RETURNING {_LEASE}",
+                *(names.put(node_id), limit, silent),
+            )
+
+        return sorted(map(_lease, await self._change(work)), key=lambda lease: lease.session_id)
+
+    async def free(self, limit: int) -> int:
+        async def work(connection: Connection) -> int:
+            silent = [owner for (owner,) in await connection.fetch(_SILENT_OWNERS)]
+            if not silent:
+                return 0
+            freed = await connection.fetch(
+                "WITH orphans AS ("
+                f"   SELECT session_id FROM homes WHERE node_id = ANY ($1) AND NOT EXISTS ({_UNDER_WAY})"
+                "   ORDER BY session_id LIMIT $2 FOR UPDATE OF homes SKIP LOCKED)"
+                " UPDATE homes SET node_id = NULL, epoch = epoch + 1 FROM orphans"
+                " WHERE homes.session_id = orphans.session_id RETURNING 1",
+                *(silent, limit),
+            )
+            return len(freed)
+
+        return await self._change(work)
 
     async def owner(self, session_id: str) -> leases.Lease | None:
         return _one(
@@ -151,6 +219,29 @@ class PostgresLeases:
             *(names.put(node_id), names.put(after), limit),
         )
         return [_lease(row) for row in rows]
+
+
+async def _freed(connection: Connection, node_id: str) -> int:
+    """All homes of the node; how many."""
+    rows = await connection.fetch(
+        "UPDATE homes SET node_id = NULL, epoch = epoch + 1 WHERE node_id = $1 RETURNING 1", names.put(node_id)
+    )
+    return len(rows)
+
+
+def _node(row: Any) -> leases.Node:
+    node_id, address, name, version, joined_at_ms, expires_at_ms, is_alive, draining, sessions = row
+    return leases.Node(
+        node_id=names.got(node_id),
+        address=names.got(address),
+        joined_at_ms=joined_at_ms,
+        expires_at_ms=expires_at_ms,
+        is_alive=is_alive,
+        sessions=sessions,
+        name=names.got(name),
+        version=names.got(version),
+        draining=draining,
+    )
 
 
 def _one(rows: list[Any]) -> leases.Lease | None:

@@ -1,4 +1,4 @@
-"""What a node tells the others after a batch: which sessions moved, and how far. One NOTIFY a batch, however many moved.
+"""What a node tells the others after a batch: which sessions moved, from where and how far. One NOTIFY a batch, whatever moved.
 
 A notice is a hint. It may be lost, and it may name nothing: then anything may have moved. Readers page from their cursor.
 """
@@ -12,15 +12,15 @@ _MOST_BYTES = 7_500  # the server takes less than 8,000
 
 class Moved(Struct, frozen=True):
     node_id: str
-    heads: dict[str, int] | None
-    """None: look at all that you follow."""
+    heads: dict[str, tuple[int, int]] | None
+    """Each session's last seq before the batch, and after it. None: look at all that you follow."""
 
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Moved).decode
 
 
-def text(node_id: str, heads: dict[str, int]) -> str:
+def text(node_id: str, heads: dict[str, tuple[int, int]]) -> str:
     notice = _encode(Moved(node_id, heads))
     if len(notice) > _MOST_BYTES:
         notice = _encode(Moved(node_id, None))
@@ -28,7 +28,7 @@ def text(node_id: str, heads: dict[str, int]) -> str:
 
 
 def read(payload: str) -> Moved:
-    """What cannot be read tells that something moved."""
+    """What cannot be read tells that something moved; so does a notice of the version before, which does not say from where."""
     try:
         return _decode(payload)
     except (msgspec.DecodeError, UnicodeEncodeError):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from switchtower.core import events, journal
 from switchtower.stores import strips
@@ -94,29 +95,41 @@ class Reader:
         self, limit: int, states: Sequence[events.SessionState], session_id: str | None, *, loaded: bool
     ) -> list[journal.Card]:
         if session_id is not None:
-            rows = await self._pool.fetch("SELECT state, loaded, card FROM sessions WHERE session_id = $1", names.put(session_id))
-            listed = [card for state, kept, card in rows if _wanted(state, states) and (kept or not loaded)]
-            return [_decode_card(card) for card in listed[:limit]]
+            rows = await self._pool.fetch(
+                "SELECT state, loaded, card, node_id FROM sessions LEFT JOIN homes USING (session_id) WHERE session_id = $1",
+                names.put(session_id),
+            )
+            listed = [(card, home) for state, kept, card, home in rows if _wanted(state, states) and (kept or not loaded)]
+            return [_card(*row) for row in listed[:limit]]
         if loaded:
             rows = await self._pool.fetch(
-                "SELECT state, card FROM sessions WHERE loaded AND (state <> $1 OR $2) ORDER BY updated_at_ms DESC, sid DESC",
+                "SELECT state, card, node_id FROM sessions LEFT JOIN homes USING (session_id)"
+                " WHERE loaded AND (state <> $1 OR $2) ORDER BY updated_at_ms DESC, sessions.sid DESC",
                 *(_DELETED, events.SessionState.DELETED in states),
             )
-            return [_decode_card(card) for state, card in rows if _wanted(state, states)][:limit]
+            return [_card(card, home) for state, card, home in rows if _wanted(state, states)][:limit]
         if not states:
             rows = await self._pool.fetch(
-                "SELECT card FROM sessions WHERE state <> $1 ORDER BY updated_at_ms DESC, sid DESC LIMIT $2", _DELETED, limit
+                "SELECT card, node_id FROM sessions LEFT JOIN homes USING (session_id) WHERE state <> $1"
+                " ORDER BY updated_at_ms DESC, sessions.sid DESC LIMIT $2",
+                *(_DELETED, limit),
             )
-            return [_decode_card(card) for (card,) in rows]
+            return [_card(*row) for row in rows]
         # One look-up a state, newest first: with `ANY`, all of a state's sessions would be read and sorted.
         rows = await self._pool.fetch(
-            "SELECT found.card FROM unnest($1::text[]) AS wanted (state), LATERAL ("
-            "  SELECT updated_at_ms, sid, card FROM sessions WHERE sessions.state = wanted.state"
-            "  ORDER BY updated_at_ms DESC, sid DESC LIMIT $2) AS found"
+            "SELECT found.card, found.node_id FROM unnest($1::text[]) AS wanted (state), LATERAL ("
+            "  SELECT updated_at_ms, sessions.sid, card, node_id FROM sessions LEFT JOIN homes USING (session_id)"
+            "  WHERE sessions.state = wanted.state ORDER BY updated_at_ms DESC, sessions.sid DESC LIMIT $2) AS found"
             " ORDER BY found.updated_at_ms DESC, found.sid DESC LIMIT $2",
             *([state.value for state in frozenset(states)], limit),
         )
-        return [_decode_card(card) for (card,) in rows]
+        return [_card(*row) for row in rows]
+
+
+def _card(stored: bytes, home: str | None) -> journal.Card:
+    card = _decode_card(stored)
+    home = home if home is None else names.got(home)
+    return card if card.home == home else structs.replace(card, home=home)
 
 
 def _row(row: Any) -> strips.Row:

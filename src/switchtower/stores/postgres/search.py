@@ -4,8 +4,8 @@ away at any time. What is new is read when somebody searches, so that nothing th
 
 from typing import Any
 
-from switchtower.core import codec, events, search
-from switchtower.stores import sqlite_search
+from switchtower.core import events, search
+from switchtower.stores import texts
 from switchtower.stores.postgres import connections, names, schema, words
 from switchtower.stores.postgres.connections import Connection
 from switchtower.stores.postgres.pool import Pool
@@ -15,8 +15,7 @@ _CONNECTIONS = 2
 _PAGE = 500
 _SESSIONS = 200
 _DELETED = events.SessionState.DELETED.value
-_TEXTS = sqlite_search._TEXTS
-_KINDS = list(_TEXTS)
+_KINDS = list(texts.TEXTS)
 
 
 class PostgresSearch:
@@ -107,4 +106,4 @@ async def _read_page(connection: Connection, sid: int) -> bool:
 
 
 def _text(kind: str, data: Any) -> str:
-    return "\n".join(_TEXTS[kind](codec.decode(kind, data)))[: sqlite_search.LONGEST]
+    return "\n".join(texts.of(kind, data))[: texts.LONGEST]

@@ -28,6 +28,7 @@ class Row(Struct, frozen=True):
     title: str = ""
     model: str = ""
     host: str = ""
+    """Where it lives, where that needs to be said: another host, or one of several nodes."""
     is_program: bool = False
     asks: str = ""
     """What a program waits for."""
@@ -74,7 +75,8 @@ def row(listed: messages.ListedSession, about: extensions.SessionInfo | None) ->
     )
 
 
-def row_of_card(card: listings.Card) -> Row:
+def row_of_card(card: listings.Card, *, node: str = "") -> Row:
+    """`node` is what its home is called, where there are several."""
     return Row(
         session_id=card.sessionId,
         state=card.state,
@@ -82,7 +84,7 @@ def row_of_card(card: listings.Card) -> Row:
         root=card.rootPath,
         title=card.title,
         model=card.tool or card.model or card.provider,
-        host=f"{card.host} (lost)" if card.host and card.hostLost else card.host or "",
+        host=f"{card.host} (lost)" if card.host and card.hostLost else card.host or node,
         is_program=card.engine == "pty",
         asks=card.waitsFor or "",
     )

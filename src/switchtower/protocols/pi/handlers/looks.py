@@ -44,11 +44,11 @@ class LookHandlers:
         return ports.Handled(data={"models": await self._hall.models.refresh()})
 
     async def get_commands(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        offers = await self._hall.tower.workshop.templates(standing.root)
+        offers = await self._hall.tower.workshop.of(standing.info.sessionId).templates(standing.root)
         return ports.Handled(data={"commands": [_command(offer, standing.root) for offer in offers]})
 
     async def get_skills(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        offers = await self._hall.tower.workshop.templates(standing.root)
+        offers = await self._hall.tower.workshop.of(standing.info.sessionId).templates(standing.root)
         skills = [
             {
                 "name": offer.name,

@@ -270,6 +270,11 @@ class Conductor:
         """Its commands go on; only its counts are forgotten."""
         self._rates.forget(client.key)
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way, and nothing is on its way to the journal."""
+        return not self._jobs and not self._following and self._settler.is_idle
+
     def shut_down(self) -> None:
         """From now on new commands are refused; those under way go on."""
         self._closing = True

@@ -71,6 +71,10 @@ class Settler:
             return outcome
         return lifecycle.Outcome(outcome.command, True, outcome.data, UNSET, version + ahead)
 
+    @property
+    def is_idle(self) -> bool:
+        return not self._last
+
     async def drained(self) -> None:
         while self._last:
             await asyncio.wait(list(self._last.values()))

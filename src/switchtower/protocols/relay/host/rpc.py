@@ -40,6 +40,11 @@ class HostRpc:
     def close(self) -> None:
         self._gate.close()
 
+    def lives_here(self, card: journal.Card) -> bool:
+        """What has no home is anybody's, so ours: it comes to live here when something is done with it."""
+        node_id = self._settings.node_id
+        return card.host is None and (node_id is None or card.home in (None, node_id))
+
     async def on_run(
         self, type_: str, card: journal.Card, asked: messages.RunRpc, actor: events.Actor, *, tool: str | None = None
     ) -> Result:
@@ -129,7 +134,7 @@ class HostRpc:
     ) -> Result:
         """Does the work between a journalled call and its journalled result."""
         if self._at_work >= MOST_AT_ONCE:
-            raise errors.Refused("too many calls at once")
+            raise errors.Refused(errors.TOO_MANY_CALLS)
         self._at_work += 1
         try:
             return await self._journalled(card, tool, asked, actor, work)
@@ -240,7 +245,7 @@ class HostRpc:
                     "pending_request_id": names.request_of(card.pending_approval_id) if card.pending_approval_id else None,
                 }
                 for card in cards
-                if card.host is None and card.active_run_id is not None
+                if self.lives_here(card) and card.active_run_id is not None
             ]
         }
 

@@ -13,4 +13,6 @@ class HostSettings(Struct, frozen=True, kw_only=True):
     server_base_url: str | None = None
     local_unix_socket: str | None = None
     journal_path: str | None = None
+    node_id: str | None = None
+    """Which of a tower's nodes this host is; None when it is alone."""
     bash_timeout_s: float = 120.0

@@ -55,7 +55,7 @@ def make_local_app(
     visitors: ports.Visits | None = None,
 ) -> Any:
     """An ASGI app for `transports.http.serve_unix`."""
-    finder = Finder(tower_)
+    finder = Finder(tower_, rpc)
     rows = (
         *health.Health(version, extras.monitor).rows(),
         *local_runs.LocalRuns(tower_, rpc, finder).rows(),

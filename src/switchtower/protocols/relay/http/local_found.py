@@ -1,6 +1,7 @@
 """The runs that a request on the owner's socket may be about: those that live here, and that the caller may look at."""
 
 from switchtower.core import journal, tower
+from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.http import problems
 from switchtower.protocols.relay.http.calls import Call, Caller
 
@@ -8,13 +9,14 @@ MOST_LISTED = 1_000
 
 
 class Finder:
-    def __init__(self, tower_: tower.Tower) -> None:
+    def __init__(self, tower_: tower.Tower, rpc: HostRpc) -> None:
         self._tower = tower_
+        self._rpc = rpc
 
     async def card(self, call: Call) -> journal.Card:
         """The one that the path names. Raises `Problem`."""
         card = await self._tower.card(call.session_id)
-        if card is None or card.host is not None:
+        if card is None or not self._rpc.lives_here(card):
             raise problems.unknown_run()
         if not _may_look(call.caller, card):
             raise problems.Problem(403, "a process of a run may look at its own run only")
@@ -23,7 +25,7 @@ class Finder:
     async def cards(self, call: Call) -> list[journal.Card]:
         """The newest of them first."""
         cards = await self._tower.cards(MOST_LISTED)
-        return [card for card in cards if card.host is None and _may_look(call.caller, card)]
+        return [card for card in cards if self._rpc.lives_here(card) and _may_look(call.caller, card)]
 
 
 def _may_look(caller: Caller, card: journal.Card) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from switchtower.core import codec, errors, events, journal, tower
+from switchtower.protocols.relay import attaching
 
 START, NOW, SCREEN = "start", "now", "screen"
 BEGINNINGS = (START, NOW, SCREEN)
@@ -104,12 +105,12 @@ async def follow(tower_: tower.Tower, session_id: str, begin: str) -> Following:
     if begin == NOW:
         # Beyond the head: what comes next, which is what a gap means too.
         following = Following()
-        following.start(await _attached(tower_, session_id, tower.FROM_THE_HEAD, following))
+        following.start(await attaching.attached(tower_, session_id, tower.FROM_THE_HEAD, following))
         return following
     opening, after_seq = ("", 0) if begin == START else await _screen(tower_, session_id)
     for _ in range(_TRIES):
         following = Following(opening)
-        attachment = await _attached(tower_, session_id, after_seq, following)
+        attachment = await attaching.attached(tower_, session_id, after_seq, following)
         if not attachment.gap:
             following.start(attachment)
             return following
@@ -133,22 +134,6 @@ async def _screen(tower_: tower.Tower, session_id: str) -> tuple[str, int]:
 def _painting(entry: journal.Entry) -> str | None:
     event = codec.decode(entry.kind, entry.data)
     return event.text if isinstance(event, events.ScreenTaken) else None
-
-
-async def _attached(tower_: tower.Tower, session_id: str, after_seq: int, outlet: Following) -> tower.Attachment:
-    answer: asyncio.Future[tower.Attachment] = asyncio.get_running_loop().create_future()
-
-    def done(outcome: tower.Attachment | errors.CoreError) -> None:
-        if isinstance(outcome, errors.CoreError):
-            if not answer.done():
-                answer.set_exception(outcome)
-        elif answer.done():
-            outcome.subscription.close()  # nobody waits any more
-        else:
-            answer.set_result(outcome)
-
-    tower_.attach(session_id, after_seq, outlet, admit=lambda _: None, done=done)
-    return await answer
 
 
 def head() -> Response:

@@ -15,7 +15,7 @@ from switchtower.core import errors as core_errors
 from switchtower.core import tower
 from switchtower.core.access import Access
 from switchtower.core.session import Session
-from switchtower.protocols.relay import errors, messages, names, outbound
+from switchtower.protocols.relay import attaching, errors, messages, names, outbound
 from switchtower.protocols.relay.hub.dispatch import Sender
 from switchtower.protocols.relay.hub.hub import Hub
 from switchtower.protocols.relay.hub.tap import Tap
@@ -67,6 +67,8 @@ class AppPeer:
         self._incoming: asyncio.Queue[tuple[messages.Envelope, Any]] = asyncio.Queue()
         self._worker: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[None]] = set()
+        self._finding: dict[str, asyncio.Task[None]] = {}
+        """Runs that have spoken up, of which it is being found out where they live."""
         self._unwatch: Callable[[], None] = lambda: None
 
     # The receiver's side
@@ -97,6 +99,8 @@ class AppPeer:
         for tap in self._taps.values():
             tap.close()
         self._taps.clear()
+        for task in self._finding.values():
+            task.cancel()
         self._stream = self._outbox = None
         if self._worker is not None:
             self._worker.cancel()
@@ -110,10 +114,28 @@ class AppPeer:
         tap = self._taps.get(batch.session_id)
         if tap is None:
             about = outbound.About.session(session, self._hub.own_host_id)
-            tap = self._taps[batch.session_id] = self._tap(about, include_output=True)
-            tap.follow(self._tower.subscribe(batch.session_id, batch.first_seq - 1, tap))
+            if self._hub.knows_host_of(session):
+                self._follow(about, batch.first_seq - 1)
+            elif batch.session_id not in self._finding:
+                finding = asyncio.get_running_loop().create_task(self._find_and_follow(about, batch.first_seq - 1))
+                self._finding[batch.session_id] = finding
         elif session.run is None and tap.has_told(batch.last_seq):
             self._quit(batch.session_id)
+
+    def _follow(self, about: outbound.About, after_seq: int) -> None:
+        tap = self._taps[about.session_id] = self._tap(about, include_output=True)
+        tap.follow(self._tower.subscribe(about.session_id, after_seq, tap))
+
+    async def _find_and_follow(self, about: outbound.About, after_seq: int) -> None:
+        """Several nodes: the run's messages say on which of them it lives. What it says meanwhile waits in the journal."""
+        try:
+            host_id = await self._hub.home_of(about.session_id)
+            if self._everything and self._outbox is not None and about.session_id not in self._taps:
+                self._follow(msgspec.structs.replace(about, host_id=host_id), after_seq)
+        except core_errors.CoreError as refusal:
+            log.warning("where %s lives cannot be told: %s", about.session_id, refusal)
+        finally:
+            self._finding.pop(about.session_id, None)
 
     def _tap(self, about: outbound.About, *, include_output: bool) -> Tap:
         assert self._outbox is not None, "only who is connected follows"
@@ -221,7 +243,7 @@ class AppPeer:
                 self._quit(other)
         else:
             self._quit(session_id)
-        about = outbound.About.card(card, self._hub.own_host_id)
+        about = outbound.About.card(card, self._hub.host_of(card))
         after = tower.FROM_THE_HEAD if asked.after_id is None else asked.after_id
         if asked.after_id is None and asked.include_output and (screen := await self._hub.screen(run_id)) is not None:
             # Who comes late sees the terminal as it is, then what it puts out from there on.
@@ -230,19 +252,10 @@ class AppPeer:
         if self._outbox is None:
             return
         tap = self._tap(about, include_output=asked.include_output)
-        attached: asyncio.Future[tower.Attachment] = asyncio.get_running_loop().create_future()
-
-        def done(attachment: tower.Attachment | core_errors.CoreError) -> None:
-            if attached.done():
-                if isinstance(attachment, tower.Attachment):
-                    attachment.subscription.close()
-            elif isinstance(attachment, core_errors.CoreError):
-                attached.set_exception(errors.Refused(errors.of(attachment)))
-            else:
-                attached.set_result(attachment)
-
-        self._tower.attach(session_id, after, tap, admit=lambda _: None, done=done)
-        attachment = await attached
+        try:
+            attachment = await attaching.attached(self._tower, session_id, after, tap)
+        except core_errors.CoreError as refusal:
+            raise errors.Refused(errors.of(refusal)) from refusal
         if attachment.gap and asked.after_id is not None:
             self._say("run.gap", {}, run_id)
         self._taps[session_id] = tap
@@ -252,7 +265,7 @@ class AppPeer:
 
     def _call(self, envelope: messages.Envelope, asked: Any) -> None:
         if len(self._calls) >= MOST_CALLS:
-            refusal = messages.Response(asked.request_id, False, envelope.type, error="too many calls at once")
+            refusal = messages.Response(asked.request_id, False, envelope.type, error=errors.TOO_MANY_CALLS)
             self._respond(envelope.run_id, refusal)
             return
         task = asyncio.get_running_loop().create_task(self._answer(envelope, asked))

@@ -1,6 +1,8 @@
 """What is asked of runs on other hosts: sent over the host's line, and answered to who asked, to nobody else."""
 
+import asyncio
 import itertools
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +13,10 @@ from switchtower.core import commands, events, tower
 from switchtower.core import errors as core_errors
 from switchtower.protocols.relay import errors, messages, names, outbound
 from switchtower.protocols.relay.hub import forward, roster
+from switchtower.protocols.relay.nodes import letters
+from switchtower.transports.mesh.ports import Mesh
+
+log = logging.getLogger(__name__)
 
 PLAIN_RPC_TIMEOUT = 60.0
 """For calls that nobody has to decide about."""
@@ -41,9 +47,15 @@ class Unanswered(msgspec.Struct, frozen=True):
 
 
 class Dispatch:
-    def __init__(self, tower_: tower.Tower, roster_: roster.Roster) -> None:
+    def __init__(self, tower_: tower.Tower, roster_: roster.Roster, mesh: Mesh | None = None) -> None:
+        """`mesh` is the way to other nodes, if there are any."""
         self._tower = tower_
         self._roster = roster_
+        self._mesh = mesh
+        # A host is told things by several nodes; its refusal says by its number which of them to tell.
+        self._prefix = "" if mesh is None else f"{mesh.me.node_id}."
+        if mesh is not None:
+            mesh.hears(letters.LATE_REFUSAL, self._heard_refusal)
         self._unanswered: OrderedDict[str, Unanswered] = OrderedDict()
         """Who to tell when a host refuses a command that has no answer of its own."""
         self._numbers = itertools.count(1)
@@ -60,13 +72,25 @@ class Dispatch:
             raise errors.Refused(response.error or "failed")
         return response.result
 
-    def send(self, host_id: str, type_: str, run_id: str, asked: msgspec.Struct, actor: events.Actor, sender: Sender) -> None:
-        """A command. Raises `HostOffline`; that its host refuses it, the sender hears later."""
+    async def send(
+        self, host_id: str, type_: str, run_id: str, asked: msgspec.Struct, actor: events.Actor, sender: Sender
+    ) -> None:
+        """A command, once it is on its way. Raises `Refused`; that its host refuses it, the sender hears later."""
         data = _passed_on(asked, actor, sender)
         line = self._roster.line(host_id)
         if sender.refused is not None:
             data["command_id"] = self._expect(Unanswered(host_id, run_id, sender.refused))
-        line.send(roster.command(type_, self._tower.now_ms(), host_id=host_id, run_id=run_id, data=data))
+        posted: asyncio.Future[errors.Refused | None] = asyncio.get_running_loop().create_future()
+
+        def done(problem: errors.Refused | None) -> None:
+            if not posted.done():
+                posted.set_result(problem)
+
+        line.post(roster.command(type_, self._tower.now_ms(), host_id=host_id, run_id=run_id, data=data), done)
+        problem = await posted
+        if problem is not None:
+            self._unanswered.pop(data.get("command_id", ""), None)
+            raise problem
 
     def forward(self, host: str, command: commands.AnyCommand, done: tower.Done) -> None:
         """What other protocols ask."""
@@ -80,20 +104,43 @@ class Dispatch:
             done(core_errors.HostUnreachable(host, hint="ask again when it is back"))
             return
         run_id = names.run_of(command.session_id)
-        line.send(roster.command(type_, self._tower.now_ms(), host_id=host, run_id=run_id, data=data))
-        done({"after_seq": 0, **outcome})
+
+        def posted(problem: errors.Refused | None) -> None:
+            away = None if problem is None else core_errors.HostUnreachable(host, hint="ask again when it is back")
+            done({"after_seq": 0, **outcome} if away is None else away)
+
+        line.post(roster.command(type_, self._tower.now_ms(), host_id=host, run_id=run_id, data=data), posted)
 
     def refused(self, host_id: str, problem: dict[str, Any]) -> None:
         """A host did not do what it was told. Without our number for it nobody can be told."""
         command_id = problem.pop("command_id", None)
-        command = self._unanswered.get(command_id) if isinstance(command_id, str) else None
+        if not isinstance(command_id, str):
+            return
+        if self._mesh is None or command_id.startswith(self._prefix):
+            self._tell_asker(host_id, command_id, problem)
+            return
+        node_id = command_id.rpartition(".")[0]
+        if node_id in self._mesh.peers:
+            refusal = letters.LateRefusal(host_id, command_id, problem)
+            self._mesh.tell(node_id, letters.LATE_REFUSAL, letters.encode(refusal))
+
+    def _heard_refusal(self, node_id: str, body: bytes) -> None:
+        try:
+            refusal = letters.decode(body, letters.LateRefusal)
+        except letters.Unreadable as problem:
+            log.warning("node %s says what cannot be read: %s", node_id, problem)
+        else:
+            self._tell_asker(refusal.host_id, refusal.command_id, refusal.problem)
+
+    def _tell_asker(self, host_id: str, command_id: str, problem: dict[str, Any]) -> None:
+        command = self._unanswered.get(command_id)
         # Numbers can be guessed: what was asked of one host, another cannot refuse.
         if command is not None and command.host_id == host_id:
             del self._unanswered[command_id]
             command.refused(command.run_id, problem)
 
     def _expect(self, command: Unanswered) -> str:
-        command_id = str(next(self._numbers))
+        command_id = f"{self._prefix}{next(self._numbers)}"
         self._unanswered[command_id] = command
         if len(self._unanswered) > MOST_UNANSWERED:
             self._unanswered.popitem(last=False)

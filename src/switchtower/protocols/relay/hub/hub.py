@@ -1,4 +1,5 @@
-"""The hub: all runs, whether they live here or on a host that has dialled in. What apps ask finds its way from here.
+"""The hub: all runs, whether they live here, on another node or on a host that has dialled in. What apps ask finds its way
+from here.
 
 Implements `tower.Elsewhere`: commands of other protocols for a session on another host go the same way.
 """
@@ -7,30 +8,46 @@ import asyncio
 from typing import Any
 
 from switchtower.core import events, journal, registry, tower
+from switchtower.core.session import Session
 from switchtower.protocols.relay import errors, messages, names, outbound, rows
 from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.hub import screens
 from switchtower.protocols.relay.hub.dispatch import NOBODY, Dispatch, Sender
 from switchtower.protocols.relay.hub.host_peer import HostPeer
 from switchtower.protocols.relay.hub.presence import Presence
+from switchtower.protocols.relay.nodes import asking
+from switchtower.protocols.relay.nodes.nodes import Nodes
+from switchtower.transports.mesh.ports import Mesh
 
 MOST_ROWS = 200
 HISTORY_PAGE = 500
 MOST_PAGES = 40
 """How far one request for history reads: a page may be shorter than was asked for, but not for ever in the making."""
+MOST_MOVES = 3
+"""How often a call follows a run whose home moves."""
 
 
 class Hub:
     def __init__(
-        self, tower_: tower.Tower, hosts: registry.Registry, local: HostRpc, *, host_name: str, lost_after_s: float
+        self,
+        tower_: tower.Tower,
+        hosts: registry.Registry,
+        local: HostRpc,
+        *,
+        host_name: str,
+        lost_after_s: float,
+        mesh: Mesh | None = None,
     ) -> None:
+        """`mesh` is the way to the other nodes of the tower; None when it is alone."""
         self.tower = tower_
         self._local = local
+        self._nodes = nodes = None if mesh is None else Nodes(mesh, local, self.card)
         own = messages.HostRow(id=local.host_id, name=host_name, last_seen_at=None, online=True, is_this_daemon=True)
-        self._presence = presence = Presence(tower_, hosts, own, lost_after_s=lost_after_s)
-        self._dispatch = Dispatch(tower_, presence.roster)
+        far = None if nodes is None else nodes.reach
+        self._presence = presence = Presence(tower_, hosts, own, lost_after_s=lost_after_s, far=far)
+        self._dispatch = Dispatch(tower_, presence.roster, mesh)
         self.forward = self._dispatch.forward
-        self.hosts = presence.hosts
+        self._looking: dict[str, asyncio.Future[journal.Card | None]] = {}
         self.set_host_state = presence.set_state
         self.rename_host = presence.rename
         self.remove_host = presence.remove
@@ -41,11 +58,47 @@ class Hub:
         return self._local.host_id
 
     async def start(self) -> None:
+        if self._nodes is not None:
+            self._nodes.open(self._presence.roster, self._presence)
         await self._presence.start()
 
     async def close(self) -> None:
+        if self._nodes is not None:
+            await self._nodes.close()
         await self._presence.close()
         self._local.close()
+
+    # Where runs live
+
+    def host_of(self, card: journal.Card) -> str:
+        """Sessions that no host has told of live on the machine of their home."""
+        if card.host is not None:
+            return card.host
+        return self.own_host_id if self._nodes is None else self._nodes.directory.host_of(card.home)
+
+    def knows_host_of(self, session: Session) -> bool:
+        """Whether `session.host`, or else our own id, is where it lives. Otherwise its card has to be looked at."""
+        return self._nodes is None or session.host is not None
+
+    async def home_of(self, session_id: str) -> str:
+        """The host that it lives on by its card. However many ask at once, it is looked at once."""
+        look = self._looking.get(session_id)
+        if look is None:
+            look = self._looking[session_id] = asyncio.ensure_future(self.tower.card(session_id))
+            look.add_done_callback(lambda _: self._looking.pop(session_id))
+        card = await asyncio.shield(look)
+        return self.own_host_id if card is None else self.host_of(card)
+
+    def is_a_node(self, host_id: str) -> bool:
+        """Whether this is one of the machines that the tower is made of."""
+        if host_id == self.own_host_id:
+            return True
+        return self._nodes is not None and self._nodes.directory.node_on(host_id) is not None
+
+    async def hosts(self) -> list[messages.HostRow]:
+        """This daemon, the other nodes, and the hosts that dial in."""
+        others = () if self._nodes is None else self._nodes.rows()
+        return await self._presence.hosts(others)
 
     def welcome(self, host_id: str) -> HostPeer:
         """A peer for a host that has shown who it is."""
@@ -63,13 +116,14 @@ class Hub:
 
     async def runs(self, limit: int) -> list[messages.RunRow]:
         cards = await self.tower.cards(min(max(limit, 1), MOST_ROWS))
-        return [rows.run_row(card, self.own_host_id) for card in cards]
+        return [rows.run_row(card, self.host_of(card)) for card in cards]
 
     async def run(self, run_id: str) -> messages.RunRow | None:
         try:
-            return rows.run_row(await self.card(run_id), self.own_host_id)
+            card = await self.card(run_id)
         except errors.Refused:
             return None
+        return rows.run_row(card, self.host_of(card))
 
     async def history(
         self, run_id: str, *, limit: int, before_id: int | None, include_output: bool
@@ -78,7 +132,7 @@ class Hub:
             card = await self.card(run_id)
         except errors.Refused:
             return None
-        about = outbound.About.card(card, self.own_host_id)
+        about = outbound.About.card(card, self.host_of(card))
         found: list[messages.Message] = []
         before = tower.FROM_THE_HEAD if before_id is None else before_id
         pages = 0
@@ -117,24 +171,39 @@ class Hub:
         """Raises `Refused`. A host that refuses it does so later; then the sender hears of it."""
         card = await self.card(run_id)
         if card.host is None:
+            # On whichever node it lives: the runtime finds its home, also when that has just moved.
             await self._local.commands.obey(type_, card, asked, actor)
         else:
-            self._dispatch.send(card.host, type_, run_id, asked, actor, sender)
+            await self._dispatch.send(card.host, type_, run_id, asked, actor, sender)
 
     async def send_input(self, run_id: str, asked: messages.SendInput, actor: events.Actor) -> None:
         await self.command("run.send_input", run_id, asked, actor)
 
     async def run_rpc(self, type_: str, run_id: str, asked: messages.RunRpc, actor: events.Actor, sender: Sender = NOBODY) -> Any:
-        card = await self.card(run_id)
-        if card.host is None:
-            return await self._local.on_run(type_, card, asked, actor)
-        return await self._dispatch.call(card.host, type_, run_id, asked, actor, sender)
+        """Done on the machine that the run lives on. Raises `Refused`."""
+        for _ in range(MOST_MOVES):
+            card = await self.card(run_id)
+            if card.host is not None:
+                return await self._dispatch.call(card.host, type_, run_id, asked, actor, sender)
+            # To stop a run is a command of the core, which finds the home by itself.
+            if self._nodes is None or self._local.lives_here(card) or isinstance(asked, messages.RunStop):
+                return await self._local.on_run(type_, card, asked, actor)
+            assert card.home is not None, "what nobody has is ours"
+            try:
+                return await self._nodes.calls.run_rpc(card.home, type_, run_id, asked, actor)
+            except asking.Moved:
+                continue
+        raise errors.Refused(errors.TRY_AGAIN)
 
     async def host_rpc(
         self, type_: str, host_id: str, asked: messages.HostRpc, actor: events.Actor, sender: Sender = NOBODY
     ) -> Any:
         if host_id == self.own_host_id:
             return await self._local.on_host(type_, asked, actor)
+        if self._nodes is not None and (node_id := self._nodes.directory.node_on(host_id)) is not None:
+            return await self._nodes.calls.host_rpc(node_id, type_, asked, actor)
         if not await self._presence.knows(host_id):
+            if self._nodes is not None and self._nodes.directory.remembers(host_id):
+                raise errors.HostOffline
             raise errors.UnknownHost
         return await self._dispatch.call(host_id, type_, None, asked, actor, sender)

@@ -1,21 +1,23 @@
 """The homes of sessions in memory: the same contract, for tests of what uses them. Nodes in one process share its content.
 
-It knows nothing of any journal: nobody is fenced by it.
+Of sessions it knows the cards that it is shown, and it writes to no journal: nobody is fenced by it.
 """
 
 import time
+from collections.abc import Callable, Iterable
 from typing import Self
 
 from msgspec import structs
 
-from switchtower.core import leases
+from switchtower.core import journal, leases, states
 
 
 class MemoryLeases:
     """Implements `leases.Leases`. Nothing waits inside a change, so each is whole."""
 
-    def __init__(self, beside: Self | None = None) -> None:
-        """`beside`: with the content of another, as nodes of one database are."""
+    def __init__(self, cards: Callable[[], Iterable[journal.Card]] = tuple, *, beside: Self | None = None) -> None:
+        """`cards`: those of all sessions that began. `beside`: with the content of another, as nodes of one database are."""
+        self._cards: Callable[[], Iterable[journal.Card]] = beside._cards if beside else cards
         self._nodes: dict[str, leases.Node] = beside._nodes if beside else {}
         self._homes: dict[str, tuple[str | None, int]] = beside._homes if beside else {}
         self._is_open = False
@@ -39,11 +41,30 @@ class MemoryLeases:
         self._homes[session_id] = node_id, epoch
         return leases.Lease(session_id, node_id, epoch, self._nodes[node_id].expires_at_ms)
 
-    async def join(self, node_id: str, address: str, lasts_ms: int) -> None:
+    def _takes(self, node_id: str) -> bool:
+        return self._is_alive(node_id) and not self._nodes[node_id].draining
+
+    async def join(self, node_id: str, address: str, lasts_ms: int, *, name: str = "", version: str = "") -> None:
         now_ms = self._ready()
         known = self._nodes.get(node_id)
         joined_at_ms = known.joined_at_ms if known else now_ms
-        self._nodes[node_id] = leases.Node(node_id, address, joined_at_ms, now_ms + lasts_ms, lasts_ms > 0, 0)
+        self._nodes[node_id] = leases.Node(
+            node_id=node_id,
+            address=address,
+            joined_at_ms=joined_at_ms,
+            expires_at_ms=now_ms + lasts_ms,
+            is_alive=lasts_ms > 0,
+            sessions=0,
+            name=name,
+            version=version,
+            draining=known is not None and known.draining,
+        )
+
+    async def drain(self, node_id: str) -> int:
+        self._ready()
+        if node_id in self._nodes:
+            self._nodes[node_id] = structs.replace(self._nodes[node_id], draining=True)
+        return self._empty(node_id)
 
     async def renew(self, node_id: str, lasts_ms: int) -> leases.Renewal:
         now_ms = self._ready()
@@ -53,26 +74,37 @@ class MemoryLeases:
         self._nodes[node_id] = structs.replace(node, expires_at_ms=now_ms + lasts_ms)
         return leases.Renewal.KEPT if node.expires_at_ms > now_ms else leases.Renewal.LATE
 
+    async def inherit(self, from_node_id: str, node_id: str) -> int:
+        self._ready()
+        if not self._takes(node_id):
+            return 0
+        self._nodes.pop(from_node_id, None)
+        mine = [(session_id, epoch) for session_id, (owner, epoch) in self._homes.items() if owner == from_node_id]
+        self._homes.update((session_id, (node_id, epoch + 1)) for session_id, epoch in mine)
+        return len(mine)
+
     async def leave(self, node_id: str) -> int:
         self._ready()
         self._nodes.pop(node_id, None)
+        return self._empty(node_id)
+
+    def _empty(self, node_id: str) -> int:
         freed = [(session_id, epoch) for session_id, (owner, epoch) in self._homes.items() if owner == node_id]
         self._homes.update((session_id, (None, epoch + 1)) for session_id, epoch in freed)
         return len(freed)
 
-    def _count(self, node_id: str) -> int:
-        return sum(owner == node_id for owner, _ in self._homes.values())
-
-    async def nodes(self) -> list[leases.Node]:
+    async def nodes(self, *, counted: bool = True) -> list[leases.Node]:
         self._ready()
+        began = [self._homes.get(card.session_id, (None, 0))[0] for card in self._cards()] if counted else []
         return [
-            structs.replace(node, is_alive=self._is_alive(node_id), sessions=self._count(node_id))
+            structs.replace(node, is_alive=self._is_alive(node_id), sessions=began.count(node_id))
             for node_id, node in sorted(self._nodes.items())
         ]
 
     async def forget_nodes(self, silent_for_ms: int) -> int:
         until_ms = self._ready() - silent_for_ms
-        gone = [key for key, node in self._nodes.items() if node.expires_at_ms <= until_ms and not self._count(key)]
+        owners = {owner for owner, _ in self._homes.values()}
+        gone = [key for key, node in self._nodes.items() if node.expires_at_ms <= until_ms and key not in owners]
         for node_id in gone:
             del self._nodes[node_id]
         return len(gone)
@@ -80,13 +112,13 @@ class MemoryLeases:
     async def acquire(self, session_id: str, node_id: str) -> leases.Lease | None:
         self._ready()
         owner, epoch = self._homes.get(session_id, (None, 0))
-        if not self._is_alive(node_id) or (owner not in (None, node_id) and self._is_alive(owner)):
+        if not self._takes(node_id) or (owner not in (None, node_id) and self._is_alive(owner)):
             return None
         return self._put(session_id, node_id, epoch if owner == node_id else epoch + 1)
 
     async def hand_over(self, lease: leases.Lease, to_node_id: str) -> leases.Lease | None:
         self._ready()
-        if self._homes.get(lease.session_id) != (lease.node_id, lease.epoch) or not self._is_alive(to_node_id):
+        if self._homes.get(lease.session_id) != (lease.node_id, lease.epoch) or not self._takes(to_node_id):
             return None
         return self._put(lease.session_id, to_node_id, lease.epoch + 1)
 
@@ -97,13 +129,26 @@ class MemoryLeases:
         self._homes[lease.session_id] = None, lease.epoch + 1
         return True
 
+    def _under_way(self) -> set[str]:
+        return {
+            card.session_id for card in self._cards() if card.host is None and (card.state in states.ACTIVE or card.shells > 0)
+        }
+
     async def take_over(self, node_id: str, limit: int) -> list[leases.Lease]:
         self._ready()
-        if not self._is_alive(node_id):
+        if not self._takes(node_id):
             return []
-        homes = sorted((session_id, owner, epoch) for session_id, (owner, epoch) in self._homes.items() if owner is not None)
+        homes = [(session_id, *self._homes.get(session_id, (None, 0))) for session_id in sorted(self._under_way())]
         orphans = [(session_id, epoch) for session_id, owner, epoch in homes if not self._is_alive(owner)]
         return [self._put(session_id, node_id, epoch + 1) for session_id, epoch in orphans[:limit]]
+
+    async def free(self, limit: int) -> int:
+        self._ready()
+        others = sorted(self._homes.keys() - self._under_way())
+        homes = [(session_id, *self._homes[session_id]) for session_id in others]
+        orphans = [(key, epoch) for key, owner, epoch in homes if owner is not None and not self._is_alive(owner)][:limit]
+        self._homes.update((session_id, (None, epoch + 1)) for session_id, epoch in orphans)
+        return len(orphans)
 
     async def owner(self, session_id: str) -> leases.Lease | None:
         self._ready()

@@ -1,0 +1,230 @@
+"""`python -m bench.costs`: measures what the model of several nodes (`bench/model.py`) needs, and writes `bench/costs.json`.
+
+CPU is what the kernel counted for a process while it did a known amount of work, so that a busy machine makes it last longer but
+hardly dearer. Small amounts are not told apart from none: the kernel counts in hundredths of a second.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench import commits, results, tower
+from bench.model import COSTS, Costs, Figure
+from bench.processes import Server
+from bench.setting import Setting
+from switchtower.testing import postgres_server as servers
+from switchtower.testing.postgres_server import PostgresServer
+
+SESSIONS = 64
+CONNECTIONS = 2_000
+LANES = 1_000
+LISTENERS = (1, 10, 30)
+WRITERS = 8
+
+
+class Meter:
+    """The CPU that some nodes and the database took between two looks."""
+
+    def __init__(self, server: PostgresServer, nodes: list[Server]) -> None:
+        self._look: Callable[[], list[float]] = lambda: [
+            *(node.cpu_seconds() for node in nodes),
+            tower.database_cpu_seconds(server),
+        ]
+        self.spent: list[float] = []
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        before = self._look()
+        yield
+        self.spent = [after - earlier for after, earlier in zip(self._look(), before, strict=True)]
+
+
+def measure(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+    found: dict[str, Figure] = {}
+    for part in (_database, _listeners, _turns, _events, _following, _commands, _attaching, _connections):
+        setting.say(f"costs: {part.__name__.strip('_')}")
+        found |= part(setting, server)
+    return found
+
+
+def _database(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+    """Appends of one session and of many: what a commit costs, and what each event in it adds."""
+    dsn = tower.fresh_database(server)
+    meter = Meter(server, [])
+
+    def per_commit(sessions: int, appends: int) -> tuple[float, float, float]:
+        with meter.running():
+            told = setting.load("postgres", dsn=dsn, sessions=sessions, appends=appends, length=1, label=setting.path("c").name)
+        return meter.spent[0] / told["commits"], sessions * appends / told["commits"], told["median_ms"] / 1_000
+
+    per_commit(SESSIONS, 20)
+    alone, _, commit = per_commit(1, setting.amount(2_000))
+    log, size = tower.log_bytes(dsn), tower.stored_bytes(dsn)
+    full, batch, _ = per_commit(SESSIONS, setting.amount(600))
+    events = SESSIONS * setting.amount(600)
+    event = (full - alone) / (batch - 1)
+    how = f"CPU of the server, commits of 1 and of {batch:.0f} events of 300 bytes"
+    return {
+        "commit": Figure(commit, "s", "the journal's append of one event, nobody else writing, median"),
+        "database_event": Figure(event, "s CPU", how),
+        "database_commit": Figure(max(0.0, alone - event), "s CPU", how),
+        "log_event": Figure((tower.log_bytes(dsn) - log) / events, "bytes", f"write-ahead log, commits of {batch:.0f} events"),
+        "stored_event": Figure((tower.stored_bytes(dsn) - size) / events, "bytes", "tables and indexes, events of 300 bytes"),
+    }
+
+
+def _listeners(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+    dsn = tower.fresh_database(server)
+    meter = Meter(server, [])
+    points = {}
+    for listeners in (0, *LISTENERS):
+        with meter.running():
+            told = setting.bare("notify", dsn=dsn, listeners=listeners, seconds=0.5 if setting.quick else 2.0, tell=True)
+        points[listeners] = meter.spent[0] / told["commits"]
+    slopes = [(points[listeners] - points[0]) / listeners for listeners in LISTENERS]
+    how = f"CPU of the server, a commit with NOTIFY and {', '.join(map(str, LISTENERS))} listeners against none, median"
+    return {"database_listener": Figure(median(slopes), "s CPU", how)}
+
+
+def _turns(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+    dsn = tower.fresh_database(server)
+    told = setting.bare("notifiers", dsn=dsn, writers=WRITERS, seconds=0.5 if setting.quick else 2.0)
+    how = f"{WRITERS} connections that commit and NOTIFY as fast as they can: time between two commits"
+    return {"commit_turn": Figure(1 / told["per_second"], "s", how)}
+
+
+def _events(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+    """Two nodes, of which one works. The other follows nothing and only hears the notices."""
+    with tower.running(setting, server, 2) as (nodes, dsn):
+        memory = nodes[1].resident_mb()
+        connections = tower.connections(dsn) / 2
+        meter = Meter(server, nodes)
+        stored = told = 0
+        spent = [0.0, 0.0]
+        for number in range(3):
+            path = setting.path("report.json")
+            order = {"sessions": SESSIONS, "order": f"each {setting.amount(300)}", "report_paths": [str(path)]}
+            before = tower.commits(dsn)
+            with meter.running():
+                setting.load("tower_bursts", sockets=[nodes[0].socket], **order)
+            if number:  # the first only warms it up
+                stored += sum(stretch.count for commit in commits.read(path).commits for stretch in commit.stretches)
+                told += tower.commits(dsn) - before
+                spent = [spent[0] + meter.spent[0], spent[1] + meter.spent[1]]
+    how = f"CPU of a node, {SESSIONS} sessions whose engines wait for each event to be on the disk"
+    return {
+        "node_event": Figure(spent[0] / stored, "s CPU", how),
+        "node_notice": Figure(spent[1] / told, "s CPU", "CPU of the node beside it, which follows none of them, for each commit"),
+        "node_memory": Figure(memory * 1e6, "bytes", "resident, a node at rest"),
+        "node_connections": Figure(connections, "connections", "to the database, two nodes at rest"),
+    }
+
+
+def _following(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+    """Slow streams, watched at their home, and watched at the other node: what it adds there, and at the database."""
+    amount = {"sessions": 20, "events": setting.amount(400), "pause_us": 4_000}
+    with tower.running(setting, server, 2) as (nodes, _):
+        home, other = nodes
+        meter = Meter(server, nodes)
+        spent: dict[str, list[float]] = {}
+        for title, watch in (("warm", other), ("alone", None), ("near", home), ("far", other)):
+            with meter.running():
+                setting.load("watchers", socket=home.socket, far_socket=watch.socket if watch else None, **amount)
+            spent[title] = meter.spent
+    events = amount["sessions"] * amount["events"]
+    delivery = max(0.0, spent["near"][0] - spent["alone"][0]) / events
+    how = "20 sessions, an event each every 4 ms"
+    return {
+        "node_delivery": Figure(delivery, "s CPU", f"CPU of the home, {how}, watched there by one client each, against nobody"),
+        "node_followed": Figure(
+            max(0.0, (spent["far"][1] - spent["alone"][1]) / events - delivery),
+            "s CPU",
+            f"CPU of another node, {how}, watched there, against nobody; without the delivery",
+        ),
+        "database_followed": Figure(
+            max(0.0, spent["far"][2] - spent["alone"][2]) / events, "s CPU", f"CPU of the server, {how}, followed by another node"
+        ),
+    }
+
+
+def _commands(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+    arguments: dict[str, Any] = {"what": "refused", "in_flight": 4, "seconds": 0.5 if setting.quick else 2.0}
+    with tower.running(setting, server, 2) as (nodes, _):
+        home, other = nodes
+        meter = Meter(server, nodes)
+        spent: dict[str, list[float]] = {}
+        for title, far in (("warm", other), ("near", home), ("far", other)):
+            with meter.running():
+                told = setting.load("commands", socket=home.socket, far_socket=far.socket, **arguments)
+            spent[title] = [cpu / told["count"] for cpu in meter.spent]
+    how = "commands that are refused, four in flight"
+    command = spent["near"][0]
+    return {
+        "node_command": Figure(command, "s CPU", f"CPU of a node, {how}, at their home"),
+        "node_forwarding": Figure(max(0.0, spent["far"][1] - command), "s CPU", f"more than that where they are given, {how}"),
+        "node_forwarded": Figure(spent["far"][0], "s CPU", f"at their home when they are given elsewhere, {how}"),
+    }
+
+
+def _attaching(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+    lanes = setting.amount(LANES)
+    with tower.running(setting, server, 2) as (nodes, _):
+        home, other = nodes
+        setting.load("lanes", socket=home.socket, far_socket=other.socket, count=20, seconds=0.0)
+        meter = Meter(server, nodes)
+        before = other.resident_mb()
+        with meter.running():
+            told = setting.load("lanes", socket=home.socket, far_socket=other.socket, count=lanes, seconds=1.0, pid=other.pid)
+    started = told["cpu_after_start"]
+    how = f"{lanes:,} short sessions attached to from another node than their home's"
+    return {
+        "node_attach": Figure(max(0.0, told["cpu"] - started) / lanes, "s CPU", f"CPU of that node, {how}"),
+        "node_lane_memory": Figure(max(0.0, told["resident_mb"] - before) * 1e6 / lanes, "bytes", f"resident, {how}, all kept"),
+        "database_attach": Figure(told["database"] / lanes if "database" in told else 0.0, "s CPU", how),
+    }
+
+
+def _connections(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+    count = setting.amount(CONNECTIONS)
+    with tower.running(setting, server, 1) as (nodes, _):
+        (node,) = nodes
+        endpoints = node.endpoints()
+        setting.load("crowd", http=endpoints["http"], token=endpoints["token"], count=50, pid=node.pid)
+        told = setting.load("crowd", http=endpoints["http"], token=endpoints["token"], count=count, pid=node.pid)
+    how = f"resident, {count:,} WebSockets of push that have said hello and wait"
+    return {"node_connection_memory": Figure(told["grown_mb"] * 1e6 / count, "bytes", how)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.costs", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="whether it works; writes nothing")
+    quick = parser.parse_args().quick
+    if reason := servers.missing():
+        raise SystemExit(reason)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tower-bench-", ignore_cleanup_errors=True) as folder, servers.running() as server:
+        found = measure(Setting(Path(folder), quick=quick), server)
+    assert set(found) == set(Costs._fields), set(found) ^ set(Costs._fields)
+    about = results.collect([], quick=quick, seconds=time.monotonic() - began)
+    written = {
+        "measured": datetime.now(UTC).date().isoformat(),
+        "machine": about.machine | {"cores": str(os.cpu_count())},
+        "commit": about.commit,
+        "costs": {name: found[name]._asdict() for name in Costs._fields},
+    }
+    text = json.dumps(written, indent=1, ensure_ascii=False) + "\n"
+    print(text)
+    if not quick:
+        COSTS.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

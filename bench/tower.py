@@ -1,0 +1,49 @@
+"""A tower of several nodes for the bench: a database of its own on a given server, and as many daemons under test on it."""
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from bench.processes import Server, cpu_seconds
+from bench.setting import Setting
+from switchtower.stores.postgres import connections
+from switchtower.testing.postgres_server import PostgresServer
+
+_numbers = itertools.count(1)
+
+
+def fresh_database(server: PostgresServer) -> str:
+    name = f"bench_{next(_numbers)}"
+
+    async def create() -> None:
+        administrator = await connections.connect(server.dsn("postgres"))
+        await administrator.execute(f"CREATE DATABASE {name}")
+        await administrator.close()
+
+    asyncio.run(create())
+    return server.dsn(name)
+
+
+@contextmanager
+def running(setting: Setting, server: PostgresServer, count: int, **variables: str) -> Iterator[tuple[list[Server], str]]:
+    """The nodes, and the address of their database."""
+    dsn = fresh_database(server)
+    with ExitStack() as stack:
+        nodes = []
+        for number in range(1, count + 1):
+            named = {"TOWER_STORE": dsn, "TOWER_NODE_NAME": f"node{number}", **variables}
+            nodes.append(stack.enter_context(setting.subject(**named)))
+        yield nodes, dsn
+
+
+def database_cpu_seconds(server: PostgresServer) -> float:
+    """What the server and all of its processes have used so far."""
+    postmaster = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+    spent = cpu_seconds(postmaster, with_ended_children=True)
+    for pid in map(int, children):
+        with suppress(OSError):  # it ended meanwhile
+            spent += cpu_seconds(pid)
+    return spent

@@ -1,0 +1,38 @@
+"""The homes port: which node decides for a session, and how to ask it. A daemon that is alone has no need of it."""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from switchtower.core import commands, tower
+
+
+class Here(Struct, frozen=True):
+    """This node decides. Its appends carry the epoch."""
+
+    epoch: int
+
+
+class There(Struct, frozen=True):
+    """Another node does."""
+
+    node_id: str
+
+
+class Homes(Protocol):
+    async def claim(self, session_id: str) -> Here | There:
+        """The session's home is this node from now on, unless it is another's. Also of a session that is yet to begin.
+
+        Raises `errors.HomeUnreachable` when neither can be: this node takes nothing up any more.
+        """
+        ...
+
+    def reaches(self, node_id: str) -> bool:
+        """Whether that node can be asked right now."""
+        ...
+
+    def forward(self, node_id: str, command: commands.AnyCommand, done: tower.Done) -> None:
+        """Asks another node, in the order of the calls, and never answers before it returns. `done` is told `errors.Fenced` when
+        that node is not the session's home, `errors.HomeUnreachable` when it could not be asked, and
+        `errors.OutcomeUnknown` when it went away before it answered."""
+        ...

@@ -1,0 +1,90 @@
+"""The requests of `node_messages`, for one client."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from switchtower.core import errors, leases, nodes
+from switchtower.protocols.push import inbound, node_messages
+
+if TYPE_CHECKING:
+    from switchtower.protocols.push.peer import PushPeer
+
+
+def handlers(peer: "PushPeer") -> dict[str, Callable[[inbound.Request], None]]:
+    requests = _Nodes(peer)
+    return {"list_nodes": requests.list_nodes, "drain_node": requests.drain_node}
+
+
+class _Nodes:
+    def __init__(self, peer: "PushPeer") -> None:
+        self._peer = peer
+
+    def list_nodes(self, request: inbound.Request) -> None:
+        known = self._peer.tower.nodes
+
+        async def listing() -> Struct:
+            if known is None:
+                return node_messages.Nodes([])
+            try:
+                found = await known.all()
+            except leases.LeasesUnavailable as problem:
+                raise errors.JournalUnavailable(problem.message, hint=problem.hint) from None
+            return node_messages.Nodes([_node(one, known.node_id) for one in found])
+
+        self._peer.answer_later(request, listing)
+
+    def drain_node(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, node_messages.DrainNode)
+        self._peer.check_operates()
+        known, wait_s = self._peer.tower.nodes, request.payload.waitSeconds
+        if known is None:
+            raise errors.InvalidCommand(
+                "this daemon is alone: there is nobody to hand its sessions to", hint="`tower stop` keeps them for its return"
+            )
+
+        async def drain() -> Struct:
+            # Clients are let go on the way, this one too: what was begun goes on without anybody who waits for it.
+            drained = await asyncio.shield(_finish(known, wait_s))
+            return node_messages.NodeDrained(sessions=drained.sessions, interrupted=drained.interrupted)
+
+        self._peer.answer_later(request, drain)
+
+
+_under_way: set[asyncio.Task[nodes.Drained]] = set()
+"""The event loop itself does not keep them."""
+
+
+def _finish(known: nodes.Nodes, wait_s: float) -> "asyncio.Task[nodes.Drained]":
+    async def drain() -> nodes.Drained:
+        try:
+            return await known.drain(wait_s)
+        except leases.LeasesUnavailable as problem:
+            raise errors.JournalUnavailable(problem.message, hint=problem.hint) from None
+
+    task = asyncio.get_running_loop().create_task(drain())
+    _under_way.add(task)
+    task.add_done_callback(_finished)
+    return task
+
+
+def _finished(task: "asyncio.Task[nodes.Drained]") -> None:
+    _under_way.discard(task)
+    if not task.cancelled():
+        task.exception()  # whoever asked was told, or has gone
+
+
+def _node(node: leases.Node, this_id: str) -> node_messages.Node:
+    return node_messages.Node(
+        id=node.node_id,
+        name=node.name or node.node_id,
+        address=node.address,
+        version=node.version,
+        alive=node.is_alive,
+        draining=node.draining,
+        sessions=node.sessions,
+        joinedAt=node.joined_at_ms,
+        isThis=node.node_id == this_id,
+    )

@@ -1,0 +1,118 @@
+"""What a copy reads from and writes to, whichever store it is. A row of the journal is the same in all of them."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from switchtower.stores import strips
+
+OWNER_TOKEN = "owner_token"  # noqa: S105 - its name
+JWT_SECRET = "jwt_secret"  # noqa: S105 - its name
+"""The secrets that logins hang on, by the names that nodes know them by."""
+
+Receipt = tuple[str, str, str, bytes, int, int]
+"""Scope, key, fingerprint, outcome, when it was recorded and when it expires."""
+Record = tuple[Any, ...]
+"""A row of the registry."""
+
+
+class Table(NamedTuple):
+    columns: tuple[str, ...]
+    key: int
+    """So many of the first columns are what the table is ordered by."""
+
+
+REGISTRY = {
+    "users": Table(("name", "password_hash", "created_at_ms", "last_login_at_ms"), 1),
+    "tokens": Table(("token_id", "user", "created_at_ms", "expires_at_ms", "client", "revoked_at_ms"), 1),
+    "hosts": Table(("host_id", "name", "state", "first_seen_ms", "last_seen_ms", "address", "token_sha256"), 1),
+    "hubs": Table(("hub", "since_ms"), 1),
+    "marks": Table(("hub", "session_id", "acked_seq", "settled_at_ms"), 2),
+}
+
+
+class CannotCopy(Exception):
+    """Why a store was not copied, with a remedy."""
+
+    def __init__(self, problem: str, *, hint: str) -> None:
+        super().__init__(f"{problem}; hint: {hint}")
+        self.problem = problem
+        self.hint = hint
+
+
+class Session(Struct, frozen=True):
+    """All of a session but its entries and its snapshot. The `sid` goes with it: it decides the order of what is equally old."""
+
+    sid: int
+    session_id: str
+    epoch: int
+    head: int
+    """Its last entry; 0 of a session of which all entries went already."""
+    state: str
+    created_at_ms: int
+    updated_at_ms: int
+    loaded: bool
+    pruned_through: int
+    card: bytes
+    snapshot_seq: int | None
+
+
+class Reading(Protocol):
+    async def count(self) -> int:
+        """How many sessions there are."""
+        ...
+
+    async def sessions(self, after_sid: int, limit: int) -> list[Session]:
+        """In the order of their `sid`."""
+        ...
+
+    async def session(self, session_id: str) -> Session | None: ...
+
+    async def snapshot(self, sid: int) -> bytes | None: ...
+
+    def events(self, sid: int, after_seq: int) -> AsyncIterator[list[strips.Row]]:
+        """In pages that are bounded by rows and bytes."""
+        ...
+
+    def receipts(self) -> AsyncIterator[list[Receipt]]:
+        """In any order."""
+        ...
+
+    def records(self, table: str) -> AsyncIterator[list[Record]]:
+        """Of one of `REGISTRY`, in any order."""
+        ...
+
+    async def secrets(self) -> dict[str, bytes]: ...
+
+
+class Writing(Reading, Protocol):
+    """A target that is put together aside. What it holds is seen by nobody before `take_place`."""
+
+    async def drop(self, sid: int) -> None:
+        """All that there is of a session."""
+        ...
+
+    async def put_events(self, sid: int, rows: Sequence[strips.Row]) -> None: ...
+
+    async def put_session(self, session: Session, snapshot: bytes | None) -> None:
+        """Behind its entries, and before the next commit: a session that is there is whole."""
+        ...
+
+    async def clear_receipts(self) -> None: ...
+
+    async def put_receipts(self, receipts: Sequence[Receipt]) -> None: ...
+
+    async def clear_records(self) -> None: ...
+
+    async def put_records(self, table: str, records: Sequence[Record]) -> None: ...
+
+    async def put_secrets(self, secrets: Mapping[str, bytes]) -> None: ...
+
+    async def commit(self) -> None:
+        """What was put so far is still there after a kill."""
+        ...
+
+    async def take_place(self) -> None:
+        """Durable, and all at once: from now on this is the store."""
+        ...

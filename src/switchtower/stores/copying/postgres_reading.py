@@ -1,0 +1,85 @@
+"""A PostgreSQL store as a copy reads it. Within `look.one_moment` all of it is as of that moment, while nodes go on writing."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from switchtower.stores import strips
+from switchtower.stores.copying.ports import REGISTRY, Receipt, Record, Session
+from switchtower.stores.postgres import names
+from switchtower.stores.postgres.connections import Connection
+from switchtower.stores.postgres_tools import event_pages
+
+_ROWS = 500
+_SESSION = (
+    "SELECT sessions.sid, sessions.session_id, homes.epoch, homes.head, state, created_at_ms, updated_at_ms, loaded,"
+    " pruned_through, card, snapshots.seq FROM sessions JOIN homes USING (session_id)"
+    " LEFT JOIN snapshots ON snapshots.sid = sessions.sid"
+)
+_NAMED_OTHERWISE = {"user": "owner"}
+
+
+def columns_of(table: str) -> list[str]:
+    return [_NAMED_OTHERWISE.get(column, column) for column in REGISTRY[table].columns]
+
+
+class PostgresReading:
+    """Implements `ports.Reading`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def count(self) -> int:
+        return int(await self._connection.fetchval("SELECT count(*) FROM sessions"))
+
+    async def sessions(self, after_sid: int, limit: int) -> list[Session]:
+        rows = await self._connection.fetch(
+            f"{_SESSION} WHERE sessions.sid > $1 ORDER BY sessions.sid LIMIT $2", after_sid, limit
+        )
+        return [_session(row) for row in rows]
+
+    async def session(self, session_id: str) -> Session | None:
+        row = await self._connection.fetchrow(f"{_SESSION} WHERE sessions.session_id = $1", names.put(session_id))
+        return None if row is None else _session(row)
+
+    async def snapshot(self, sid: int) -> bytes | None:
+        snapshot: bytes | None = await self._connection.fetchval("SELECT data FROM snapshots WHERE sid = $1", sid)
+        return snapshot
+
+    async def events(self, sid: int, after_seq: int) -> AsyncIterator[list[strips.Row]]:
+        async for rows in event_pages.of(self._connection, sid, after_seq):
+            yield rows
+
+    async def receipts(self) -> AsyncIterator[list[Receipt]]:
+        identity = b""
+        while rows := await self._connection.fetch(
+            "SELECT identity, scope, key, fingerprint, outcome, recorded_at_ms, expires_at_ms FROM receipts"
+            " WHERE identity > $1 ORDER BY identity LIMIT $2",
+            *(identity, _ROWS),
+        ):
+            yield [
+                (names.got(scope), names.got(key), names.got(fingerprint), outcome, recorded, expires)
+                for _, scope, key, fingerprint, outcome, recorded, expires in rows
+            ]
+            identity = rows[-1][0]
+
+    async def records(self, table: str) -> AsyncIterator[list[Record]]:
+        columns = columns_of(table)
+        key = columns[: REGISTRY[table].key]
+        places = [f"${number}" for number in range(2, 2 + len(key))]
+        first = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608 - names of ours
+        order = f" ORDER BY {', '.join(key)} LIMIT $1"
+        rows = await self._connection.fetch(first + order, _ROWS)
+        while rows:
+            yield [tuple(names.got(value) if isinstance(value, str) else value for value in row) for row in rows]
+            last = list(rows[-1])[: len(key)]
+            rows = await self._connection.fetch(f"{first} WHERE ({', '.join(key)}) > ({', '.join(places)}){order}", _ROWS, *last)
+
+    async def secrets(self) -> dict[str, bytes]:
+        if await self._connection.fetchval("SELECT to_regclass('secrets')") is None:  # of the first versions
+            return {}
+        return {names.got(name): value for name, value in await self._connection.fetch("SELECT name, value FROM secrets")}
+
+
+def _session(row: Any) -> Session:
+    sid, session_id, *rest = row
+    return Session(sid, names.got(session_id), *rest)

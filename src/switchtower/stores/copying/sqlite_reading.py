@@ -1,0 +1,99 @@
+"""A home's files as a copy reads them, all as of one moment. Cannot write."""
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from switchtower.stores import strips
+from switchtower.stores.copying.ports import REGISTRY, Receipt, Record, Session
+from switchtower.stores.looking import CannotLook
+
+_ROWS = 500
+_BYTES = 2_097_152
+_SESSION = (
+    "SELECT sid, session_id, epoch, (SELECT coalesce(max(seq), 0) FROM events WHERE events.sid = sessions.sid), state,"
+    " created_at_ms, updated_at_ms, loaded, pruned_through, card, snapshots.seq FROM sessions LEFT JOIN snapshots USING (sid)"
+)
+
+
+class SqliteReading:
+    """Implements `ports.Reading`. Without a registry's file, as in a home where nobody logged in yet, there is none to read."""
+
+    def __init__(
+        self, journal: sqlite3.Connection, registry: sqlite3.Connection | None, secrets: Mapping[str, bytes] | None = None
+    ) -> None:
+        self._journal = journal
+        self._registry = registry
+        self._secrets = dict(secrets or {})
+
+    async def count(self) -> int:
+        with telling():
+            return int(self._journal.execute("SELECT count(*) FROM sessions").fetchone()[0])
+
+    async def sessions(self, after_sid: int, limit: int) -> list[Session]:
+        with telling():
+            rows = self._journal.execute(f"{_SESSION} WHERE sid > ? ORDER BY sid LIMIT ?", (after_sid, limit)).fetchall()
+        return [_session(row) for row in rows]
+
+    async def session(self, session_id: str) -> Session | None:
+        with telling():
+            row = self._journal.execute(f"{_SESSION} WHERE session_id = ?", (session_id,)).fetchone()
+        return None if row is None else _session(row)
+
+    async def snapshot(self, sid: int) -> bytes | None:
+        with telling():
+            row = self._journal.execute("SELECT data FROM snapshots WHERE sid = ?", (sid,)).fetchone()
+        return None if row is None else row[0]
+
+    async def events(self, sid: int, after_seq: int) -> AsyncIterator[list[strips.Row]]:
+        with telling():
+            rows: list[strips.Row] = []
+            size = 0
+            for row in self._journal.execute(
+                "SELECT seq, count, ts_ms, run_id, kind, data FROM events WHERE sid = ? AND seq > ? ORDER BY seq",
+                (sid, after_seq),
+            ):
+                rows.append(row)
+                size += len(row[5])
+                if len(rows) >= _ROWS or size >= _BYTES:
+                    yield rows
+                    rows, size = [], 0
+            if rows:
+                yield rows
+
+    async def receipts(self) -> AsyncIterator[list[Receipt]]:
+        columns = "SELECT scope, key, fingerprint, outcome, recorded_at_ms, expires_at_ms FROM receipts"
+        with telling():
+            for rows in _pages(self._journal.execute(columns)):
+                yield rows
+
+    async def records(self, table: str) -> AsyncIterator[list[Record]]:
+        if self._registry is None:
+            return
+        with telling():
+            columns = ", ".join(REGISTRY[table].columns)
+            for rows in _pages(self._registry.execute(f"SELECT {columns} FROM {table}")):  # noqa: S608 - names of ours
+                yield rows
+
+    async def secrets(self) -> dict[str, bytes]:
+        return dict(self._secrets)
+
+
+def _session(row: tuple[Any, ...]) -> Session:
+    sid, session_id, epoch, head, state, created_at_ms, updated_at_ms, loaded, *rest = row
+    return Session(sid, session_id, epoch, head, state, created_at_ms, updated_at_ms, bool(loaded), *rest)
+
+
+def _pages(cursor: sqlite3.Cursor) -> Iterable[list[Any]]:
+    while rows := cursor.fetchmany(_ROWS):
+        yield rows
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """What SQLite cannot read is told as that."""
+    try:
+        yield
+    except sqlite3.Error as problem:
+        raise CannotLook(f"the file cannot be read: {problem}", hint="see `tower journal verify`") from None

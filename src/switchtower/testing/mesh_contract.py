@@ -1,0 +1,428 @@
+"""What every mesh between nodes must do, as tests. A mesh's own test file subclasses `MeshContract` and says how to make some.
+
+    class TestMyMesh(MeshContract):
+        @pytest.fixture
+        def make_meshes(self):
+            async def make(count):
+                return [...]
+            return make
+
+The tests are coroutines: run them with pytest-asyncio's `asyncio_mode = "auto"`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import pytest
+
+from switchtower.transports.mesh import ports
+from switchtower.transports.mesh.tunnel import WINDOW_BYTES, Tunnel
+from switchtower.transports.packet import Packet
+from switchtower.transports.pair import Inbox
+from switchtower.transports.stream import Receiver, Stream
+
+
+class ClosableMesh(ports.Mesh, Protocol):
+    @property
+    def address(self) -> str: ...
+
+    async def close(self) -> None: ...
+
+
+MakeMeshes = Callable[[int], Awaitable[Sequence[ClosableMesh]]]
+"""So many meshes, each connected to all others."""
+Meshes = Sequence[ClosableMesh]
+
+
+def ask(mesh: ports.Mesh, node_id: str, subject: str, body: bytes = b"") -> "asyncio.Future[bytes | ports.Problem]":
+    """The answer, or what came in its place. A second answer would be an error of the future's."""
+    future: asyncio.Future[bytes | ports.Problem] = asyncio.get_running_loop().create_future()
+    mesh.ask(node_id, subject, body, future.set_result)
+    return future
+
+
+async def until_met(mesh: ports.Mesh, node_id: str) -> None:
+    met = asyncio.Event()
+    stop = mesh.watch(lambda peer: met.set() if peer.node_id == node_id else None, lambda _peer: None)
+    await met.wait()
+    stop()
+
+
+async def until_gone(mesh: ports.Mesh, node_id: str) -> None:
+    gone = asyncio.Event()
+    stop = mesh.watch(lambda _peer: None, lambda peer: gone.set() if peer.node_id == node_id else None)
+    if node_id in mesh.peers:
+        await gone.wait()
+    stop()
+
+
+def echo(_node_id: str, body: bytes, reply: ports.Reply) -> None:
+    reply(body)
+
+
+def never(_node_id: str, _body: bytes, _reply: ports.Reply) -> None: ...
+
+
+class Unhurried(Inbox):
+    """Does not read before it is told to."""
+
+    def connected(self, stream: Stream) -> None:
+        super().connected(stream)
+        stream.pause_reading()
+
+
+class Guests:
+    """Hosts tunnels and keeps an inbox for each."""
+
+    def __init__(self, *, reading: bool = True) -> None:
+        self.inboxes: list[Inbox] = []
+        self.openings: list[tuple[str, bytes]] = []
+        self._reading = reading
+        self._came = asyncio.Event()
+
+    def host(self, node_id: str, opening: bytes) -> Receiver:
+        inbox = Inbox() if self._reading else Unhurried()
+        self.inboxes.append(inbox)
+        self.openings.append((node_id, opening))
+        self._came.set()
+        return inbox
+
+    async def next(self) -> Inbox:
+        while not self.inboxes:
+            self._came.clear()
+            await self._came.wait()
+        return self.inboxes.pop(0)
+
+
+class MeshContract:
+    @pytest.fixture
+    def make_meshes(self) -> MakeMeshes:
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def meshes(self, make_meshes: MakeMeshes) -> Meshes:
+        return await make_meshes(2)
+
+    @pytest.fixture
+    def here(self, meshes: Meshes) -> ClosableMesh:
+        return meshes[0]
+
+    @pytest.fixture
+    def there(self, meshes: Meshes) -> ClosableMesh:
+        return meshes[1]
+
+    # Who is there
+
+    async def test_each_node_knows_all_others_as_they_tell_of_themselves(self, make_meshes: MakeMeshes) -> None:
+        meshes = await make_meshes(3)
+        for mesh in meshes:
+            assert dict(mesh.peers) == {other.me.node_id: other.me for other in meshes if other is not mesh}
+
+    async def test_who_watches_is_told_at_once_of_who_is_there_and_later_of_who_goes(
+        self, here: ClosableMesh, there: ClosableMesh
+    ) -> None:
+        told: list[tuple[str, ports.Peer]] = []
+        gone = asyncio.Event()
+
+        def went(peer: ports.Peer) -> None:
+            told.append(("went", peer))
+            assert peer.node_id not in here.peers
+            gone.set()
+
+        here.watch(lambda peer: told.append(("came", peer)), went)
+        assert told == [("came", there.me)]
+        await there.close()
+        await gone.wait()
+        assert told == [("came", there.me), ("went", there.me)]
+
+    async def test_who_stopped_watching_is_told_nothing(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        told: list[ports.Peer] = []
+        stop = here.watch(lambda _peer: None, told.append)
+        stop()
+        await there.close()
+        await until_gone(here, there.me.node_id)
+        assert told == []
+
+    async def test_who_is_no_longer_among_the_nodes_is_hung_up_on_at_once(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        there.answers("never", never)
+        asked = ask(here, there.me.node_id, "never")
+        here.meet([])
+        assert here.peers == {}
+        answer = await asked
+        assert isinstance(answer, ports.Unreachable)
+        assert not here.tell(there.me.node_id, "greeting", b"")
+
+    async def test_a_node_that_is_among_them_again_is_met_again(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        there.answers("echo", echo)
+        here.meet([])
+        here.meet([(there.me.node_id, there.address)])
+        await until_met(here, there.me.node_id)
+        assert await ask(here, there.me.node_id, "echo", b"again") == b"again"
+
+    async def test_a_node_does_not_meet_itself(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        here.meet([(here.me.node_id, here.address), (there.me.node_id, there.address)])
+        assert set(here.peers) == {there.me.node_id}
+
+    # Questions
+
+    async def test_a_question_is_answered_now_or_later(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        replies: list[ports.Reply] = []
+        there.answers("later", lambda _node_id, _body, reply: replies.append(reply))
+        there.answers("now", lambda node_id, body, reply: reply(node_id.encode() + body))
+        later = ask(here, there.me.node_id, "later")
+        assert await ask(here, there.me.node_id, "now", b"!") == here.me.node_id.encode() + b"!"
+        replies[0](b"at last")
+        assert await later == b"at last"
+
+    async def test_both_ask_each_other(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        here.answers("echo", echo)
+        there.answers("echo", echo)
+        one, other = ask(here, there.me.node_id, "echo", b"1"), ask(there, here.me.node_id, "echo", b"2")
+        assert (await one, await other) == (b"1", b"2")
+
+    async def test_thousands_of_questions_and_words_arrive_in_order(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        heard: list[int] = []
+
+        def answer(_node_id: str, body: bytes, reply: ports.Reply) -> None:
+            heard.append(int(body))
+            reply(body)
+
+        there.answers("count", answer)
+        there.hears("count", lambda _node_id, body: heard.append(int(body)))
+        answered: list[bytes | ports.Problem] = []
+        everything = asyncio.Event()
+
+        def done(answer: bytes | ports.Problem) -> None:
+            answered.append(answer)
+            if len(answered) == 5_000:
+                everything.set()
+
+        for number in range(0, 10_000, 2):
+            here.ask(there.me.node_id, "count", b"%d" % number, done)
+            here.tell(there.me.node_id, "count", b"%d" % (number + 1))
+            if number % 1_000 == 0:
+                await asyncio.sleep(0)
+        await everything.wait()
+        assert answered == [b"%d" % number for number in range(0, 10_000, 2)]
+        last = ask(here, there.me.node_id, "count", b"10000")
+        await last
+        assert heard == list(range(10_001))
+
+    async def test_the_asker_is_never_told_before_the_question_is_put(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        told: list[bytes | ports.Problem] = []
+        here.ask(there.me.node_id, "unknown", b"", told.append)
+        here.ask("nobody", "unknown", b"", told.append)
+        here.ask(there.me.node_id, "unknown", bytes(40 * 1024 * 1024), told.append)
+        assert told == []
+
+    async def test_a_node_that_is_not_there_cannot_have_heard(self, here: ClosableMesh) -> None:
+        answer = await ask(here, "nobody", "echo")
+        assert isinstance(answer, ports.Unreachable)
+        assert (answer.node_id, answer.sent) == ("nobody", False)
+
+    async def test_a_node_that_goes_may_have_heard(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        heard = asyncio.Event()
+        there.answers("never", lambda _node_id, _body, _reply: heard.set())
+        asked = ask(here, there.me.node_id, "never")
+        await heard.wait()
+        await there.close()
+        answer = await asked
+        assert isinstance(answer, ports.Unreachable)
+        assert (answer.node_id, answer.sent) == (there.me.node_id, True)
+
+    async def test_what_was_not_yet_on_its_way_was_not_heard(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        asked = ask(here, there.me.node_id, "echo")
+        here.meet([])
+        answer = await asked
+        assert isinstance(answer, ports.Unreachable)
+        assert not answer.sent
+
+    async def test_an_unknown_subject_has_no_answer(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        answer = await ask(here, there.me.node_id, "from the next version")
+        assert isinstance(answer, ports.Unanswerable)
+
+    async def test_who_fails_to_answer_says_so_without_saying_why(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        def fail(_node_id: str, _body: bytes, _reply: ports.Reply) -> None:
+            raise RuntimeError("password: hunter2")
+
+        there.answers("fail", fail)
+        there.answers("echo", echo)
+        answer = await ask(here, there.me.node_id, "fail")
+        assert isinstance(answer, ports.Unanswerable)
+        assert "hunter2" not in str(answer)
+        assert await ask(here, there.me.node_id, "echo", b"on") == b"on"
+
+    async def test_only_the_first_reply_counts(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        def twice(_node_id: str, _body: bytes, reply: ports.Reply) -> None:
+            reply(b"first")
+            reply(b"second")
+            raise RuntimeError("after the reply")
+
+        there.answers("twice", twice)
+        there.answers("echo", echo)
+        assert await ask(here, there.me.node_id, "twice") == b"first"
+        assert await ask(here, there.me.node_id, "echo", b"on") == b"on"
+
+    async def test_an_asker_that_fails_at_an_answer_does_not_harm_the_others(
+        self, here: ClosableMesh, there: ClosableMesh
+    ) -> None:
+        def fail(_answer: bytes | ports.Problem) -> None:
+            raise RuntimeError("a bug of ours")
+
+        there.answers("echo", echo)
+        here.ask(there.me.node_id, "echo", b"1", fail)
+        assert await ask(here, there.me.node_id, "echo", b"2") == b"2"
+
+    async def test_large_questions_and_answers_arrive_whole_and_too_large_ones_have_no_answer(
+        self, here: ClosableMesh, there: ClosableMesh
+    ) -> None:
+        there.answers("echo", echo)
+        there.answers("grow", lambda _node_id, body, reply: reply(body * 5))
+        body = bytes(range(256)) * 4 * 8 * 1024
+        assert await ask(here, there.me.node_id, "echo", body) == body
+        assert isinstance(await ask(here, there.me.node_id, "grow", body), ports.Unanswerable)
+        assert isinstance(await ask(here, there.me.node_id, "echo", body * 5), ports.Unanswerable)
+        assert await ask(here, there.me.node_id, "echo", b"on") == b"on"
+
+    async def test_words_without_an_answer_are_heard(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        heard: asyncio.Future[tuple[str, bytes]] = asyncio.get_running_loop().create_future()
+        there.hears("news", lambda node_id, body: heard.set_result((node_id, body)))
+        assert here.tell(there.me.node_id, "unknown", b"")
+        assert here.tell(there.me.node_id, "news", b"rain")
+        assert not here.tell("nobody", "news", b"rain")
+        assert await heard == (here.me.node_id, b"rain")
+
+    # Tunnels
+
+    async def test_frames_go_both_ways_through_a_tunnel_in_order(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        guests, mine = Guests(), Inbox()
+        there.hosts("door", guests.host)
+        here.tunnel(there.me.node_id, "door", b"open", mine)
+        mine.send(b"one", b"", b"three")
+        theirs = await guests.next()
+        assert guests.openings == [(here.me.node_id, b"open")]
+        assert [await theirs.next() for _ in range(3)] == [b"one", b"", b"three"]
+        theirs.send(b"back")
+        assert await mine.next() == b"back"
+        assert mine.stream.origin.address == there.me.node_id
+
+    async def test_a_tunnel_to_nobody_cannot_be_opened(self, here: ClosableMesh) -> None:
+        mine = Inbox()
+        with pytest.raises(ports.Unreachable):
+            here.tunnel("nobody", "door", b"", mine)
+        assert not mine.closed
+
+    async def test_a_tunnel_that_nobody_hosts_ends(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        mine = Inbox()
+        here.tunnel(there.me.node_id, "door", b"", mine)
+        await mine.until(lambda: mine.closed)
+        assert isinstance(mine.stream, Tunnel)
+        assert mine.stream.closed_by_other is not None
+        assert mine.stream.closed_by_other[0] == 1011
+
+    async def test_a_close_flushes_what_was_sent_and_carries_its_code_and_reason(
+        self, here: ClosableMesh, there: ClosableMesh
+    ) -> None:
+        guests, mine = Guests(), Inbox()
+        there.hosts("door", guests.host)
+        here.tunnel(there.me.node_id, "door", b"", mine)
+        frames = [b"%d" % number * 1_000 for number in range(500)]
+        mine.send(*frames)
+        mine.stream.close(4001, "moved")
+        mine.send(b"too late")
+        theirs = await guests.next()
+        assert [await theirs.next() for _ in frames] == frames
+        await theirs.until(lambda: theirs.closed)
+        await mine.until(lambda: mine.closed)
+        assert not theirs.frames
+        assert isinstance(theirs.stream, Tunnel)
+        assert theirs.stream.closed_by_other == (4001, "moved")
+        assert isinstance(mine.stream, Tunnel)
+        assert mine.stream.closed_by_other is None
+
+    async def test_an_abort_ends_both_sides_at_once(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        guests, mine = Guests(reading=False), Inbox()
+        there.hosts("door", guests.host)
+        here.tunnel(there.me.node_id, "door", b"", mine)
+        theirs = await guests.next()
+        mine.send(bytes(4 * WINDOW_BYTES))
+        mine.stream.abort()
+        assert not mine.closed
+        await mine.until(lambda: mine.closed)
+        await theirs.until(lambda: theirs.closed)
+        assert not theirs.frames
+        assert isinstance(theirs.stream, Tunnel)
+        assert theirs.stream.closed_by_other is None
+
+    async def test_a_node_that_goes_ends_its_tunnels(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        guests, mine = Guests(), Inbox()
+        there.hosts("door", guests.host)
+        here.tunnel(there.me.node_id, "door", b"", mine)
+        theirs = await guests.next()
+        await here.close()
+        await mine.until(lambda: mine.closed)
+        await theirs.until(lambda: theirs.closed)
+        assert not mine.stream.writable
+
+    async def test_who_does_not_read_a_tunnel_stops_only_who_sends_into_it(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        slow_guests, quick_guests = Guests(reading=False), Guests()
+        there.hosts("slow", slow_guests.host)
+        there.hosts("quick", quick_guests.host)
+        there.answers("echo", echo)
+        slow, quick = Inbox(), Inbox()
+        here.tunnel(there.me.node_id, "slow", b"", slow)
+        here.tunnel(there.me.node_id, "quick", b"", quick)
+        frames = [bytes([number % 256]) * 10_000 for number in range(100)]
+        for frame in frames:
+            slow.send(frame)
+        assert not slow.stream.writable
+        for frame in frames:
+            quick.send(frame)
+        theirs = await quick_guests.next()
+        assert [await theirs.next() for _ in frames] == frames
+        await quick.until(lambda: quick.stream.writable)
+        assert await ask(here, there.me.node_id, "echo", b"on") == b"on"
+        assert not slow.stream.writable
+        slowly = await slow_guests.next()
+        assert not slowly.frames
+        slowly.stream.resume_reading()
+        assert [await slowly.next() for _ in frames] == frames
+        await slow.until(lambda: slow.stream.writable)
+
+    async def test_a_frame_longer_than_the_window_arrives_whole(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        guests, mine = Guests(), Inbox()
+        there.hosts("door", guests.host)
+        here.tunnel(there.me.node_id, "door", b"", mine)
+        long = bytes(range(256)) * 8 * 1024
+        mine.send(b"before", long, b"after")
+        theirs = await guests.next()
+        assert [await theirs.next() for _ in range(3)] == [b"before", long, b"after"]
+
+    async def test_what_was_held_back_is_given_before_the_end(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        guests, mine = Guests(reading=False), Inbox()
+        there.hosts("door", guests.host)
+        here.tunnel(there.me.node_id, "door", b"", mine)
+        mine.send(b"last words")
+        mine.stream.close(1001)
+        theirs = await guests.next()
+        await mine.until(lambda: mine.closed)
+        assert not theirs.closed
+        theirs.stream.resume_reading()
+        assert await theirs.next() == b"last words"
+        await theirs.until(lambda: theirs.closed)
+
+    async def test_a_receiver_that_fails_loses_its_tunnel_and_nobody_else_does(
+        self, here: ClosableMesh, there: ClosableMesh
+    ) -> None:
+        class Failing(Inbox):
+            def received(self, frames: list[bytes]) -> None:
+                raise RuntimeError("a bug of ours")
+
+        there.hosts("door", lambda _node_id, _opening: Failing())
+        there.answers("echo", echo)
+        mine = Inbox()
+        here.tunnel(there.me.node_id, "door", b"", mine)
+        mine.stream.send(Packet([b"x"]))
+        await mine.until(lambda: mine.closed)
+        assert await ask(here, there.me.node_id, "echo", b"on") == b"on"

@@ -1,0 +1,112 @@
+"""The side of a connection that came from another node: answers, hears and hosts its tunnels."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from msgspec import Struct, field
+
+from switchtower.transports.mesh import envelopes, link
+from switchtower.transports.mesh.ports import Answerer, Hearer, Host, Peer
+from switchtower.transports.mesh.tls import Tls
+from switchtower.transports.mesh.tunnel import ABNORMAL
+
+Told = Callable[["Accepted"], None]
+
+
+class Subjects(Struct):
+    """What a node can be spoken to about."""
+
+    answerers: dict[str, Answerer] = field(default_factory=dict)
+    hearers: dict[str, Hearer] = field(default_factory=dict)
+    hosts: dict[str, Host] = field(default_factory=dict)
+
+
+class Accepted(link.Link):
+    def __init__(
+        self, me: Peer, limits: link.Limits, tls: Tls | None, subjects: Subjects, *, made: Told, came: Told, went: Told
+    ) -> None:
+        super().__init__(me, limits, tls)
+        self._subjects = subjects
+        self._made = made
+        self._came = came
+        self._went = went
+        self._owed: set[int] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._made(self)
+        super().connection_made(transport)
+
+    def greeted(self, peer: Peer) -> None:
+        self._came(self)
+
+    def handle(self, envelope: envelopes.Envelope) -> None:
+        match envelope:
+            case envelopes.Ask():
+                self._asked(envelope)
+            case envelopes.Tell():
+                self._told(envelope)
+            case envelopes.Open():
+                self._opened(envelope)
+            case _:
+                raise envelopes.Unreadable("it answers where it should ask")
+
+    def lost(self) -> None:
+        if self.met:
+            link.log.info("the connection from node %s is over: %s", self.peer.node_id, self.problem or "this node closes")
+        else:
+            link.log.warning("a connection from another node is refused: %s", self.problem or "this node closes")
+        self._owed.clear()
+        self._went(self)
+
+    def _asked(self, question: envelopes.Ask) -> None:
+        number = question.number
+        answerer = self._subjects.answerers.get(question.subject)
+        if answerer is None:
+            self.send(envelopes.NoAnswer(number, f"the node does not know `{question.subject[:100]}`"))
+            return
+        # Whoever asks waits for no more than this either, so that more are not of this protocol.
+        if number in self._owed or len(self._owed) >= link.MOST_UNANSWERED:
+            raise envelopes.Unreadable("it asks more than may be unanswered")
+        self._owed.add(number)
+        try:
+            answerer(self.peer.node_id, question.body, partial(self._reply, number))
+        except Exception:
+            link.log.exception("cannot answer node %s about `%s`", self.peer.node_id, question.subject)
+            if number in self._owed:
+                self._owed.discard(number)
+                self.send(envelopes.NoAnswer(number, "the node failed to answer"))
+
+    def _reply(self, number: int, body: bytes) -> None:
+        if number not in self._owed:
+            return  # the connection is over, or it was answered before
+        self._owed.discard(number)
+        if not self.send(envelopes.Answer(number, body)):
+            link.log.error("node %s cannot be answered: %d bytes are too many", self.peer.node_id, len(body))
+            self.send(envelopes.NoAnswer(number, "the answer is too long"))
+
+    def _told(self, words: envelopes.Tell) -> None:
+        hearer = self._subjects.hearers.get(words.subject)
+        if hearer is None:
+            link.log.debug("node %s tells of something that is not known here", self.peer.node_id)
+            return
+        try:
+            hearer(self.peer.node_id, words.body)
+        except Exception:
+            link.log.exception("failed at what node %s tells of `%s`", self.peer.node_id, words.subject)
+
+    def _opened(self, opening: envelopes.Open) -> None:
+        if opening.tunnel in self._tunnels:
+            raise envelopes.Unreadable("it opens a tunnel twice")
+        host = self._subjects.hosts.get(opening.subject)
+        if host is None or len(self._tunnels) >= link.MOST_TUNNELS:
+            self.send(envelopes.End(opening.tunnel, ABNORMAL, "the node takes no such tunnel"))
+            return
+        try:
+            receiver = host(self.peer.node_id, opening.opening)
+            self.dig(opening.tunnel).begin(receiver)
+        except Exception:
+            link.log.exception("cannot host a tunnel of node %s for `%s`", self.peer.node_id, opening.subject)
+            if (dug := self._tunnels.get(opening.tunnel)) is not None:
+                self.forget(dug)
+            self.send(envelopes.End(opening.tunnel, ABNORMAL, "the node failed to take the tunnel"))

@@ -1,0 +1,156 @@
+"""The mesh over TCP with TLS on both sides. Dials the nodes it is told of until they answer, and again when they are lost."""
+
+import asyncio
+import errno
+import logging
+import random
+import ssl
+from collections.abc import Iterable
+
+from switchtower.transports import errors
+from switchtower.transports.mesh import tls
+from switchtower.transports.mesh.accepted import Accepted
+from switchtower.transports.mesh.dialled import Dialled
+from switchtower.transports.mesh.identity import Key
+from switchtower.transports.mesh.link import Limits, Link
+from switchtower.transports.mesh.ports import Peer
+from switchtower.transports.mesh.switchboard import Switchboard
+
+_log = logging.getLogger(__name__)
+
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 2.0
+GOODBYE_SECONDS = 1.0
+MOST_STRANGERS = 256
+
+
+class TcpMesh(Switchboard):
+    def __init__(self, me: Peer, key: Key, *, host: str, port: int, limits: Limits | None = None) -> None:
+        super().__init__(me)
+        self.address = ""
+        """Where it listens, as `HOST:PORT`, once it is open."""
+        self._key = key
+        self._host, self._port = host, port
+        self._limits = limits or Limits()
+        self._server: asyncio.AbstractServer | None = None
+        self._server_context: ssl.SSLContext
+        self._client_context: ssl.SSLContext
+        self._dialling: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        self._links: set[Link] = set()
+        """Every connection that has not ended yet, also those that only say goodbye."""
+
+    async def open(self) -> None:
+        """Listens. Raises `errors.CannotListen` or `identity.KeyUnusable`."""
+        self._server_context, self._client_context = self._key.server_context(), self._key.client_context()
+        try:
+            self._server = await asyncio.get_running_loop().create_server(self._accept, self._host, self._port)
+        except (OSError, UnicodeError, OverflowError) as problem:
+            raise _explained(problem, spell(self._host, self._port)) from problem
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self.address = spell(host, port)
+
+    def meet(self, nodes: Iterable[tuple[str, str]]) -> None:
+        wanted = {node_id: address for node_id, address in nodes if node_id != self._me.node_id}
+        if self._server is None:
+            return
+        for node_id, (address, task) in tuple(self._dialling.items()):
+            if wanted.get(node_id) != address:
+                del self._dialling[node_id]
+                task.cancel()
+                if (line := self._lines.get(node_id)) is not None:
+                    line.hang_up("it is no node any more")
+            if node_id not in wanted:
+                self._hang_up_on_caller(node_id)
+        for node_id, address in wanted.items():
+            if node_id not in self._dialling:
+                self._dialling[node_id] = address, asyncio.create_task(self._keep_dialling(node_id, address))
+
+    async def close(self) -> None:
+        """What was said still leaves, if the others take it soon."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        server.close()
+        tasks = [task for _address, task in self._dialling.values()]
+        self._dialling.clear()
+        links = tuple(self._links)
+        for link in links:
+            link.hang_up(politely=True)
+        for task in tasks:
+            task.cancel()
+        if links:
+            await asyncio.wait([link.closed for link in links], timeout=GOODBYE_SECONDS)
+        for link in links:
+            link.cut()
+        await asyncio.gather(*tasks, *(link.closed for link in links), return_exceptions=True)
+        await server.wait_closed()
+
+    def _accept(self) -> Accepted:
+        return Accepted(
+            self._me,
+            self._limits,
+            tls.Tls(self._key, self._server_context, server_side=True),
+            self._subjects,
+            made=self._caller_made,
+            came=self._caller_came,
+            went=self._callers.discard,
+        )
+
+    def _caller_made(self, caller: Accepted) -> None:
+        self._callers.add(caller)
+        self._track(caller)
+        # Anybody can connect. Whoever says nothing more is hung up on in time, and meanwhile there are only so many.
+        if sum(not other.met for other in self._callers) > MOST_STRANGERS:
+            caller.hang_up("too many connect and do not say who they are")
+
+    def _track(self, link: Link) -> None:
+        self._links.add(link)
+        link.closed.add_done_callback(lambda _closed: self._links.discard(link))
+
+    async def _keep_dialling(self, node_id: str, address: str) -> None:
+        pause, said = FIRST_PAUSE, ""
+        while True:
+            security = tls.Tls(self._key, self._client_context, server_side=False)
+            line = Dialled(self._me, self._limits, security, node_id, came=self._line_came, went=self._line_went)
+            problem = await self._connection(line, address)
+            if line.met:
+                pause, said = FIRST_PAUSE, ""
+            if problem != said:
+                said = problem
+                _log.warning("no connection to node %s at %s: %s; it is dialled again", node_id, address, problem)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _connection(self, line: Dialled, address: str) -> str:
+        """One connection from its beginning to its end. Why it ended, or did not begin."""
+        try:
+            host, port = parse(address)
+            async with asyncio.timeout(self._limits.silence):
+                await asyncio.get_running_loop().create_connection(lambda: line, host, port)
+            self._track(line)
+            await asyncio.shield(line.closed)
+            return line.problem
+        except TimeoutError:
+            return "no answer"
+        except (OSError, ValueError, OverflowError) as problem:
+            return str(problem) or type(problem).__name__
+        finally:
+            line.hang_up()
+
+
+def parse(address: str) -> tuple[str, int]:
+    """Raises ValueError."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise ValueError("the address is not `HOST:PORT`")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def spell(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _explained(problem: Exception, address: str) -> errors.CannotListen:
+    if isinstance(problem, OSError) and problem.errno == errno.EADDRINUSE:
+        return errors.AddressInUse(address, hint="choose another port for `node_listen` (0 picks a free one)")
+    return errors.AddressUnusable(f"{address}, {problem}", hint="give `node_listen` an address of this machine")

@@ -1,0 +1,87 @@
+"""TLS on one connection as bytes in and bytes out. Does no I/O.
+
+The event loops have their own, which costs a question and its answer three times as much: each read there takes 256 KiB from the
+system and gives them back, and ends in an exception. Here a read takes one record's length and asks again only if more is there.
+"""
+
+import ssl
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from switchtower.transports.mesh.identity import Key
+
+_RECORD_BYTES = 16_384
+"""RFC 8446, 5.1: the longest plain text of one record."""
+
+
+class Refused(Exception):
+    """The other side does not hold the key, or does not speak TLS."""
+
+
+class Tls:
+    def __init__(self, key: "Key", context: ssl.SSLContext, *, server_side: bool) -> None:
+        self._key = key
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
+        self.trusted = False
+        """The handshake is done, and the other side has the key."""
+
+    def pending(self) -> bytes:
+        """What must be sent to the other side, whoever wanted it."""
+        return self._outgoing.read()
+
+    def start(self) -> None:
+        """Raises `Refused`."""
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLError as problem:
+            raise Refused(_words(problem)) from problem
+        if not self._key.is_certificate(self._object.getpeercert(binary_form=True)):
+            raise Refused("it shows another certificate")
+        self.trusted = True
+
+    def feed(self, data: bytes) -> bytes | None:
+        """The plain text in what came; None: the other side has said goodbye. Raises `Refused`."""
+        self._incoming.write(data)
+        if not self.trusted:
+            self.start()
+            if not self.trusted:
+                return b""
+        parts: list[bytes] = []
+        try:
+            while self._incoming.pending or self._object.pending():
+                part = self._object.read(_RECORD_BYTES)
+                if not part:
+                    return b"".join(parts) or None
+                parts.append(part)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as problem:
+            raise Refused(_words(problem)) from problem
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def seal(self, plain: bytes) -> bytes:
+        """Raises `Refused`."""
+        try:
+            written = self._object.write(plain)
+            if written < len(plain):
+                rest = memoryview(plain)
+                while written < len(plain):
+                    written += self._object.write(rest[written:])
+        except ssl.SSLError as problem:
+            raise Refused(_words(problem)) from problem
+        return self._outgoing.read()
+
+    def goodbye(self) -> bytes:
+        try:
+            self._object.unwrap()
+        except ssl.SSLError:
+            pass  # the other side's goodbye is not waited for
+        return self._outgoing.read()
+
+
+def _words(problem: ssl.SSLError) -> str:
+    """Without the file and line of OpenSSL's source."""
+    return getattr(problem, "verify_message", "") or problem.reason or "no TLS"

@@ -1,0 +1,206 @@
+"""A tower of several nodes: each a process with a home and a name of its own, behind a gate to the one database they share.
+
+Its state is known from outside: signals, sockets, and the tables of homes and nodes, read past all gates.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.crash.tower_process import Client, Daemon
+from tests.nodes import gate as gates
+
+from switchtower.core import leases
+from switchtower.stores.postgres import connections
+from switchtower.stores.postgres.leases import PostgresLeases
+from switchtower.testing.postgres_server import PostgresServer
+
+COUNT = 3
+PATIENCE = 30.0
+"""For what must happen; generous, because the machine may be busy with other tests."""
+POLL = 0.01
+
+Look = Callable[[], Any]
+
+
+class Node:
+    """One seat of the fleet: the process in it may be killed, and another takes its place."""
+
+    def __init__(self, name: str, home: Path, gate: gates.Gate, dsn: str, settings: dict[str, object]) -> None:
+        self.name = name
+        self.home = home
+        self.gate = gate
+        self.dsn = dsn
+        self.settings = settings
+        self.source: Path | None = None
+        """Whose program runs, where it is not the one that is tested."""
+        self.daemon: Daemon | None = None
+        self.busy = False
+        """Something is being done to it."""
+
+    @property
+    def socket(self) -> Path:
+        return self.home / "run" / "pushd.sock"
+
+    @property
+    def endpoints(self) -> dict[str, Any]:
+        return dict(json.loads((self.home / "run" / "endpoints.json").read_bytes()))
+
+    @property
+    def log(self) -> str:
+        return (self.home / "logs" / "tower.log").read_text()
+
+    async def start(self) -> None:
+        assert self.daemon is None
+        self.daemon = _daemon(self)
+        await self.daemon.listening()
+
+    def kill(self) -> None:
+        """As a crash: at once, and nobody is told."""
+        if self.daemon is not None:
+            daemon, self.daemon = self.daemon, None
+            daemon.kill()
+            daemon.end()
+
+    async def stop(self) -> int:
+        assert self.daemon is not None
+        daemon, self.daemon = self.daemon, None
+        return await daemon.stop()
+
+    def pause(self) -> None:
+        assert self.daemon is not None
+        self.daemon.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self.daemon is not None
+        self.daemon.process.send_signal(signal.SIGCONT)
+
+
+def _daemon(node: Node) -> Daemon:
+    settings = {"http": "127.0.0.1:0", "demo_delay_ms": 0, "node_listen": "127.0.0.1:0", **node.settings}
+    kind = Daemon if node.source is None else partial(OtherDaemon, node.source)
+    return kind(node.home, store=node.dsn, node_name=node.name, **settings)
+
+
+class OtherDaemon(Daemon):
+    """One whose program is not the one that is tested: its Python begins with nothing of ours."""
+
+    def __init__(self, source: Path, home: Path, **settings: object) -> None:
+        self.home = home
+        self.socket = home / "run" / "pushd.sock"
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_"))}
+        given = {f"TOWER_{name.upper()}": str(value) for name, value in {"pi": "off", **settings}.items()}
+        self._announced, announce = os.pipe()
+        try:
+            self.process = subprocess.Popen(  # type: ignore[assignment]
+                [sys.executable, "-c", _SERVE, str(announce)],
+                env={**inherited, "PYTHONPATH": str(source), "TOWER_HOME": str(home), **given},
+                pass_fds=[announce],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+        finally:
+            os.close(announce)
+
+
+_SERVE = """
+import os, sys
+from switchtower import config
+from switchtower.daemon import app
+app.run(config.load(), lambda endpoints: os.write(int(sys.argv[1]), b"listening"))
+"""
+
+
+class Fleet:
+    def __init__(self, server: PostgresServer, database: str, folder: Path, **settings: object) -> None:
+        self.server = server
+        self.dsn = server.dsn(database)
+        self.folder = folder
+        self.workspace = folder / "ws"
+        self.workspace.mkdir(exist_ok=True)
+        self.nodes: list[Node] = []
+        self.leases = PostgresLeases(self.dsn)
+        self._database = database
+        self._settings = settings
+
+    async def start(self, count: int = COUNT) -> None:
+        await asyncio.gather(*(self.add() for _ in range(count)))
+        await self.leases.open()
+        await self.until(self.all_meet, "the nodes know each other")
+
+    async def add(self) -> Node:
+        """One more node, which has joined."""
+        name = chr(ord("a") + len(self.nodes))
+        gate = gates.Gate(self.folder / f"{name}-pg", self.server.folder / gates.SOCKET)
+        dsn = f"postgresql://postgres@/{self._database}?host={gate.folder}"
+        node = Node(name, self.folder / name, gate, dsn, dict(self._settings))
+        self.nodes.append(node)
+        await gate.open()
+        await node.start()
+        return node
+
+    async def close(self) -> None:
+        for node in self.nodes:
+            node.kill()
+            await node.gate.close()
+        await self.leases.close()
+
+    # What its tables say
+
+    async def alive(self) -> dict[str, leases.Node]:
+        """By name. Of two of one name, which one has left behind, the one that joined last."""
+        found = sorted(await self.leases.nodes(), key=lambda node: node.joined_at_ms)
+        return {node.name: node for node in found if node.is_alive}
+
+    async def all_meet(self) -> bool:
+        """All are there, and each can be asked by each: a session that lives on one is seen from all."""
+        return set(await self.alive()) >= {node.name for node in self.nodes if node.daemon is not None}
+
+    async def home_of(self, session_id: str) -> Node | None:
+        lease = await self.leases.owner(session_id)
+        if lease is None:
+            return None
+        names = {node.node_id: node.name for node in await self.leases.nodes() if node.is_alive}
+        return next((node for node in self.nodes if node.name == names.get(lease.node_id)), None)
+
+    async def ask_database(self, query: str, *values: object) -> list[Any]:
+        connection = await connections.connect(self.dsn)
+        try:
+            return await connection.fetch(query, *values)
+        finally:
+            await connection.close()
+
+    async def until(self, look: Look, what: str) -> Any:
+        """Looks again and again: what tells of this is a table."""
+        deadline = time.monotonic() + PATIENCE
+        while not (seen := await look()):
+            assert time.monotonic() < deadline, f"it does not come about that {what}"
+            await asyncio.sleep(POLL)
+        return seen
+
+    # Clients
+
+    async def connect(self, node: Node, **options: Any) -> Client:
+        return await Client.connect(node.socket, **options)
+
+    async def session_on(self, node: Node, **fields: object) -> tuple[Client, str]:
+        """A session whose home is this node, and who started it."""
+        client = await self.connect(node)
+        repo = {"rootPath": str(self.workspace), "currentBranch": "main", "defaultBranch": "main"}
+        payload = {"mode": "interactive", "provider": "demo", "sandboxProvider": "local", "repo": repo, **fields}
+        session_id = str((await client.ask("start_session", payload))["sessionId"])
+        home = await self.home_of(session_id)
+        assert home is node, f"a session begins where it was asked for, not on {home and home.name}"
+        return client, session_id
+
+    def others(self, *but: Node) -> list[Node]:
+        return [node for node in self.nodes if node not in but]

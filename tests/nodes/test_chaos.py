@@ -1,0 +1,59 @@
+"""Three nodes under load while one thing after the other fails: nothing that a client saw or was promised is lost or doubled."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.crash.tower_process import processes_of
+from tests.nodes.conftest import make_database
+from tests.nodes.faults import Faults
+from tests.nodes.fleet import Fleet
+from tests.nodes.ledger import Ledger
+from tests.nodes.minis import Mini
+from tests.nodes.people import People
+
+from switchtower.testing.postgres_server import PostgresServer
+
+TOWERS = 2
+PEOPLE = 6
+MINIS = 2
+LEASE = 1.0
+SHORT = 2.0
+
+
+@pytest.mark.parametrize("number", range(TOWERS))
+async def test_nothing_is_lost_whatever_fails(
+    own_server: PostgresServer, folder: Path, number: int, nodes_rounds: int, nodes_seed: int
+) -> None:
+    rounds = -(-nodes_rounds // TOWERS)
+    print(f"--nodes-seed {nodes_seed}, tower {number}, {rounds} rounds")
+    fleet = Fleet(own_server, await make_database(own_server), folder, node_lease=LEASE)
+    ledger = Ledger(fleet.workspace)
+    people = People(fleet, ledger, nodes_seed + number, SHORT)
+    minis = [Mini(fleet, ledger, people.dice, SHORT) for _ in range(MINIS)]
+    faults = Faults(fleet, ledger, nodes_seed + number, LEASE)
+    try:
+        await fleet.start()
+        people.go_to_work(PEOPLE)
+        for mini in minis:
+            mini.go_to_work()
+        for _ in range(rounds):
+            kind = await faults.round()
+            for workers in (people, *minis):
+                workers.check()
+            await ledger.check_density(fleet)
+            print(kind, end="; ")
+        await faults.mended()
+        await asyncio.gather(*(workers.rest() for workers in (people, *minis)))
+        await ledger.check(fleet)
+        print(f"\n{len(ledger.stories)} sessions, {sum(map(len, ledger.logs.values()))} events, {dict(ledger.seen)}")
+        assert await asyncio.gather(*(node.stop() for node in fleet.nodes)) == [0] * len(fleet.nodes)
+        await ledger.check(fleet)
+    finally:
+        for working in (people, *minis, faults):
+            await working.stop()
+        await fleet.close()
+    run_ids = {message.run_id for message in ledger.messages.values() if message.run_id is not None}
+    assert processes_of(run_ids) == {}, "no process is left behind"
+    for what in ("raced", "sent twice", "taken up", "killed in a takeover", "woken"):
+        assert ledger.seen[what] or rounds < 2 * len(faults.kinds), f"it never came to this: {what}"

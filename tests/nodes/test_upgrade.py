@@ -1,0 +1,43 @@
+"""From one version to the next, node by node, while people work: old and new nodes work side by side, and nothing is lost."""
+
+from pathlib import Path
+
+from tests.nodes import upgrade
+from tests.nodes.conftest import StartFleet
+from tests.nodes.ledger import Ledger
+from tests.nodes.people import People
+
+import switchtower
+
+PEOPLE = 4
+LEASE = 2.0
+SHORT = 4.0
+
+
+async def test_nodes_are_replaced_one_by_one_by_the_next_version_under_load(
+    start_fleet: StartFleet, folder: Path, nodes_seed: int
+) -> None:
+    print(f"--nodes-seed {nodes_seed}")
+    source = upgrade.make_next_version(folder)
+    fleet = await start_fleet(node_lease=LEASE)
+    ledger = Ledger(fleet.workspace)
+    people = People(fleet, ledger, nodes_seed, SHORT)
+    try:
+        people.go_to_work(PEOPLE)
+        await ledger.progress(10)
+        for number, node in enumerate(fleet.nodes, start=1):
+            await upgrade.drain(fleet, node)
+            assert await node.stop() == 0
+            node.source = source
+            await node.start()
+            await fleet.until(fleet.all_meet, "the new node is among them")
+            versions = sorted(found.version for found in (await fleet.alive()).values())
+            assert versions == sorted([switchtower.__version__] * (len(fleet.nodes) - number) + [upgrade.NEXT] * number)
+            await ledger.progress(20)
+            people.check()
+        await people.rest()
+        await ledger.check(fleet)
+        assert await fleet.ask_database("SELECT to_regclass($1)::text", f"tower.{upgrade.TABLE}")
+    finally:
+        await people.stop()
+    print(f"{len(ledger.stories)} sessions, {sum(map(len, ledger.logs.values()))} events, {dict(ledger.seen)}")

@@ -1,0 +1,84 @@
+"""Meshes on loopback with one key, made once: it costs more than most tests."""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from switchtower.transports.mesh import identity
+from switchtower.transports.mesh.link import Limits
+from switchtower.transports.mesh.mesh import TcpMesh
+from switchtower.transports.mesh.ports import Peer
+
+if TYPE_CHECKING:
+    from switchtower.testing.mesh_contract import MakeMeshes
+
+pytest.register_assert_rewrite("switchtower.testing.mesh_contract")
+
+MakeMesh = Callable[..., Awaitable[TcpMesh]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What never comes makes a test fail, not hang."""
+    for item in items:
+        if (
+            isinstance(item, pytest.Function)
+            and item.path.parent == Path(__file__).parent
+            and inspect.iscoroutinefunction(item.obj)
+        ):
+            item.obj = _in_time(item.obj)
+
+
+def _in_time(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    @functools.wraps(test)
+    async def timed(*args: Any, **kwargs: Any) -> None:
+        async with asyncio.timeout(30):
+            await test(*args, **kwargs)
+
+    return timed
+
+
+def peer(node_id: str) -> Peer:
+    return Peer(node_id=node_id, name=f"name of {node_id}", version="0.1.0", host_id=f"host of {node_id}")
+
+
+@pytest.fixture(scope="session")
+def key() -> identity.Key:
+    return identity.make()
+
+
+@pytest.fixture
+async def make_mesh(key: identity.Key) -> AsyncIterator[MakeMesh]:
+    """An open mesh. It is closed at the end, if it is not before."""
+    async with AsyncExitStack() as stack:
+
+        async def make(node_id: str, *, key: identity.Key = key, port: int = 0, **limits: Any) -> TcpMesh:
+            mesh = TcpMesh(peer(node_id), key, host="127.0.0.1", port=port, limits=Limits(**limits))
+            await mesh.open()
+            stack.push_async_callback(mesh.close)
+            return mesh
+
+        yield make
+
+
+@pytest.fixture
+def make_meshes(make_mesh: MakeMesh) -> "MakeMeshes":
+    from switchtower.testing import mesh_contract  # late: its assertions are rewritten
+
+    async def make(count: int) -> list[TcpMesh]:
+        meshes = [await make_mesh(f"node_{number}") for number in range(1, count + 1)]
+        nodes = [(mesh.me.node_id, mesh.address) for mesh in meshes]
+        for mesh in meshes:
+            mesh.meet(nodes)
+        for mesh in meshes:
+            for node_id, _address in nodes:
+                if node_id != mesh.me.node_id:
+                    await mesh_contract.until_met(mesh, node_id)
+        return meshes
+
+    return make
