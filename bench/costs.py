@@ -105,7 +105,7 @@ def _events(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
     """Two nodes, of which one works. The other follows nothing and only hears the notices."""
     with tower.running(setting, server, 2) as (nodes, dsn):
         memory = nodes[1].resident_mb()
-        connections = tower.connections(dsn) / 2
+        connections = tower.connections_of(dsn) / 2
         meter = Meter(server, nodes)
         stored = told = 0
         spent = [0.0, 0.0]

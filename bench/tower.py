@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from bench.processes import Server, cpu_seconds
 from bench.setting import Setting
@@ -17,13 +18,38 @@ _numbers = itertools.count(1)
 def fresh_database(server: PostgresServer) -> str:
     name = f"bench_{next(_numbers)}"
 
-    async def create() -> None:
-        administrator = await connections.connect(server.dsn("postgres"))
-        await administrator.execute(f"CREATE DATABASE {name}")
-        await administrator.close()
-
-    asyncio.run(create())
+    ask(server.dsn("postgres"), f"CREATE DATABASE {name}")
     return server.dsn(name)
+
+
+def ask(dsn: str, query: str) -> int:
+    async def asked() -> Any:
+        connection = await connections.connect(dsn)
+        try:
+            return await connection.fetchval(query)
+        finally:
+            await connection.close()
+
+    return int(asyncio.run(asked()) or 0)
+
+
+def commits(dsn: str) -> int:
+    """Batches of all writers that are there."""
+    return ask(dsn, "SELECT sum(batch) FROM writers")
+
+
+def log_bytes(dsn: str) -> int:
+    """Where the write-ahead log is."""
+    return ask(dsn, "SELECT pg_current_wal_lsn() - '0/0'")
+
+
+def stored_bytes(dsn: str) -> int:
+    return ask(dsn, "SELECT pg_database_size(current_database())")
+
+
+def connections_of(dsn: str) -> int:
+    """Of the nodes; not the one that asks."""
+    return ask(dsn, "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_database()")
 
 
 @contextmanager

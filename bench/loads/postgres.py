@@ -25,7 +25,7 @@ async def main(*, dsn: str, sessions: int, appends: int, length: int, label: str
     names = [f"sess_{label}_{number:06d}" for number in range(sessions)]
     await asyncio.gather(*(store.append(journal.Append(name, 1, _entries(1, 1), card=card(name))) for name in names))
     watching = await connect(dsn)
-    before = await watching.fetchval("SELECT max(batch) FROM writers")
+    before = int(await watching.fetchval("SELECT sum(batch) FROM writers"))
     waits: list[float] = []
 
     async def session(name: str) -> None:
@@ -39,7 +39,7 @@ async def main(*, dsn: str, sessions: int, appends: int, length: int, label: str
     began = time.perf_counter()
     await asyncio.gather(*map(session, names))
     took = time.perf_counter() - began
-    commits = await watching.fetchval("SELECT max(batch) FROM writers") - before
+    commits = int(await watching.fetchval("SELECT sum(batch) FROM writers")) - before
     await watching.close()
     await store.close()
     return {"per_second": sessions * appends * length / took, "commits": commits, "median_ms": statistics.median(waits) * 1_000}

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import signal
 import threading
 from typing import Any
 
@@ -176,6 +177,33 @@ def test_without_another_node_a_drain_warns_that_the_sessions_will_wait(tower: A
 
     assert ended.code == 0
     assert ended.stderr.startswith("no other node is there: the sessions wait until one comes\n")
+
+
+def test_a_node_that_was_drained_before_tells_what_came_of_it(tower: Any, several: ScriptedDaemon) -> None:
+    several.answers["list_nodes"] = {"nodes": [{**ATTIC, "draining": True}, node("node_D", "dairy")]}
+    several.answers["drain_node"] = {"sessions": 1, "interrupted": 0}
+
+    ended = tower("drain")
+
+    assert ended.code == 0
+    assert ended.stderr.splitlines()[0] == "attic is being drained already, or has been"
+    assert ended.stderr.splitlines()[-1] == "the node is empty: 1 session handed over"
+
+
+def test_ctrl_c_ends_the_watching_and_says_that_the_node_goes_on(tower: Any, several: ScriptedDaemon, line_with: Any) -> None:
+    async def never(_: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    several.answers["drain_node"] = never
+    draining = tower.start("drain")
+    line_with(draining, "12 sessions here")  # so it has been asked
+
+    draining.send_signal(signal.SIGINT)
+    _, stderr = draining.communicate(timeout=15)
+
+    assert draining.returncode == 2
+    assert stderr.decode().splitlines()[-1].startswith("the node goes on draining; hint: ")
 
 
 def test_a_daemon_that_is_alone_is_not_drained(tower: Any, scripted: ScriptedDaemon) -> None:

@@ -177,9 +177,7 @@ class City:
 
 
 @asynccontextmanager
-async def city(
-    folder: Path, *names: str, work: Work = work_until_cancelled, lost_after_s: float = LONG
-) -> AsyncIterator[City]:
+async def city(folder: Path, *names: str, work: Work = work_until_cancelled, lost_after_s: float = LONG) -> AsyncIterator[City]:
     made = City(work)
     async with AsyncExitStack() as stack:
         await made.house.open()

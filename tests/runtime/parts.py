@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from switchtower.core import codec, commands, engine, errors, events, journal, redact, tower
+from switchtower.core import codec, commands, engine, errors, events, homes, journal, redact, tower
 from switchtower.runtime.limits import Limits
 from switchtower.runtime.runtime import DEFAULT_LIMITS, Runtime
 from switchtower.stores.memory import MemoryJournal
@@ -222,6 +222,7 @@ class House:
         clock: Callable[[], int] | None = None,
         check_criterion: Callable[..., Awaitable[events.CriterionResult]] | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        homes_: homes.Homes | None = None,
     ) -> None:
         self.engine = Scripted(work)
         self.journal = SteeredJournal(journal_)
@@ -236,6 +237,7 @@ class House:
             receipt_ttl_ms=receipt_ttl_ms,
             retention=retention,
             limits=limits,
+            homes_=homes_,
             **({"clock": clock} if clock else {}),
         )
 

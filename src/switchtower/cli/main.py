@@ -68,6 +68,7 @@ COMMANDS = (
     Row("journal", "journal", "Check the journal's file, or count what is in it"),
     Row("backup", "backup", "Write the journal, settings and users to one file"),
     Row("restore", "backup", "Bring back what a backup holds"),
+    Row("store", "store", "Move between SQLite and PostgreSQL"),
     Row("service", "service", "Run the daemon as a service of your own: systemd or launchd"),
     Row("completion", "completion", "Print a script that lets a shell complete commands"),
     Row("version", "version", "Print the version"),

@@ -41,7 +41,8 @@ Question = Diff | Templates | Presets
 
 
 class Told(Struct):
-    answer: msgspec.Raw | None = None
+    answer: bytes | None = None
+    """What was asked for, packed by itself: what it is only the asker knows."""
     refusal: str | None = None
     """The refusal's code."""
     detail: str | None = None
@@ -75,7 +76,7 @@ class FarWorkshop:
     def _asked(self, node_id: str, body: bytes, reply: ports.Reply) -> None:
         async def answer() -> None:
             try:
-                told = Told(answer=msgspec.Raw(_encode(await self._answer(_question(body)))))
+                told = Told(answer=_encode(await self._answer(_question(body))))
             except errors.CoreError as refusal:
                 told = _refused(refusal)
             except msgspec.MsgspecError:

@@ -57,6 +57,8 @@ class Services(Struct):
     far_watchers: list[tower.Watcher] = field(default_factory=list)
     """Of those who watch, the ones that want to hear of sessions at other nodes too."""
     far_batch_watchers: list[tower.BatchWatcher] = field(default_factory=list)
+    take_up: Callable[["Lane", str | None], None] = lambda lane, lost: None
+    """Told that the session's home is here now and that something is under way in it, which nobody works on."""
     left: Callable[["Lane"], None] = lambda lane: None
     """Told that the session's home is elsewhere from now on: whatever works on it here has to end, without a word."""
 
@@ -102,6 +104,8 @@ class Lane:
         self._receipts: dict[str, journal.Receipt] = {}
         self._snapshot_seq = 0
         self._card_at_ms = 0
+        self._held: list[Ask] | None = None
+        """What others ask while this node takes up what was under way."""
         self.at_home = services.homes is None
         self.afar = None if services.homes is None else Afar(self, services, services.homes)
 
@@ -123,7 +127,7 @@ class Lane:
         self.wake()
 
     def _overloaded(self) -> errors.Overloaded | None:
-        waiting = len(self._waiting) + (0 if self.afar is None else len(self.afar.away))
+        waiting = len(self._waiting) + (0 if self.afar is None else len(self.afar.away) + len(self._held or ()))
         if waiting < self._services.limits.waiting_commands:
             return None
         return errors.Overloaded(f"{waiting} requests wait in {self.session_id}")
@@ -170,6 +174,14 @@ class Lane:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
 
+    def hold(self) -> None:
+        """From now on what others ask has to wait."""
+        self._held = self._held or []
+
+    def release(self) -> None:
+        asks, self._held = self._held, None
+        self.put_first(asks or ())
+
     def put_first(self, asks: Sequence[Ask]) -> None:
         self._waiting[:0] = asks
         self.wake()
@@ -187,6 +199,9 @@ class Lane:
                     self._room = None
                 if self.afar is not None and not self.at_home and not await self.afar.arrive(items):
                     continue
+                if self._held is not None:
+                    self._held += [item for item in items if isinstance(item, Ask) and not item.ours]
+                    items = [item for item in items if not isinstance(item, Ask) or item.ours]
                 try:
                     session = self.session or await self.load()
                     stage, answers = await self._commit(session, items)

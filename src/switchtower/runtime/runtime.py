@@ -58,6 +58,7 @@ class Runtime:
         self._journal = journal_
         self._search = search_ or search.NoSearch()
         self._removing: set[asyncio.Task[None]] = set()
+        self._taking_up: dict[str, asyncio.Task[None]] = {}
         self.workshop = workshop
         self._retention = retention
         self._lanes: dict[str, Lane] = {}
@@ -85,6 +86,7 @@ class Runtime:
             idle=self._lane_is_idle,
             homes=homes_,
             left=self._left,
+            take_up=self._take_up,
         )
         self._services = services
         self.runs = Runs(services, engines, workshop, approval_timeout_ms)
@@ -118,6 +120,8 @@ class Runtime:
             self._housekeeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._housekeeping
+        if self._taking_up:
+            await asyncio.wait(list(self._taking_up.values()))
         await self.shells.stop()
         await self.runs.stop()
         if self._removing:
@@ -216,16 +220,39 @@ class Runtime:
     # Several nodes
 
     async def adopt(self, session_id: str, epoch: int, *, lost: str | None = None) -> None:
-        """This node has become the session's home: what was under way there is taken up or closed. `lost` is the machine that
-        it was on, when that is not this one."""
+        """This node has become the session's home: returns when what was under way there is taken up or closed. `lost` is the
+        machine that it was on, when that is not this one."""
         lane = self._lane(session_id)
-        await self.runs.ended(session_id)  # what was given up here may still be cleaning up
         assert lane.afar is not None, "alone, there is nothing to adopt"
-        lane.afar.come_home(epoch)
+        lane.afar.come_home(epoch, lost=lost)
+        with contextlib.suppress(errors.Fenced):  # it was another node's again in no time
+            await lane.flush()
+            if (taking_up := self._taking_up.get(session_id)) is not None:
+                await asyncio.wait([taking_up])
+
+    def _take_up(self, lane: Lane, lost: str | None) -> None:
+        lane.hold()
+        task = asyncio.get_running_loop().create_task(self._recover(lane, lost), name=f"takes {lane.session_id} up")
+        self._taking_up[lane.session_id] = task
+        task.add_done_callback(lambda _: self._taking_up.pop(lane.session_id, None))
+
+    async def _recover(self, lane: Lane, lost: str | None) -> None:
         try:
-            await recover(lane, self.runs, self.workshop.kill_processes, lost=lost)
+            while lane.at_home and not self._stopping:
+                await self.runs.ended(lane.session_id)  # what was given up here may still be cleaning up
+                try:
+                    await recover(lane, self.runs, self.workshop.kill_processes, lost=lost)
+                except errors.JournalUnavailable as problem:
+                    log.warning("%s cannot be taken up yet: %s", lane.session_id, problem)
+                    await asyncio.sleep(self._services.limits.journal_retry)
+                else:
+                    break
         except errors.Fenced:
-            log.warning("%s was another node's again before it could be taken up", session_id)
+            log.warning("%s was another node's again before it could be taken up", lane.session_id)
+        except Exception:
+            log.exception("%s could not be taken up", lane.session_id)
+        finally:
+            lane.release()
 
     def at_home(self) -> list[Lane]:
         """The lanes in memory whose sessions have this node as their home."""

@@ -14,7 +14,7 @@ from switchtower.core.session import Session
 from switchtower.protocols.push.peer import UNANSWERED_LIMIT, PushPeer
 from switchtower.testing.push_client import check_closed, start_payload
 from switchtower.transports.packet import Packet
-from switchtower.transports.pair import Inbox, pair
+from switchtower.transports.pair import Inbox, MemoryStream, pair
 from switchtower.transports.stream import Origin
 
 SECRET = "/home/owner/.ssh/id_ed25519 is not where I expected it"
@@ -194,3 +194,70 @@ def test_a_batch_is_encoded_once_for_all_its_subscribers() -> None:
     assert all(packet is first for packet in others)
     assert first.lines is first.lines
     assert first.websocket is first.websocket
+
+
+# When the daemon goes
+
+
+def let_in(tower_: tower.Tower) -> tuple[PushPeer, Inbox, MemoryStream]:
+    peer, client = PushPeer(tower_, Access(name="owner", via="cli", trusted=True), "0"), Inbox()
+    stream, _ = pair(peer, client)
+    return peer, client, stream
+
+
+async def gone(client: Inbox) -> None:
+    async with asyncio.timeout(5):
+        await client.until(lambda: client.closed)
+
+
+async def test_a_client_that_is_let_go_and_waits_for_nothing_is_closed_at_once() -> None:
+    peer, client, stream = let_in(PatientTower())
+    peer.let_go(60)
+    await gone(client)
+    assert stream.closed_with == (1012, "service restart, reconnect")
+    assert not client.frames
+
+
+async def test_a_client_that_is_let_go_has_its_answers_first_and_is_not_read_any_more() -> None:
+    patient = PatientTower()
+    peer, client, stream = let_in(patient)
+    for number in range(2):
+        client.send(frame("cancel_run", f"req_{number}"))
+    while len(patient.waiting) < 2:
+        await asyncio.sleep(0)
+    peer.let_go(60)
+    peer.let_go(60)  # once is enough
+    client.send(frame("ping", "req_late"))
+    stream.stall()
+    stream.drain()
+    patient.waiting.pop(0)(errors.NoActiveRun())
+    assert (await answer(client))["requestId"] == "req_0"
+    assert stream.closed_with is None
+    patient.waiting.pop(0)(errors.NoActiveRun())
+    assert (await answer(client))["requestId"] == "req_1"
+    await gone(client)
+    assert stream.closed_with == (1012, "service restart, reconnect")
+    assert not client.frames
+
+
+async def test_a_client_that_is_let_go_is_not_waited_for_longer_than_the_grace() -> None:
+    patient = PatientTower()
+    peer, client, stream = let_in(patient)
+    client.send(frame("cancel_run"))
+    while not patient.waiting:
+        await asyncio.sleep(0)
+    peer.let_go(0.01)
+    await gone(client)
+    assert stream.closed_with == (1012, "service restart, reconnect")
+    patient.waiting.pop(0)(errors.NoActiveRun())
+    assert not client.frames
+
+
+async def test_a_client_that_is_gone_need_not_be_let_go() -> None:
+    peer, client, stream = let_in(PatientTower())
+    client.stream.abort()
+    await gone(client)
+    while peer.ready:
+        await asyncio.sleep(0)
+    peer.let_go(0)
+    assert stream.closed_with is None

@@ -1,12 +1,13 @@
 """Makes a backup: databases copied as of one moment while a daemon may write them, files as they are, all in one tar.gz."""
 
+import asyncio
 import hashlib
 import io
 import os
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -15,8 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from switchtower import __version__, config
-from switchtower.cli.archives import contents, manifest
-from switchtower.stores import sqlite_copy
+from switchtower.cli.archives import contents, manifest, store_parts
+from switchtower.stores import sqlite_copy, sqlite_look
+from switchtower.stores.postgres_tools import addresses
 
 
 class CannotBackUp(Exception):
@@ -33,9 +35,16 @@ class Made(Struct, frozen=True, kw_only=True):
 
 
 def make(
-    settings: config.Settings, target: Path, *, with_secrets: bool, force: bool, tell: Callable[[str], None] = lambda _: None
+    settings: config.Settings,
+    target: Path,
+    *,
+    with_secrets: bool,
+    force: bool,
+    store: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Made:
-    """Raises `CannotBackUp` or `sqlite_look.CannotLook`, or `OSError` when it cannot be written."""
+    """With a `store`, the journal and what belongs to it are that database's. Raises `CannotBackUp`, `looking.CannotLook` or
+    `ports.CannotCopy`, or `OSError` when it cannot be written."""
     if target.is_dir():
         raise CannotBackUp(f"`{target}` is a folder; hint: name a file in it, such as `{target / 'tower.tar.gz'}`")
     if target.exists() and not force:
@@ -45,11 +54,17 @@ def make(
     # Beside the target: there must be room for it in any case, and the owner chose the place.
     with tempfile.TemporaryDirectory(prefix=".tower-backup-", dir=target.parent) as folder:
         parts = _Parts(Path(folder))
-        for name, path, kind in contents.databases(settings):
-            tell(f"copying {path}")
-            parts.add_database(name, path, kind)
+        if store is None:
+            for name, path, kind in contents.databases(settings):
+                tell(f"copying {path}")
+                parts.add_database(name, path, kind)
+            shared: Mapping[str, object] = {}
+        else:
+            shared = store_parts.SECRETS
+            parts.add_store(store, with_secrets=with_secrets, tell=tell)
         for found in contents.files(settings, with_secrets=with_secrets):
-            parts.add_file(found)
+            if found.name not in shared:
+                parts.add_file(found)
         if not parts.members:
             raise CannotBackUp(f"there is nothing to back up in `{settings.data_dir}`; hint: is `TOWER_HOME` the one you mean?")
         described = manifest.Manifest(
@@ -81,7 +96,22 @@ class _Parts:
 
     def add_database(self, name: str, path: Path, kind: str) -> None:
         copy = self._folder / Path(name).name
-        self.schemas[name] = sqlite_copy.copy(path, copy, kind)
+        self._add_copy(name, copy, sqlite_copy.copy(path, copy, kind))
+
+    def add_store(self, dsn: str, *, with_secrets: bool, tell: Callable[[str], None]) -> None:
+        tell(f"copying {addresses.shown(dsn)}")
+        shared = asyncio.run(store_parts.write(dsn, self._folder))
+        for name, kind in contents.DATABASES.items():
+            copy = self._folder / Path(name).name
+            with sqlite_look.opened(copy, kind) as connection:
+                schema = sqlite_look.schema_version(connection)
+            self._add_copy(name, copy, schema)
+        for name, secret in shared.items() if with_secrets else ():
+            self._bytes[name] = secret
+            self._add(name, len(secret), hashlib.sha256(secret).hexdigest())
+
+    def _add_copy(self, name: str, copy: Path, schema: int) -> None:
+        self.schemas[name] = schema
         self._copies[name] = copy
         with copy.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()

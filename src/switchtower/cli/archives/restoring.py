@@ -1,6 +1,7 @@
 """Brings a backup back. Everything is unpacked and checked before the first file moves; what was there is kept aside. The home
 is locked meanwhile, so no daemon can run or start."""
 
+import asyncio
 import os
 import secrets
 import shutil
@@ -12,9 +13,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from switchtower import config
-from switchtower.cli.archives import contents, manifest, reading
+from switchtower.cli.archives import contents, manifest, reading, store_parts
 from switchtower.daemon.home import Home
 from switchtower.stores import sqlite_copy
+from switchtower.stores.postgres_tools import addresses
 
 _STAGING = ".restore-"
 _ROOTS = ("data", "config")
@@ -35,15 +37,16 @@ class Restored(Struct, frozen=True, kw_only=True):
     kept_aside: list[str]
 
 
-def restore(settings: config.Settings, file: Path, *, force: bool) -> Restored:
-    """Raises `CannotRestore`, `manifest.Broken`, `sqlite_look.CannotLook`, `home.AlreadyRunning`, or the disk's `OSError`."""
+def restore(settings: config.Settings, file: Path, *, force: bool, store: str | None = None) -> Restored:
+    """With a `store`, the journal and what belongs to it go into that database. Raises `CannotRestore`, `manifest.Broken`,
+    `looking.CannotLook`, `ports.CannotCopy`, `home.AlreadyRunning`, or the disk's `OSError`."""
     home = Home(settings)
     home.claim()
     try:
         with file.open("rb") as content, _staging(settings) as folders:
             archive = reading.Archive(content)
             try:
-                return _restored(settings, file, archive, folders, force=force)
+                return _restored(settings, file, archive, folders, force=force, store=store)
             finally:
                 archive.close()
     finally:
@@ -51,7 +54,13 @@ def restore(settings: config.Settings, file: Path, *, force: bool) -> Restored:
 
 
 def _restored(
-    settings: config.Settings, file: Path, archive: reading.Archive, folders: dict[str, Path], *, force: bool
+    settings: config.Settings,
+    file: Path,
+    archive: reading.Archive,
+    folders: dict[str, Path],
+    *,
+    force: bool,
+    store: str | None,
 ) -> Restored:
     described = archive.described
     _check_room(settings, described)
@@ -62,29 +71,49 @@ def _restored(
     for name, kind in contents.DATABASES.items():
         if name in staged and (problems := sqlite_copy.check(staged[name], kind)):
             raise CannotRestore(f"`{name}` in it is damaged: {problems[0]}; hint: take another backup")
+    into_store = _of_the_store(staged) if store is not None else {}
     unchanged = [
         name
         for name, place in staged.items()
-        if name not in contents.DATABASES and _is_same(place, contents.place_of(name, settings))
+        if name not in contents.DATABASES and name not in into_store and _is_same(place, contents.place_of(name, settings))
     ]
-    wanted = {name: place for name, place in staged.items() if name not in unchanged}
+    wanted = {name: place for name, place in staged.items() if name not in unchanged and name not in into_store}
     in_the_way = [str(place) for name in wanted for place in _occupied(name, settings)]
+    if store is not None and into_store and asyncio.run(store_parts.would_replace(store)):
+        in_the_way.insert(0, addresses.shown(store))
     if in_the_way and not force:
         more = f" and {len(in_the_way) - 3} more" if len(in_the_way) > 3 else ""
         raise CannotRestore(
             f"{', '.join(f'`{place}`' for place in in_the_way[:3])}{more} would be replaced;"
             " hint: --force does it, and keeps the old ones aside"
         )
-    kept_aside = _move_in(settings, wanted)
+    kept_aside: list[str] = []
+
+    def move_files() -> None:
+        kept_aside.extend(map(str, _move_in(settings, wanted)))
+
+    if store is None or not into_store:
+        move_files()
+    elif (old := asyncio.run(store_parts.restore(store, into_store, move_files))) is not None:
+        kept_aside.append(f"the schema `{old}` of {addresses.shown(store)}")
     return Restored(
         file=str(file),
         version=described.version,
         created_at_ms=described.created_at_ms,
         secrets=described.secrets,
-        restored=[*wanted],
+        restored=[*into_store, *wanted],
         unchanged=unchanged,
-        kept_aside=[str(place) for place in kept_aside],
+        kept_aside=kept_aside,
     )
+
+
+def _of_the_store(staged: dict[str, Path]) -> dict[str, Path]:
+    """What a database holds in place of files. An archive without databases leaves it alone."""
+    if contents.JOURNAL not in staged:
+        if store_parts.REGISTRY in staged:
+            raise CannotRestore("it has users and no journal; hint: restore it into files with `--store sqlite`")
+        return {}
+    return {name: place for name, place in staged.items() if name in contents.DATABASES or name in store_parts.SECRETS}
 
 
 @contextmanager

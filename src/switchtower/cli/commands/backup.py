@@ -9,17 +9,22 @@ from switchtower.cli import console, output
 
 _file = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 _as_object = click.option("--json", "as_json", is_flag=True, help="Print one object.")
+_store = click.option(
+    "--store", metavar="STORE", help="`postgresql://…`, or `sqlite` for the files of this home; else what the setting says."
+)
 
 
 @click.command()
 @_file
 @click.option("--with-secrets", is_flag=True, help="Also the owner's token, the key that signs logins and this host's identity.")
 @click.option("--force", is_flag=True, help="Replace FILE when it is there.")
+@_store
 @_as_object
-def backup(file: Path, with_secrets: bool, force: bool, as_json: bool) -> int:
+def backup(file: Path, with_secrets: bool, force: bool, store: str | None, as_json: bool) -> int:
     """Write the journal, users and hosts, settings, presets, prompts and skills to FILE, a tar.gz that only you can read.
 
-    The daemon may run: the journal is copied as of one moment. Checkpoints for undo and worktrees are not part of it.
+    The daemon may run: the journal is copied as of one moment. Checkpoints for undo and worktrees are not part of it. A backup of
+    a PostgreSQL has the same form, so that it can be restored into files, and the other way round.
 
     \b
     Example:
@@ -31,13 +36,21 @@ def backup(file: Path, with_secrets: bool, force: bool, as_json: bool) -> int:
     from switchtower import config
     from switchtower.cli import amounts
     from switchtower.cli.archives import making
-    from switchtower.stores import sqlite_look
+    from switchtower.cli.storing import places
+    from switchtower.stores.copying.ports import CannotCopy
+    from switchtower.stores.looking import CannotLook
 
+    settings = config.load()
     try:
         made = making.make(
-            config.load(), file.absolute(), with_secrets=with_secrets, force=force, tell=lambda text: console.say(text, "dim")
+            settings,
+            file.absolute(),
+            with_secrets=with_secrets,
+            force=force,
+            store=places.in_force(settings, store),
+            tell=lambda text: console.say(text, "dim"),
         )
-    except (making.CannotBackUp, sqlite_look.CannotLook) as problem:
+    except (making.CannotBackUp, CannotLook, CannotCopy) as problem:
         raise click.ClickException(str(problem)) from None
     except OSError as problem:
         raise click.ClickException(f"{problem.strerror}: {problem.filename or file}; hint: choose another place") from None
@@ -54,11 +67,13 @@ def backup(file: Path, with_secrets: bool, force: bool, as_json: bool) -> int:
 @click.command()
 @_file
 @click.option("--force", is_flag=True, help="Replace what is there; the old files are kept, with `.before-restore-TIME` behind.")
+@_store
 @_as_object
-def restore(file: Path, force: bool, as_json: bool) -> int:
-    """Bring back what `tower backup` wrote to FILE. No daemon may run meanwhile.
+def restore(file: Path, force: bool, store: str | None, as_json: bool) -> int:
+    """Bring back what `tower backup` wrote to FILE. No daemon may run meanwhile, and no node of a PostgreSQL.
 
-    Everything is checked before the first file is replaced. Files of yours that the backup does not have stay as they are.
+    Everything is checked before the first file is replaced. Files of yours that the backup does not have stay as they are. What
+    a PostgreSQL held is kept in a schema of another name.
 
     \b
     Example:
@@ -69,17 +84,19 @@ def restore(file: Path, force: bool, as_json: bool) -> int:
 
     from switchtower import config
     from switchtower.cli.archives import manifest, restoring
+    from switchtower.cli.storing import places
     from switchtower.daemon.home import AlreadyRunning
-    from switchtower.stores import sqlite_look
+    from switchtower.stores.copying.ports import CannotCopy
+    from switchtower.stores.looking import CannotLook
 
     settings = config.load()
     if not file.is_file():
         raise click.ClickException(f"there is no file `{file}`; hint: name what `tower backup` wrote")
     try:
-        restored = restoring.restore(settings, file, force=force)
+        restored = restoring.restore(settings, file, force=force, store=places.in_force(settings, store))
     except manifest.Broken as problem:
         raise click.ClickException(f"`{file}` was not restored: {problem}") from None
-    except (restoring.CannotRestore, sqlite_look.CannotLook, AlreadyRunning) as problem:
+    except (restoring.CannotRestore, CannotLook, CannotCopy, AlreadyRunning) as problem:
         raise click.ClickException(f"nothing was restored: {problem}") from None
     except OSError as problem:
         raise click.ClickException(f"{problem.strerror}: {problem.filename}; hint: see who owns it, and the disk") from None

@@ -70,9 +70,13 @@ async def _drain(settings: "config.Settings", wait: int) -> int:
                 "this daemon is alone: there is nobody to hand its sessions to", "`tower stop` keeps them for its return"
             )
             return console.Exit.FAILED
-        if not any(node.alive and not node.draining and not node.isThis for node in known.nodes):
-            console.say("no other node is there: the sessions wait until one comes", "yellow")
-        console.say(f"draining {known.name(known.this.id)}; runs have {wait} s to end")
+        name = known.name(known.this.id)
+        if known.this.draining:
+            console.say(f"{name} is being drained already, or has been")
+        else:
+            if not any(node.alive and not node.draining and not node.isThis for node in known.nodes):
+                console.say("no other node is there: the sessions wait until one comes", "yellow")
+            console.say(f"draining {name}; runs have {wait} s to end")
         watching = asyncio.ensure_future(_watch(settings))
         try:
             drained = await client.drain(wait)

@@ -1,4 +1,4 @@
-"""`tower journal`: looks at the journal's file itself, with or without a daemon. Changes nothing."""
+"""`tower journal`: looks at the journal itself, a file or a database, with or without a daemon. Changes nothing."""
 
 import time
 from pathlib import Path
@@ -9,16 +9,16 @@ import click
 from switchtower.cli import console, output, table
 
 if TYPE_CHECKING:
-    from switchtower.stores import sqlite_stats, sqlite_verify
+    from switchtower.stores import sqlite_stats, verifying
 
 _TELL_EVERY = 2.0
-_file = click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+_file = click.argument("file", required=False, type=click.Path(path_type=str), metavar="[FILE]")
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 def journal(ctx: click.Context) -> None:
-    """Check the journal's file, or count what is in it. Both only read, and may be used while the daemon runs.
+    """Check the journal, or count what is in it. Both only read, and may be used while the daemon runs.
 
     \b
     Example:
@@ -32,9 +32,10 @@ def journal(ctx: click.Context) -> None:
 @journal.command(short_help="Check that the journal holds what it promises")
 @_file
 @click.option("--json", "as_json", is_flag=True, help="Print one object: what was counted, and each trouble with its place.")
-def verify(file: Path | None, as_json: bool) -> int:
+def verify(file: str | None, as_json: bool) -> int:
     """Check the journal, or FILE: the pages of the file, the order of each session, that every entry and receipt can be read,
-    and that each snapshot is what the entries come to. Progress is on stderr.
+    and that each snapshot is what the entries come to. FILE may be a `postgresql://…`; the pages of that are its server's to
+    check. Progress is on stderr.
 
     Exits with 0 when all is well, and with 1 and the places when something is wrong.
 
@@ -45,13 +46,12 @@ def verify(file: Path | None, as_json: bool) -> int:
     """
     import msgspec
 
-    from switchtower.stores import sqlite_look, sqlite_verify
+    from switchtower.stores.looking import CannotLook
 
-    path = _path(file)
-    console.say(f"checking {path}", "dim")
+    place = _place(file)
     try:
-        report = sqlite_verify.verify(path, _Progress().tell)
-    except sqlite_look.CannotLook as problem:
+        report = _verified(place)
+    except CannotLook as problem:
         raise click.ClickException(str(problem)) from None
     if as_json:
         output.line(msgspec.json.encode({"ok": report.ok, **msgspec.to_builtins(report)}))
@@ -59,15 +59,17 @@ def verify(file: Path | None, as_json: bool) -> int:
         _show(report)
     if report.ok:
         return console.Exit.OK
-    console.say("hint: keep the file as it is, and see docs/operations.md for what to do; `tower restore` takes a backup")
+    what = "file" if isinstance(place, Path) else "database"
+    console.say(f"hint: keep the {what} as it is, and see docs/operations.md for what to do; `tower restore` takes a backup")
     return console.Exit.FAILED
 
 
 @journal.command(short_help="Count what is in the journal")
 @_file
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
-def stats(file: Path | None, as_json: bool) -> int:
-    """Count what is in the journal, or in FILE: sessions, entries by kind, sizes, and the largest sessions.
+def stats(file: str | None, as_json: bool) -> int:
+    """Count what is in the journal, or in FILE: sessions, entries by kind, sizes, and the largest sessions. FILE may be a
+    `postgresql://…`.
 
     \b
     Example:
@@ -75,24 +77,52 @@ def stats(file: Path | None, as_json: bool) -> int:
     """
     import msgspec
 
-    from switchtower.stores import sqlite_look, sqlite_stats
+    from switchtower.stores.looking import CannotLook
 
+    place = _place(file)
     try:
-        counted = sqlite_stats.stats(_path(file))
-    except sqlite_look.CannotLook as problem:
+        counted = _counted(place)
+    except CannotLook as problem:
         raise click.ClickException(str(problem)) from None
     if as_json:
         output.line(msgspec.json.encode(counted))
         return console.Exit.OK
-    for row in table.fields(_readable(counted)):
+    for row in table.fields(_readable(counted, is_file=isinstance(place, Path))):
         output.line(console.printable(row))
     return console.Exit.OK
 
 
-def _path(file: Path | None) -> Path:
+def _place(file: str | None) -> "Path | str":
+    """A file, or the address of a database."""
     from switchtower import config
+    from switchtower.cli.storing import places
 
-    return config.load().journal_path if file is None else file
+    if file is None:
+        settings = config.load()
+        return settings.journal_path if settings.store is None else settings.store
+    return file if places.is_database(file) else Path(file)
+
+
+def _verified(place: "Path | str") -> "verifying.Report":
+    import asyncio
+
+    from switchtower.stores import sqlite_verify
+    from switchtower.stores.postgres_tools import addresses, verify
+
+    if isinstance(place, Path):
+        console.say(f"checking {place}", "dim")
+        return sqlite_verify.verify(place, _Progress().tell)
+    console.say(f"checking {addresses.shown(place)}", "dim")
+    return asyncio.run(verify.verify(place, _Progress().tell))
+
+
+def _counted(place: "Path | str") -> "sqlite_stats.Stats":
+    import asyncio
+
+    from switchtower.stores import sqlite_stats
+    from switchtower.stores.postgres_tools import stats
+
+    return sqlite_stats.stats(place) if isinstance(place, Path) else asyncio.run(stats.stats(place))
 
 
 class _Progress:
@@ -107,7 +137,7 @@ class _Progress:
             console.say(f"{what}: {done:,} of {of:,}", "dim")
 
 
-def _show(report: "sqlite_verify.Report") -> None:
+def _show(report: "verifying.Report") -> None:
     for trouble in report.troubles:
         output.line(console.printable(f"{trouble.place}: {trouble.what}"))
     if report.more_troubles:
@@ -120,16 +150,19 @@ def _show(report: "sqlite_verify.Report") -> None:
     output.line(f"{'ok' if report.ok else 'not ok'}: {counted}{pruned}")
 
 
-def _readable(counted: "sqlite_stats.Stats") -> list[tuple[str, str]]:
+def _readable(counted: "sqlite_stats.Stats", *, is_file: bool) -> list[tuple[str, str]]:
     from switchtower.cli import amounts
 
     kinds = table.rows([(kind.kind, f"{kind.entries:,}", amounts.size(kind.bytes)) for kind in counted.kinds[:10]])
     largest = table.rows([(one.session_id, f"{one.entries:,} entries", amounts.size(one.bytes)) for one in counted.largest[:5]])
     states = ", ".join(f"{count:,} {state}" for state, count in counted.states.items())
-    return [
+    of_a_file = [
         ("file", counted.path),
         ("size", f"{amounts.size(counted.file_bytes)}, {amounts.size(counted.free_bytes)} of it free"),
         ("log", amounts.size(counted.log_bytes)),
+    ]
+    return [
+        *(of_a_file if is_file else [("database", counted.path), ("size", amounts.size(counted.file_bytes))]),
         ("schema", str(counted.schema)),
         ("sessions", f"{counted.sessions:,}" + (f" ({states})" if states else "")),
         ("entries", f"{counted.entries:,}, {amounts.size(counted.entry_bytes)}"),

@@ -58,7 +58,7 @@ async def _ask(limit: int) -> "tuple[Homes, list[listings.Card]]":
     from switchtower.client.client import Client
 
     async with await Client.connect(config.load(), start=False) as client:
-        known = homes.Homes(await client.nodes())
+        known = homes.Homes(sorted(await client.nodes(), key=lambda node: (node.name, node.joinedAt)))
         cards = await client.cards(limit) if limit and known.nodes else []
     return known, _by_home(cards, known.nodes)
 

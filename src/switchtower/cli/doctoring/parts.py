@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from switchtower import config
 from switchtower.cli import admin, amounts
-from switchtower.cli.doctoring import finding
+from switchtower.cli.doctoring import finding, store
 from switchtower.cli.mcp_servers import probing
 from switchtower.client import discover
 from switchtower.models.catalog import Catalog
@@ -27,8 +27,11 @@ _HUB_PATIENCE = 3.0
 
 
 def look(settings: config.Settings, *, deep: bool = False) -> Iterator[finding.Finding]:
-    yield from _journal(settings)
-    yield from _registry(settings)
+    if settings.store is None:
+        yield from _journal(settings)
+        yield from _registry(settings)
+    else:
+        yield from store.look(settings)
     yield _sandbox(settings)
     yield from _models(settings)
     yield from _servers(settings, deep=deep)

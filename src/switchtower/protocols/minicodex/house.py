@@ -79,8 +79,8 @@ class House:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._beat)
 
     def let_go(self) -> None:
-        """The daemon goes: everybody is told so in the protocol's words and closed. Who comes back says `resume` with the last
-        event that it saw, here or at another node."""
+        """The daemon goes: everybody is closed. Who comes back says `resume` with the last event that it saw, here or at another
+        node; what it had sent and was not told about it sends again, with the same `client_msg_id`."""
         for peer in tuple(self._peers):
             peer.let_go()
 

@@ -129,7 +129,6 @@ class MiniCodexPeer:
             self._outbox.send(packet)
 
     def let_go(self) -> None:
-        self._say(outbound.error("UNAVAILABLE", "the server goes away; reconnect and send `resume`", details={"retryable": True}))
         self._part(SERVICE_RESTART, "service restart, reconnect")
 
     def _say(self, *frames: bytes) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from switchtower.core import codec, commands, errors, events, tower
 from switchtower.core.access import Access
 from switchtower.core.session import LastRun, Session
-from switchtower.protocols.pi import announcing, strings
+from switchtower.protocols.pi import announcing, asking, strings
 from switchtower.protocols.pi.bash_breaker import BashBreaker
 from switchtower.protocols.pi.bulletin import Bulletin
 from switchtower.protocols.pi.handlers.hall import Hall
@@ -217,9 +217,12 @@ class _TowerLedger:
             advances=settlement.advances,
             receipts=settlement.receipts,
         )
-        version = int((await self._tower.ask(command))["version"])
-        await self._roster.catch_up(settlement.session_id, version)
-        return version
+        outcome = await asking.ask(self._tower, command)
+        version = outcome.get("version")
+        if version is None:  # stored, and nobody was left to say with which version
+            version = (await self._tower.session(settlement.session_id)).version
+        await self._roster.catch_up(settlement.session_id, int(version))
+        return int(version)
 
 
 def _limits(settings: PiSettings) -> Limits:

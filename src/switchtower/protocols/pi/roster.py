@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from switchtower.core import commands, errors, events, journal, tower
 from switchtower.core.session import LastRun, Session
-from switchtower.protocols.pi import strings
+from switchtower.protocols.pi import asking, strings
 from switchtower.protocols.pi.models import Models
 from switchtower.protocols.pi.order import ports
 from switchtower.protocols.pi.view import shapes, stats
@@ -113,7 +113,7 @@ class Roster:
     async def load(self, session_id: str, actor: events.Actor, receipts: tuple[journal.Receipt, ...] = ()) -> None:
         self.reserve()
         try:
-            await self._tower.ask(commands.LoadSession(session_id=session_id, actor=actor, receipts=receipts))
+            await asking.ask(self._tower, commands.LoadSession(session_id=session_id, actor=actor, receipts=receipts))
         finally:
             self.release()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from switchtower.core import errors, leases, nodes
+from switchtower.core import errors, leases
 from switchtower.protocols.push import inbound, node_messages
 
 if TYPE_CHECKING:
@@ -46,34 +46,14 @@ class _Nodes:
             )
 
         async def drain() -> Struct:
-            # Clients are let go on the way, this one too: what was begun goes on without anybody who waits for it.
-            drained = await asyncio.shield(_finish(known, wait_s))
+            # Clients are let go on the way, this one too: what was begun goes on, whether or not anybody waits for it.
+            try:
+                drained = await asyncio.shield(known.drain(wait_s))
+            except leases.LeasesUnavailable as problem:
+                raise errors.JournalUnavailable(problem.message, hint=problem.hint) from None
             return node_messages.NodeDrained(sessions=drained.sessions, interrupted=drained.interrupted)
 
         self._peer.answer_later(request, drain)
-
-
-_under_way: set[asyncio.Task[nodes.Drained]] = set()
-"""The event loop itself does not keep them."""
-
-
-def _finish(known: nodes.Nodes, wait_s: float) -> "asyncio.Task[nodes.Drained]":
-    async def drain() -> nodes.Drained:
-        try:
-            return await known.drain(wait_s)
-        except leases.LeasesUnavailable as problem:
-            raise errors.JournalUnavailable(problem.message, hint=problem.hint) from None
-
-    task = asyncio.get_running_loop().create_task(drain())
-    _under_way.add(task)
-    task.add_done_callback(_finished)
-    return task
-
-
-def _finished(task: "asyncio.Task[nodes.Drained]") -> None:
-    _under_way.discard(task)
-    if not task.cancelled():
-        task.exception()  # whoever asked was told, or has gone
 
 
 def _node(node: leases.Node, this_id: str) -> node_messages.Node:

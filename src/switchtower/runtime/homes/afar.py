@@ -20,6 +20,7 @@ DELTAS = frozenset({events.TextDelta.kind, events.ThinkingDelta.kind, events.Too
 """Pieces of streamed text: no reason for anything else to happen."""
 ANSWER_FIRST = 1.0
 """Seconds that what another node has stored is held back for its answers that are on their way."""
+ANOTHER = "another node"
 
 
 class Afar:
@@ -30,6 +31,8 @@ class Afar:
         self.away.settled = self._answers_are_in
         self._arriving: int | None = None
         """The epoch of a lease that was taken, while what was stored before it is still to be read."""
+        self._lost: str | None = None
+        """The machine that the session was on, when that is not this one."""
         self._moved = False
         """Another node has stored something that nobody here was told of."""
         self._shown: int | None = None
@@ -38,10 +41,12 @@ class Afar:
 
     # Coming and leaving
 
-    def come_home(self, epoch: int, asks: Sequence[Ask] = ()) -> None:
-        """This node has become the session's home. What waited for that goes first."""
+    def come_home(self, epoch: int, asks: Sequence[Ask] = (), *, lost: str | None = ANOTHER) -> None:
+        """This node has become the session's home. What waited for that goes first. `lost` is the machine that the session was
+        on, when that is not this one."""
         if not self._lane.at_home:
             self._arriving = epoch
+            self._lost = lost
         self._lane.put_first(asks)
 
     def leave_home(self) -> None:
@@ -105,11 +110,14 @@ class Afar:
             return False
         epoch, self._arriving = self._arriving, None
         try:
-            await self._come_up_to_date(is_new=epoch == 1)
+            session = await self._come_up_to_date(is_new=epoch == 1)
         except Exception as failure:
             self._lane.give_up(items, failure)
             return False
         self._lane.settle_in(epoch)
+        if session.host is None and (session.run is not None or session.shells or session.errands):
+            # Whatever was under way has lost who worked on it. Nobody decides about it before it is taken up or closed.
+            self._services.take_up(self._lane, self._lost)
         return True
 
     async def _turn_away(self, items: "list[Item]") -> None:

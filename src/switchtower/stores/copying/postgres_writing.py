@@ -20,7 +20,7 @@ from switchtower.stores.postgres_tools import addresses, health, look
 STAGING = f"{SCHEMA}_copying"
 _ASIDE = f"{SCHEMA}_for_a_moment"
 _LOCK = 0x746F776572_03
-_LOCK_TRIES = 50
+_LOCK_PATIENCE = 5.0
 _LOCK_PAUSE = 0.1
 _FILLED = (
     "SELECT EXISTS (SELECT FROM {0}.homes WHERE head > 0) OR EXISTS (SELECT FROM {0}.receipts)"
@@ -45,13 +45,13 @@ async def is_filled(connection: Connection) -> bool:
 
 @asynccontextmanager
 async def opened(
-    dsn: str, *, resume: bool = False, anew: bool = False, replace: bool = False
+    dsn: str, *, resume: bool = False, anew: bool = False, replace: bool = False, patience: float = _LOCK_PATIENCE
 ) -> AsyncIterator["PostgresWriting"]:
     """`resume`: goes on with what an interrupted copy left; `anew` throws that away. `replace`: a store that is there is kept
     aside in the end. Raises `CannotCopy` and `looking.CannotLook`."""
     place = addresses.shown(dsn)
     async with look.reached(dsn) as connection:
-        await _alone(connection, place)
+        await _alone(connection, place, patience)
         if await look.schema_version(connection):
             await look.check(connection, place)
             await refuse_nodes(connection, place)
@@ -64,12 +64,15 @@ async def opened(
         yield PostgresWriting(connection, place, replace=replace)
 
 
-async def _alone(connection: Connection, place: str) -> None:
+async def _alone(connection: Connection, place: str, patience: float) -> None:
     """One copy at a time. The server may need a moment to see that one was killed."""
-    for _ in range(_LOCK_TRIES):
-        if await connection.fetchval(f"SELECT pg_try_advisory_lock({_LOCK})"):
-            return
+    deadline = time.monotonic() + patience
+    while not await connection.fetchval(f"SELECT pg_try_advisory_lock({_LOCK})"):
+        if time.monotonic() > deadline:
+            break
         await asyncio.sleep(_LOCK_PAUSE)
+    else:
+        return
     raise CannotCopy(f"another copy into `{place}` is under way", hint="wait for it")
 
 

@@ -5,6 +5,7 @@ An append that may not be stored is refused by `add` and leaves no trace in the 
 
 import hashlib
 import time
+from itertools import count, islice
 from typing import Any
 
 import msgspec
@@ -12,14 +13,29 @@ from msgspec import structs
 
 from switchtower.core import errors, journal
 from switchtower.stores import strips
-from switchtower.stores.postgres import names, notices
+from switchtower.stores.postgres import literals, names, notices
 from switchtower.stores.postgres.standings import Standing, Standings
 
 MOST_BYTES = 4_194_304
 MOST_ROWS = 512
 """Enough to make the commit cheap; with fewer in it, those of one are answered while the next is written."""
 
-CALL = f"SELECT append_batch({', '.join(f'${number}' for number in range(1, 33))})"
+
+def _call() -> str:
+    """`append_batch` with the columns that have a value for each session or event as `literals`."""
+    parameters = (f"${number}" for number in count(1))
+    names_, number = "{}::text::text[]", "{}::text::bigint[]"
+    small = "{}::text::integer[]"
+    steps = (names_, number, number, number)
+    rows = (small, number, small, number, names_, names_)
+    columns = [kind.format(next(parameters)) for kind in (*["{}"] * 3, *steps, *rows)]
+    columns.append(literals.cut(next(parameters), next(parameters), next(parameters)))
+    columns += islice(parameters, _REST)
+    return f"SELECT append_batch({', '.join(columns)})"
+
+
+_REST = 6 + 3 + 8 + 1  # of the cards, of the snapshots, of the receipts, and the notice
+CALL = _call()
 
 _WIDTH = 1 + len(strips.COLUMNS)
 _encode = msgspec.json.Encoder().encode
@@ -117,15 +133,19 @@ class Group:
         cards = [(place_of[step.place], *step.card) for _, step in steps if step.card is not None]
         snapshots = [(place_of[step.place], *step.snapshot) for _, step in steps if step.snapshot is not None]
         receipts = [(identity, *values) for identity, values in sorted(self._receipts.items())]
-        columns = [self._events[start::_WIDTH] for start in range(_WIDTH)]
-        columns[0] = [place_of[place] for place in columns[0]]
-        columns[4] = [None if run_id is None else names.put(run_id) for run_id in columns[4]]
+        places, seqs, counts, times, runs, kinds, data = (self._events[start::_WIDTH] for start in range(_WIDTH))
         return [
-            [session_id for session_id, _ in steps],
-            [step.before for _, step in steps],
-            [step.head for _, step in steps],
-            [step.epoch for _, step in steps],
-            *columns,
+            literals.texts([session_id for session_id, _ in steps]),
+            literals.numbers([step.before for _, step in steps]),
+            literals.numbers([step.head for _, step in steps]),
+            literals.numbers([step.epoch for _, step in steps]),
+            literals.numbers([place_of[place] for place in places]),
+            literals.numbers(seqs),
+            literals.numbers(counts),
+            literals.numbers(times),
+            literals.texts([None if run_id is None else names.put(run_id) for run_id in runs]),
+            literals.texts(kinds),
+            *literals.pieces(data),
             *_columns(cards, 6),
             *_columns(snapshots, 3),
             *_columns(receipts, 8),

@@ -19,6 +19,8 @@ async def reached(dsn: str, settings: dict[str, str] | None = None) -> AsyncIter
     place = addresses.shown(dsn)
     try:
         connection = await connections.connect(dsn, settings)
+    except ImportError:
+        raise CannotLook("the library for PostgreSQL is not installed", hint="install `switchtower[postgres]`") from None
     except errors.JournalUnavailable as problem:
         raise CannotLook(f"`{place}`: {problem.detail}", hint=problem.hint or _UNREACHABLE) from None
     except Exception as problem:

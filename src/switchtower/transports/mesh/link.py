@@ -244,6 +244,8 @@ class Link(asyncio.Protocol):
 
     def _dispatch(self, envelope: envelopes.Envelope) -> None:
         match envelope:
+            case envelopes.Ask() | envelopes.Answer():  # the most frequent first
+                self.handle(envelope)
             case envelopes.Data():
                 if (tunnel := self._tunnels.get(envelope.tunnel)) is not None:
                     tunnel.arrived(envelope)

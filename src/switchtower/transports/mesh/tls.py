@@ -4,6 +4,7 @@ The event loops have their own, which costs a question and its answer three time
 system and gives them back, and ends in an exception. Here a read takes one record's length and asks again only if more is there.
 """
 
+import contextlib
 import ssl
 from typing import TYPE_CHECKING
 
@@ -75,10 +76,8 @@ class Tls:
         return self._outgoing.read()
 
     def goodbye(self) -> bytes:
-        try:
+        with contextlib.suppress(ssl.SSLError):  # the other side's goodbye is not waited for
             self._object.unwrap()
-        except ssl.SSLError:
-            pass  # the other side's goodbye is not waited for
         return self._outgoing.read()
 
 

@@ -58,7 +58,7 @@ class Spool:
         """Room in the window for pages that are being read."""
         self._complaints: set[str] = set()
         self._is_loaded = False
-        self._unwatch = tower_.watch_batches(self._saw)
+        self._unwatch = tower_.watch_batches(self._saw, at_home=True)
 
     async def load(self) -> None:
         """What is left from before. Until then nothing is known, and nothing is sent."""

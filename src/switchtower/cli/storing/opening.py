@@ -1,0 +1,111 @@
+"""A store for a command that needs it for itself: a home by its daemon's own lock, a database without a node that lives."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+
+from switchtower import config
+from switchtower.cli.storing import places
+from switchtower.daemon.home import Home
+from switchtower.stores import migrations, sqlite_look
+from switchtower.stores.copying import postgres_writing, sqlite_writing
+from switchtower.stores.copying.ports import CannotCopy, Reading, Writing
+from switchtower.stores.copying.postgres_reading import PostgresReading
+from switchtower.stores.copying.sqlite_reading import SqliteReading, telling
+from switchtower.stores.copying.sqlite_writing import SECRET_FILES, SqliteWriting
+from switchtower.stores.postgres_tools import look
+
+
+@asynccontextmanager
+async def reading(place: places.Place) -> AsyncIterator[Reading]:
+    """Raises `CannotCopy`, `looking.CannotLook`, or `home.AlreadyRunning`."""
+    if isinstance(place, places.Database):
+        async with look.opened(place.dsn) as connection:
+            await postgres_writing.refuse_nodes(connection, place.shown)
+            async with look.one_moment(connection):
+                yield PostgresReading(connection)
+        return
+    settings = place.settings
+    if not settings.journal_path.exists():
+        raise CannotCopy(f"there is no journal in `{place.shown}`", hint="name another home, or `postgresql://…`")
+    with _claimed(settings), files(settings.journal_path, settings.registry_path, settings.data_dir) as source:
+        yield source
+
+
+@contextmanager
+def files(journal: Path, registry: Path | None, secrets: Path | None = None) -> Iterator[SqliteReading]:
+    """A journal with the registry and the secrets that belong to it, where they are there."""
+    kept: dict[str, bytes] = {}
+    for name, file in SECRET_FILES.items() if secrets is not None else ():
+        with suppress(FileNotFoundError):
+            assert secrets is not None, "else there are none"
+            kept[name] = (secrets / file).read_bytes().strip()
+    with sqlite_look.opened(journal) as journal_file:
+        _refuse_old(sqlite_look.schema_version(journal_file), sqlite_look.JOURNAL, journal)
+        if registry is None or not registry.exists():
+            with telling():
+                journal_file.execute("BEGIN")
+            yield SqliteReading(journal_file, None, kept)
+            return
+        with sqlite_look.opened(registry, sqlite_look.REGISTRY) as registry_file:
+            _refuse_old(sqlite_look.schema_version(registry_file), sqlite_look.REGISTRY, registry)
+            with telling():
+                journal_file.execute("BEGIN")
+                registry_file.execute("BEGIN")
+            yield SqliteReading(journal_file, registry_file, kept)
+
+
+def _refuse_old(version: int, kind: str, path: Path) -> None:
+    if version < max(migrations.known(kind)):
+        raise CannotCopy(
+            f"`{path}` is of an older version", hint="start the daemon of this version once, which brings it up to date"
+        )
+
+
+@asynccontextmanager
+async def writing(place: places.Place, *, resume: bool, anew: bool) -> AsyncIterator[Writing]:
+    """An empty store, or what an interrupted copy left. Raises as `reading` does."""
+    if isinstance(place, places.Database):
+        async with postgres_writing.opened(place.dsn, resume=resume, anew=anew) as target:
+            yield target
+        return
+    settings = place.settings
+    with _claimed(settings):
+        await _refuse_filled(place)
+        if anew:
+            sqlite_writing.throw_away(settings.data_dir)
+        if sqlite_writing.is_begun(settings.data_dir) and not resume:
+            raise CannotCopy(f"a copy into `{place.shown}` was interrupted", hint="--resume goes on with it, --anew begins again")
+        made = SqliteWriting(settings.data_dir)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+async def _refuse_filled(place: places.Home) -> None:
+    settings = place.settings
+    begun = sqlite_writing.is_begun(settings.data_dir)
+    filled = False
+    if settings.journal_path.exists():
+        with sqlite_look.opened(settings.journal_path) as connection, telling():
+            filled = bool(
+                connection.execute("SELECT EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM receipts)").fetchone()[0]
+            )
+    if settings.registry_path.exists() and not begun:  # the registry takes its place before the journal
+        with sqlite_look.opened(settings.registry_path, sqlite_look.REGISTRY) as connection, telling():
+            filled |= bool(
+                connection.execute("SELECT EXISTS (SELECT 1 FROM users) OR EXISTS (SELECT 1 FROM hosts)").fetchone()[0]
+            )
+    if filled:
+        raise CannotCopy(f"`{place.shown}` is not empty", hint="name another home; `TOWER_HOME` or a folder makes a new one")
+
+
+@contextmanager
+def _claimed(settings: config.Settings) -> Iterator[None]:
+    home = Home(settings)
+    home.claim()
+    try:
+        yield
+    finally:
+        home.release()

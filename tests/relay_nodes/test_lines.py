@@ -1,0 +1,346 @@
+"""A host is connected to one node and reached from all: commands, calls, refusals, and who may stay."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.protocols.relay.hall import FarHost, told_of
+from tests.relay_nodes.parts import ANN, City, Node, city
+
+from switchtower.core import commands, events
+from switchtower.core import errors as core_errors
+from switchtower.protocols.relay import errors, messages, names
+from switchtower.protocols.relay.hub import roster
+from switchtower.protocols.relay.nodes import letters
+from switchtower.testing.sessions import OWNER
+
+READ = messages.FsRead("q", "notes.txt")
+
+
+@pytest.fixture
+async def three(tmp_path: Path) -> AsyncIterator[City]:
+    async with city(tmp_path, "a", "b", "c") as made:
+        yield made
+
+
+async def come(made: City, node: Node, host_id: str = "h") -> FarHost:
+    """A host that has come in at a node, and that all nodes know of."""
+    host = await node.host(host_id)
+    for other in made.nodes:
+        await other.until_it_sees(host_id)
+    return host
+
+
+def calling(node: Node, request_id: str = "q") -> "asyncio.Future[Any]":
+    asked = messages.FsRead(request_id, "notes.txt")
+    return asyncio.ensure_future(node.hub.run_rpc("rpc.fs.read", "run-7", asked, ANN))
+
+
+# Commands
+
+
+async def test_what_an_app_on_any_node_commands_reaches_the_host_once_and_in_order(three: City) -> None:
+    _, b, _ = three.nodes
+    host = await come(three, b)
+    await told_of(three.house, "h", "run-7")
+    for node in three.nodes:
+        app = node.app()
+        for number in range(20):
+            app.say("run.send_stdin", "run-7", text=str(number), more={"er": 1})
+        for number in range(20):
+            told = await host.told()
+            assert (told["type"], told["run_id"], told["host_id"]) == ("run.send_stdin", "run-7", "h")
+            assert told["data"].pop("command_id").startswith(f"{node.node_id}.")
+            assert told["data"] == {"text": str(number), "more": {"er": 1}, "actor": "web", "by": "ann"}
+
+
+async def test_a_late_refusal_reaches_who_asked_on_whichever_node_and_nobody_else(three: City) -> None:
+    a, b, c = three.nodes
+    host = await come(three, b)
+    await told_of(three.house, "h", "run-7")
+    apps = [node.app() for node in (a, b, c)]
+    commands_ = []
+    for app in apps:
+        app.say("run.stop", "run-7")
+        commands_.append((await host.told())["data"]["command_id"])
+    assert len(set(commands_)) == 3, "numbers of different nodes are different"
+    for command_id in commands_:
+        for _ in range(2):
+            host.say("run.error", "run-7", error=f"no to {command_id}", command_id=command_id)
+    for app, command_id in zip(apps, commands_, strict=True):
+        assert (await app.told("run.error"))["data"] == {"error": f"no to {command_id}"}
+        await app.asks("rpc.host.info", host_id="machine_b")
+        assert [other["type"] for other in app.others].count("run.error") == 0
+
+
+async def test_a_host_cannot_refuse_what_another_was_told_by_another_node(three: City) -> None:
+    a, b, _ = three.nodes
+    host, forger = await come(three, b), await come(three, b, "forger")
+    await told_of(three.house, "h", "run-7")
+    app = a.app()
+    app.say("run.stop", "run-7")
+    command_id = (await host.told())["data"]["command_id"]
+    forger.say("run.error", "run-7", error="forged", command_id=command_id)
+    await forger.heard()
+    host.say("run.error", "run-7", error="true", command_id=command_id)
+    assert (await app.told("run.error"))["data"] == {"error": "true"}
+
+
+@pytest.mark.parametrize(
+    "command_id", ["", ".", "node_a.", "node_a.999", "node_x.1", ".1", "node_b.1", "1", None, 7, {}], ids=repr
+)
+async def test_a_refusal_of_what_was_never_asked_is_nobodys(three: City, command_id: object) -> None:
+    a, b, _ = three.nodes
+    host, app = await come(three, b), a.app()
+    host.say("run.error", "run-7", error="no", command_id=command_id)
+    await host.heard()
+    await app.asks("rpc.host.info", host_id="machine_b")
+    assert app.others == []
+
+
+async def test_what_other_protocols_ask_finds_the_host_on_another_node(three: City) -> None:
+    _, _, c = three.nodes
+    host = await come(three, c)
+    await told_of(three.house, "h", "run-7")
+    keys = commands.TypeKeys(session_id=names.session_of("run-7"), actor=OWNER, text="x")
+    assert "run_id" in await three.house.ask(keys)
+    assert (await host.told())["data"]["text"] == "x"
+
+
+async def test_a_host_that_no_node_has_is_offline_on_all_of_them(three: City) -> None:
+    _, b, _ = three.nodes
+    host = await come(three, b)
+    await told_of(three.house, "h", "run-7")
+    host.stream.abort()
+    for node in three.nodes:
+        await node.until_it_sees("h", online=False)
+        with pytest.raises(errors.HostOffline, match=r"^host offline$"):
+            await node.hub.command("run.stop", "run-7", messages.Stop(), ANN)
+        with pytest.raises(errors.HostOffline, match=r"^host offline$"):
+            await calling(node)
+    keys = commands.TypeKeys(session_id=names.session_of("run-7"), actor=OWNER, text="x")
+    with pytest.raises(core_errors.HostUnreachable):
+        await three.house.ask(keys)
+
+
+async def test_a_host_that_went_while_a_command_was_on_its_way_is_offline(three: City) -> None:
+    a, b, _ = three.nodes
+    host = await come(three, b)
+    await told_of(three.house, "h", "run-7")
+    host.stream.abort()
+    await host.is_cut()
+    # The other node has not heard of it yet.
+    with pytest.raises(errors.HostOffline, match=r"^host offline$"):
+        await a.hub.command("run.stop", "run-7", messages.Stop(), ANN)
+
+
+# Calls
+
+
+async def test_a_call_through_another_node_has_the_hosts_result_and_its_refusals(three: City) -> None:
+    a, b, _ = three.nodes
+    host = await come(three, b)
+    await told_of(three.house, "h", "run-7")
+    call = calling(a)
+    asked = await host.told()
+    assert (asked["type"], asked["run_id"], asked["host_id"]) == ("rpc.fs.read", "run-7", "h")
+    host.respond(asked, result={"content": "hello", "more": [1, None, 1.5]})
+    assert await call == {"content": "hello", "more": [1, None, 1.5]}
+    call = calling(a)
+    host.respond(await host.told(), ok=False, error="path must be relative")
+    with pytest.raises(errors.Refused, match=r"^path must be relative$"):
+        await call
+    call = asyncio.ensure_future(a.hub.host_rpc("rpc.host.info", "h", messages.HostLook("q"), ANN))
+    host.respond(await host.told(), result={"host_id": "h"})
+    assert await call == {"host_id": "h"}
+
+
+async def test_an_id_in_use_is_in_use_on_every_node(three: City) -> None:
+    a, b, c = three.nodes
+    host = await come(three, b)
+    await told_of(three.house, "h", "run-7")
+    first = calling(a)
+    asked = await host.told()
+    for node in (a, b, c):
+        with pytest.raises(errors.Refused, match="already in use"):
+            await calling(node)
+    host.respond(asked, result=1)
+    assert await first == 1
+
+
+async def test_who_waits_for_a_host_of_another_node_is_told_when_the_host_or_the_node_goes(three: City) -> None:
+    a, b, c = three.nodes
+    host = await come(three, b)
+    await told_of(three.house, "h", "run-7")
+    call = calling(a)
+    await host.told()
+    host.stream.abort()
+    with pytest.raises(errors.HostOffline, match=errors.HOST_GONE):
+        await call
+    await a.until_it_sees("h", online=False)
+    host = await come(three, b)
+    call = calling(a)
+    await host.told()
+    three.join([a, c], [b])
+    with pytest.raises(errors.HostOffline, match=errors.HOST_GONE):
+        await call
+
+
+# A host that comes anew
+
+
+async def test_a_host_that_comes_to_another_node_is_cut_off_at_the_first_and_reached_at_the_second(three: City) -> None:
+    a, b, c = three.nodes
+    old = await come(three, b)
+    await told_of(three.house, "h", "run-7")
+    call = calling(a)
+    await old.told()
+    new = await c.host("h")
+    assert await old.is_cut() == (roster.REPLACED, "replaced by a new connection")
+    with pytest.raises(errors.HostOffline, match=errors.HOST_GONE):
+        await call
+    for node in (b, a, c):
+        assert await node.sees("h")
+        call = calling(node)
+        new.respond(await new.told(), result=node.name)
+        assert await call == node.name
+    assert not new.closed
+
+
+async def test_a_host_that_comes_back_and_forth_is_where_it_came_last(three: City) -> None:
+    a, b, _ = three.nodes
+    await told_of(three.house, "h", "run-7")
+    host = await come(three, a)
+    for number in range(10):
+        older, host = host, await (b if number % 2 == 0 else a).host("h")
+        assert await older.is_cut() == (roster.REPLACED, "replaced by a new connection")
+    for node in three.nodes:
+        call = calling(node)
+        host.respond(await host.told(), result=node.name)
+        assert await call == node.name
+
+
+async def test_of_two_connections_that_come_at_once_exactly_one_stays(three: City) -> None:
+    hosts = [await node.host("h") for node in three.nodes]
+    await three.until(lambda: [host.closed for host in hosts].count(False) == 1)
+    (host,) = [host for host in hosts if not host.closed]
+    await told_of(three.house, "h", "run-7")
+    for node in three.nodes:
+        call = calling(node)
+        host.respond(await host.told(), result=node.name)
+        assert await call == node.name
+
+
+async def test_nodes_that_meet_again_agree_on_where_a_host_is(three: City) -> None:
+    a, b, c = three.nodes
+    old = await come(three, a)
+    await three.joined([a], [b, c])
+    new = await b.host("h")
+    await new.heard()
+    assert not old.closed, "nobody could say so"
+    await three.joined(three.nodes)
+    await three.until(lambda: old.closed != new.closed)
+    host = new if old.closed else old
+    await told_of(three.house, "h", "run-7")
+    for node in three.nodes:
+        call = calling(node)
+        host.respond(await host.told(), result=node.name)
+        assert await call == node.name
+
+
+# Who may stay
+
+
+@pytest.mark.parametrize(
+    ("verb", "reason"),
+    [("refuse", "this host is refused"), ("remove", "this host was removed"), ("rotate", "come back with a new token")],
+)
+async def test_a_host_is_shut_out_from_any_node(three: City, verb: str, reason: str) -> None:
+    a, b, _ = three.nodes
+    host, other = await come(three, b), await come(three, b, "other")
+    verbs = {
+        "refuse": lambda: a.hub.set_host_state("h", "refused"),
+        "remove": lambda: a.hub.remove_host("h"),
+        "rotate": lambda: a.hub.rotate_host("h"),
+    }
+    assert await verbs[verb]()
+    assert await host.is_cut() == (roster.REMOVED, reason)
+    await other.heard()
+
+
+async def test_a_host_that_was_shut_out_while_its_node_was_away_is_shut_out_later(tmp_path: Path) -> None:
+    async with city(tmp_path, "a", "b", lost_after_s=0.01) as made:
+        a, b = made.nodes
+        host = await come(made, b)
+        await made.joined([a], [b])
+        assert await a.hub.set_host_state("h", "refused")
+        async with asyncio.timeout(5):
+            while not host.closed:
+                host.say("host.heartbeat")
+                await made.turn()
+        assert host.hubs_end.closed_with == (roster.REMOVED, "this host may not stay")
+
+
+# What cannot be read
+
+
+RUBBISH = [b"", b"\xff" * 10, b"{}", msgspec.msgpack.encode({}), msgspec.msgpack.encode([1, 2]), b"\x91" * 5_000]
+
+
+@pytest.mark.parametrize("body", RUBBISH, ids=lambda body: repr(body[:8]))
+async def test_rubbish_from_another_node_is_refused_and_harms_nobody(three: City, body: bytes) -> None:
+    a, b, _ = three.nodes
+    host = await come(three, b)
+    await told_of(three.house, "h", "run-7")
+    for subject in (letters.PRESENCE, letters.LINE_CUT, letters.LATE_REFUSAL):
+        assert a.mesh.tell("node_b", subject, body)
+    answers: list[Any] = []
+    for subject in (letters.LINE_SEND, letters.LINE_CALL, letters.RUN_RPC, letters.HOST_RPC):
+        a.mesh.ask("node_b", subject, body, answers.append)
+    await three.until(lambda: len(answers) == 4)
+    assert [letters.decode(answer, letters.Answer).ok for answer in answers] == [False] * 4
+    call = calling(a)
+    host.respond(await host.told(), result=1)
+    assert await call == 1
+
+
+@pytest.mark.parametrize(
+    ("rpc", "refusal"),
+    [
+        (letters.Rpc("rpc.no.such", b"", ANN), "unknown rpc type"),
+        (letters.Rpc("rpc.fs.read", letters.encode(READ), ANN), "unknown run_id"),
+        (letters.Rpc("rpc.fs.read", letters.encode(READ), ANN, "sess_x"), "unknown run_id"),
+        (letters.Rpc("rpc.fs.read", letters.encode(READ), ANN, "x" * 1_000), "unknown run_id"),
+    ],
+)
+async def test_what_a_node_of_another_version_may_ask_is_refused_in_relays_words(
+    three: City, rpc: letters.Rpc, refusal: str
+) -> None:
+    a, _, _ = three.nodes
+    answers: list[Any] = []
+    a.mesh.ask("node_b", letters.RUN_RPC, letters.encode(rpc), answers.append)
+    await three.until(lambda: len(answers) == 1)
+    assert letters.decode(answers[0], letters.Answer).error == refusal
+
+
+async def test_a_result_of_many_bytes_comes_whole(three: City) -> None:
+    a, b, _ = three.nodes
+    host = await come(three, b)
+    await told_of(three.house, "h", "run-7")
+    call = calling(a)
+    content = "é" * 2_000_000
+    host.respond(await host.told(), result={"content": content})
+    assert await call == {"content": content}
+
+
+async def test_events_of_a_mirrored_run_name_its_host_on_every_node(three: City) -> None:
+    _, b, _ = three.nodes
+    apps = [node.app() for node in three.nodes]
+    await come(three, b)
+    outlet = await told_of(three.house, "h", "run-7")
+    await outlet.next_of(events.SessionStarted)
+    for app in apps:
+        assert (await app.told("run.started"))["host_id"] == "h"

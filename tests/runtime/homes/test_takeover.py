@@ -1,0 +1,236 @@
+"""A node dies, falls silent or is emptied: its sessions go on at another, and nothing of it can write any more."""
+
+import asyncio
+
+import pytest
+from tests.runtime.homes.town import Town, TownHouse
+from tests.runtime.parts import SESSION, SUCCESS, ask_once, decide, finish_at_once, send, work_until_cancelled
+
+from switchtower.core import commands, engine, errors, events, homes
+from switchtower.testing.sessions import OWNER
+
+
+async def waiting_for_a_decision(house: TownHouse) -> events.Approval:
+    outlet = await house.with_session()
+    await house.send()
+    asked: events.ApprovalRequested = await outlet.next_of(events.ApprovalRequested)
+    return asked.approval
+
+
+async def test_a_question_of_a_dead_node_is_decided_at_another_and_the_run_goes_on_there(town: Town) -> None:
+    here, there = await town.build(ask_once, ask_once)
+    approval = await waiting_for_a_decision(here)
+    outlet = await there.attached()
+    await here.die()
+    await there.look_around()
+    assert await there.home_of(SESSION) == there.node_id
+    await there.ask(decide(approval.id))
+    completed = await outlet.next_of(events.RunCompleted)
+    assert completed.outcome is events.Outcome.SUCCESS
+    assert len(outlet.seen(events.ApprovalRequested)) == 1
+    assert outlet.entries == await there.stored()
+
+
+async def test_work_of_a_dead_node_is_closed_as_interrupted(town: Town) -> None:
+    here, there = await town.build(work_until_cancelled, finish_at_once)
+    await here.with_session()
+    await here.send()
+    outlet = await there.attached()
+    await here.die()
+    await there.look_around()
+    completed = await outlet.next_of(events.RunCompleted)
+    assert completed.outcome is events.Outcome.FAILED
+    assert "Interrupted" in completed.summary
+    assert there.engine.tasks == []
+
+
+async def test_of_two_that_look_at_once_one_takes_a_session(town: Town) -> None:
+    here, there, third = await town.build(ask_once, ask_once, ask_once)
+    await waiting_for_a_decision(here)
+    await here.die()
+    await asyncio.gather(there.look_around(), third.look_around())
+    assert there.residence.takeovers + third.residence.takeovers == 1
+    assert len(there.engine.tasks) + len(third.engine.tasks) <= 1
+
+
+async def test_a_silent_node_that_comes_back_cannot_write_and_asks_the_new_home(town: Town) -> None:
+    here, there = await town.build(ask_once, ask_once)
+    approval = await waiting_for_a_decision(here)
+    here_outlet = await here.attached()
+    await here.expire()
+    await there.look_around()  # it is another's now, and the old home does not know
+    await there.ask(commands.ConfigureSession(session_id=SESSION, actor=OWNER, title="theirs"))
+    await here.ask(commands.ConfigureSession(session_id=SESSION, actor=OWNER, title="forwarded"))
+    assert (await there.runtime.session(SESSION)).title == "forwarded"
+    assert len(here.runtime.runs) == 0 or here.runtime.at_home() == []
+    await here.ask(decide(approval.id))
+    completed = await here_outlet.next_of(events.RunCompleted)
+    assert completed.outcome is events.Outcome.SUCCESS
+    assert here_outlet.entries == await there.stored()
+    assert len(here_outlet.seen(events.RunCompleted)) == 1
+
+
+async def test_a_run_that_was_taken_over_ends_at_its_old_home_without_a_word(town: Town) -> None:
+    went_on = asyncio.Event()
+    cancelled = asyncio.Event()
+
+    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        try:
+            await went_on.wait()
+            await desk.emit(events.TextDelta("a zombie's words"))
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return SUCCESS
+
+    here, there = await town.build(work, finish_at_once)
+    await here.with_session()
+    await here.send()
+    await here.expire()
+    await there.look_around()
+    outlet = await there.attached()
+    await outlet.next_of(events.RunCompleted)
+    went_on.set()
+    await cancelled.wait()
+    await here.runtime.runs.ended(SESSION)
+    assert b"zombie" not in b"".join(entry.data for entry in await there.stored())
+    assert len([entry for entry in await there.stored() if entry.kind == events.RunCompleted.kind]) == 1
+
+
+async def test_a_node_that_cannot_renew_gives_its_sessions_up_by_its_own_clock(town: Town) -> None:
+    here, there = await town.build(work_until_cancelled, finish_at_once)
+    await here.with_session()
+    await here.send()
+    lapsed: list[bool] = []
+    here.residence.lapsed = lambda: lapsed.append(True)
+    here.residence._too_late()
+    await here.runtime.runs.ended(SESSION)
+    assert lapsed == [True]
+    assert here.runtime.at_home() == []
+    assert not here.homes.takes_up
+    assert await here.homes.claim("sess_other") == homes.There(there.node_id)  # let another take it up
+    await there.leave()
+    await here.look_around()
+    with pytest.raises(errors.HomeUnreachable):
+        await here.homes.claim("sess_other")
+    assert [entry.kind for entry in await there.stored()].count(events.RunCompleted.kind) == 0
+
+
+async def test_what_nobody_took_meanwhile_is_taken_up_again(town: Town) -> None:
+    here, _ = await town.build(ask_once, ask_once)
+    approval = await waiting_for_a_decision(here)
+    outlet = await here.attached()
+    here.residence._lapse()
+    await here.runtime.runs.ended(SESSION)
+    here.homes.takes_up = True
+    await here.residence._see_what_is_left()
+    await here.ask(decide(approval.id))
+    assert (await outlet.next_of(events.RunCompleted)).outcome is events.Outcome.SUCCESS
+    assert await here.home_of(SESSION) == here.node_id
+
+
+async def test_a_machine_that_starts_again_goes_on_with_what_it_had(town: Town) -> None:
+    here, there = await town.build(ask_once, ask_once)
+    approval = await waiting_for_a_decision(here)
+    await here.die()
+    await here.leases.join(here.node_id, "", 60_000)  # its lease has not run out yet
+    inherited = await there.leases.inherit(here.node_id, there.node_id)
+    assert inherited >= 1
+    await there.residence._see_what_is_left()
+    outlet = await there.attached()
+    await there.ask(decide(approval.id))
+    assert (await outlet.next_of(events.RunCompleted)).outcome is events.Outcome.SUCCESS
+
+
+async def test_a_node_that_stops_hands_its_questions_on_at_once(town: Town) -> None:
+    here, there = await town.build(ask_once, ask_once)
+    approval = await waiting_for_a_decision(here)
+    outlet = await there.attached()
+    await here.leave()
+
+    async def taken() -> bool:
+        return await there.home_of(SESSION) == there.node_id
+
+    await there.soon(taken)  # it was told, nobody waited for a lease
+    await there.ask(decide(approval.id))
+    assert (await outlet.next_of(events.RunCompleted)).outcome is events.Outcome.SUCCESS
+
+
+async def test_draining_hands_over_what_waits_and_interrupts_what_works(town: Town) -> None:
+    works = {"sess_waits": ask_once, "sess_works": work_until_cancelled, "sess_idle": finish_at_once}
+
+    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        return await works[task.session_id](task, desk)
+
+    here, there = await town.build(work, work)
+    outlets = {session_id: await here.with_session(session_id) for session_id in works}
+    for session_id in works:
+        await here.send(session_id=session_id)
+    asked = await outlets["sess_waits"].next_of(events.ApprovalRequested)
+    await outlets["sess_idle"].next_of(events.RunCompleted)
+    let_go: list[bool] = []
+
+    async def goodbye() -> None:
+        let_go.append(True)
+
+    here.residence.let_go = goodbye
+    drained = await here.residence.drain(0.0)
+    assert drained.interrupted == 1
+    assert drained.sessions >= 3
+    assert let_go == [True]
+    assert await here.residence.drain(5.0) == drained
+    completed = await outlets["sess_works"].next_of(events.RunCompleted)
+    assert "Interrupted" in completed.summary
+
+    async def taken() -> bool:
+        return await there.home_of("sess_waits") == there.node_id
+
+    await there.soon(taken)
+    await here.ask(decide(asked.approval.id, session_id="sess_waits"))  # who is still there is served
+    assert (await outlets["sess_waits"].next_of(events.RunCompleted)).outcome is events.Outcome.SUCCESS
+    await here.ask(send(session_id="sess_idle"))
+    assert await here.home_of("sess_idle") == there.node_id
+
+
+async def test_draining_waits_for_work_to_end(town: Town) -> None:
+    may_end = asyncio.Event()
+
+    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        await may_end.wait()
+        return SUCCESS
+
+    here, _ = await town.build(work, finish_at_once)
+    outlet = await here.with_session()
+    await here.send()
+    draining = asyncio.ensure_future(here.residence.drain(60.0))
+    await asyncio.sleep(0)
+    may_end.set()
+    assert (await draining).interrupted == 0
+    assert (await outlet.next_of(events.RunCompleted)).outcome is events.Outcome.SUCCESS
+    assert here.residence.is_draining
+
+
+async def test_a_deleted_session_is_gone_everywhere(town: Town) -> None:
+    here, there = await town.build(finish_at_once, finish_at_once)
+    await here.with_session()
+    outlet = await there.attached()
+    await there.ask(commands.DeleteSession(session_id=SESSION, actor=OWNER))
+    await outlet.next_of(events.SessionDeleted)
+    with pytest.raises(errors.SessionNotFound):
+        await there.runtime.session(SESSION)
+
+    async def gone() -> bool:
+        return await there.stored() == []
+
+    await there.soon(gone)
+
+
+async def test_whoever_is_asked_first_about_a_dead_nodes_session_takes_up_what_was_under_way(town: Town) -> None:
+    here, there = await town.build(ask_once, ask_once)
+    approval = await waiting_for_a_decision(here)
+    outlet = await there.attached()
+    await here.die()
+    await there.ask(decide(approval.id))  # before anybody has looked around
+    assert (await outlet.next_of(events.RunCompleted)).outcome is events.Outcome.SUCCESS
+    assert len(there.engine.tasks) == 1

@@ -1,0 +1,69 @@
+"""Somebody at the other end who says exactly what it is told to, mistakes included."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from switchtower.transports.mesh import envelopes
+from switchtower.transports.mesh.identity import Key
+from switchtower.transports.mesh.mesh import parse
+from switchtower.transports.mesh.ports import Peer
+
+
+class Stranger:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def say(self, *messages: Any) -> None:
+        self.writer.write(b"".join(envelopes.framed(msgspec.msgpack.encode(message)) for message in messages))
+
+    def hello(self, peer: Peer, *, protocol: int = envelopes.PROTOCOL, **more: Any) -> None:
+        self.say({"protocol": protocol, "peer": msgspec.to_builtins(peer) | more, "window": 1_000, **more})
+
+    async def hear(self) -> Any:
+        size = int.from_bytes(await self.reader.readexactly(4))
+        return msgspec.msgpack.decode(await self.reader.readexactly(size))
+
+    async def until_hung_up(self) -> bytes:
+        """All that was said until then."""
+        said = b""
+        try:
+            while data := await self.reader.read(65_536):
+                said += data
+        except (ConnectionError, ssl.SSLError):
+            pass
+        return said
+
+
+@asynccontextmanager
+async def dial(address: str, context: ssl.SSLContext | None) -> AsyncIterator[Stranger]:
+    host, port = parse(address)
+    reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname="" if context else None, limit=2**26)
+    try:
+        yield Stranger(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+@asynccontextmanager
+async def listening(key: Key) -> "AsyncIterator[tuple[str, asyncio.Queue[Stranger]]]":
+    """An address, and whoever comes there."""
+    came: asyncio.Queue[Stranger] = asyncio.Queue()
+    writers: list[asyncio.StreamWriter] = []
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        came.put_nowait(Stranger(reader, writer))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=key.server_context())
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", came
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        await server.wait_closed()
