@@ -30,6 +30,10 @@ LISTENERS = (1, 10, 30)
 WRITERS = 8
 
 
+Points = dict[str, Any]
+"""What was measured on the way, for the model to be held against."""
+
+
 class Meter:
     """The CPU that some nodes and the database took between two looks."""
 
@@ -47,15 +51,15 @@ class Meter:
         self.spent = [after - earlier for after, earlier in zip(self._look(), before, strict=True)]
 
 
-def measure(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+def measure(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
     found: dict[str, Figure] = {}
     for part in (_database, _listeners, _turns, _events, _following, _commands, _attaching, _connections):
         setting.say(f"costs: {part.__name__.strip('_')}")
-        found |= part(setting, server)
+        found |= part(setting, server, points)
     return found
 
 
-def _database(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+def _database(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
     """Appends of one session and of many: what a commit costs, and what each event in it adds."""
     dsn = tower.fresh_database(server)
     meter = Meter(server, [])
@@ -81,31 +85,31 @@ def _database(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
     }
 
 
-def _listeners(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+def _listeners(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
     dsn = tower.fresh_database(server)
     meter = Meter(server, [])
-    points = {}
+    spent = {}
     for listeners in (0, *LISTENERS):
         with meter.running():
             told = setting.bare("notify", dsn=dsn, listeners=listeners, seconds=0.5 if setting.quick else 2.0, tell=True)
-        points[listeners] = meter.spent[0] / told["commits"]
-    slopes = [(points[listeners] - points[0]) / listeners for listeners in LISTENERS]
+        spent[listeners] = meter.spent[0] / told["commits"]
+    points["database CPU of a commit by listeners"] = spent
+    slopes = [(spent[listeners] - spent[0]) / listeners for listeners in LISTENERS]
     how = f"CPU of the server, a commit with NOTIFY and {', '.join(map(str, LISTENERS))} listeners against none, median"
     return {"database_listener": Figure(median(slopes), "s CPU", how)}
 
 
-def _turns(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+def _turns(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
     dsn = tower.fresh_database(server)
     told = setting.bare("notifiers", dsn=dsn, writers=WRITERS, seconds=0.5 if setting.quick else 2.0)
     how = f"{WRITERS} connections that commit and NOTIFY as fast as they can: time between two commits"
     return {"commit_turn": Figure(1 / told["per_second"], "s", how)}
 
 
-def _events(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+def _events(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
     """Two nodes, of which one works. The other follows nothing and only hears the notices."""
     with tower.running(setting, server, 2) as (nodes, dsn):
         memory = nodes[1].resident_mb()
-        connections = tower.connections_of(dsn) / 2
         meter = Meter(server, nodes)
         stored = told = 0
         spent = [0.0, 0.0]
@@ -116,19 +120,23 @@ def _events(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
             with meter.running():
                 setting.load("tower_bursts", sockets=[nodes[0].socket], **order)
             if number:  # the first only warms it up
-                stored += sum(stretch.count for commit in commits.read(path).commits for stretch in commit.stretches)
+                noted = commits.read(path).commits
+                stored += sum(stretch.count for commit in noted for stretch in commit.stretches)
+                streamed = commits.streaming(commits.Report(noted, []))
+                points["events/s of one node"] = commits.events_per_second(streamed, [commit.at_ns for commit in streamed])
                 told += tower.commits(dsn) - before
                 spent = [spent[0] + meter.spent[0], spent[1] + meter.spent[1]]
+        connections = tower.connections_of(dsn) / 2
     how = f"CPU of a node, {SESSIONS} sessions whose engines wait for each event to be on the disk"
     return {
         "node_event": Figure(spent[0] / stored, "s CPU", how),
         "node_notice": Figure(spent[1] / told, "s CPU", "CPU of the node beside it, which follows none of them, for each commit"),
-        "node_memory": Figure(memory * 1e6, "bytes", "resident, a node at rest"),
-        "node_connections": Figure(connections, "connections", "to the database, two nodes at rest"),
+        "node_memory": Figure(memory * 1_048_576, "bytes", "resident, a node at rest"),
+        "node_connections": Figure(connections, "connections", "to the database, two nodes after some work"),
     }
 
 
-def _following(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+def _following(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
     """Slow streams, watched at their home, and watched at the other node: what it adds there, and at the database."""
     amount = {"sessions": 20, "events": setting.amount(400), "pause_us": 4_000}
     with tower.running(setting, server, 2) as (nodes, _):
@@ -155,7 +163,7 @@ def _following(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
     }
 
 
-def _commands(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+def _commands(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
     arguments: dict[str, Any] = {"what": "refused", "in_flight": 4, "seconds": 0.5 if setting.quick else 2.0}
     with tower.running(setting, server, 2) as (nodes, _):
         home, other = nodes
@@ -174,33 +182,33 @@ def _commands(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
     }
 
 
-def _attaching(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
-    lanes = setting.amount(LANES)
+def _attaching(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
+    count = setting.amount(LANES)
     with tower.running(setting, server, 2) as (nodes, _):
         home, other = nodes
-        setting.load("lanes", socket=home.socket, far_socket=other.socket, count=20, seconds=0.0)
-        meter = Meter(server, nodes)
-        before = other.resident_mb()
-        with meter.running():
-            told = setting.load("lanes", socket=home.socket, far_socket=other.socket, count=lanes, seconds=1.0, pid=other.pid)
-    started = told["cpu_after_start"]
-    how = f"{lanes:,} short sessions attached to from another node than their home's"
+        meter = Meter(server, [other])
+        for amount in (50, count):  # the first only warms it up
+            names = setting.load("begin", socket=home.socket, count=amount)
+            with meter.running():
+                grown = setting.load("lanes", socket=other.socket, names=names, pid=other.pid)
+    how = f"{count:,} new sessions attached to at another node than their home's"
     return {
-        "node_attach": Figure(max(0.0, told["cpu"] - started) / lanes, "s CPU", f"CPU of that node, {how}"),
-        "node_lane_memory": Figure(max(0.0, told["resident_mb"] - before) * 1e6 / lanes, "bytes", f"resident, {how}, all kept"),
-        "database_attach": Figure(told["database"] / lanes if "database" in told else 0.0, "s CPU", how),
+        "node_attach": Figure(meter.spent[0] / count, "s CPU", f"CPU of that node, {how}"),
+        "node_lane_memory": Figure(grown / count, "bytes", f"resident, {how}, all at hand"),
+        "database_attach": Figure(meter.spent[1] / count, "s CPU", f"CPU of the server, {how}"),
     }
 
 
-def _connections(setting: Setting, server: PostgresServer) -> dict[str, Figure]:
+def _connections(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
     count = setting.amount(CONNECTIONS)
     with tower.running(setting, server, 1) as (nodes, _):
         (node,) = nodes
         endpoints = node.endpoints()
-        setting.load("crowd", http=endpoints["http"], token=endpoints["token"], count=50, pid=node.pid)
-        told = setting.load("crowd", http=endpoints["http"], token=endpoints["token"], count=count, pid=node.pid)
-    how = f"resident, {count:,} WebSockets of push that have said hello and wait"
-    return {"node_connection_memory": Figure(told["grown_mb"] * 1e6 / count, "bytes", how)}
+        door = {"http": endpoints["http"], "token": endpoints["token"], "pid": node.pid}
+        setting.load("crowd", count=50, **door)
+        grown = setting.load("crowd", count=count, **door)
+    how = f"resident, {count:,} WebSockets that speak push and wait"
+    return {"node_connection_memory": Figure(grown / count, "bytes", how)}
 
 
 def main() -> None:
@@ -211,13 +219,15 @@ def main() -> None:
         raise SystemExit(reason)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tower-bench-", ignore_cleanup_errors=True) as folder, servers.running() as server:
-        found = measure(Setting(Path(folder), quick=quick), server)
+        points: Points = {}
+        found = measure(Setting(Path(folder), quick=quick), server, points)
     assert set(found) == set(Costs._fields), set(found) ^ set(Costs._fields)
     about = results.collect([], quick=quick, seconds=time.monotonic() - began)
     written = {
         "measured": datetime.now(UTC).date().isoformat(),
         "machine": about.machine | {"cores": str(os.cpu_count())},
         "commit": about.commit,
+        "points": points,
         "costs": {name: found[name]._asdict() for name in Costs._fields},
     }
     text = json.dumps(written, indent=1, ensure_ascii=False) + "\n"

@@ -52,10 +52,14 @@ class Server:
         return cpu_seconds(self._process.pid)
 
     def resident_mb(self) -> float:
-        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-        raise RuntimeError("the kernel does not tell the resident size")
+        return resident_bytes(self._process.pid) / 1_048_576
+
+
+def resident_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1_024
+    raise RuntimeError("the kernel does not tell the resident size")
 
 
 def cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:

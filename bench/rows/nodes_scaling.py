@@ -40,9 +40,7 @@ def _case(setting: Setting, server: PostgresServer, title: str, sessions: int, o
             def ours(sockets: list[str] = sockets) -> float:
                 paths = [setting.path("report.json") for _ in sockets]
                 reports = [str(path) for path in paths]
-                before = tower.commits(dsn)
                 setting.load("tower_bursts", sockets=sockets, sessions=sessions, order=f"{order} {each}", report_paths=reports)
-                made.append(tower.commits(dsn) - before)
                 return _rate([commits.streaming(commits.read(path)) for path in paths])
 
             def bare(dsn: str = dsn, count: int = count) -> float:
@@ -75,5 +73,5 @@ def _bare(setting: Setting, dsn: str, processes: int, sessions: int, each: int, 
 
     with ThreadPoolExecutor(processes) as pool:
         found = list(pool.map(one, range(processes)))
-    took_ns = max(each["ended_ns"] for each in found) - min(each["began_ns"] for each in found)
+    took_ns = max(process["ended_ns"] for process in found) - min(process["began_ns"] for process in found)
     return processes * sessions * each / took_ns * 1e9

@@ -86,21 +86,28 @@ def test_nodes_are_listed_with_their_standing_and_the_one_that_answers_marked(to
 
 def test_sessions_are_listed_by_the_node_that_has_them_and_those_of_nobody_last(tower: Any, several: ScriptedDaemon) -> None:
     several.answers["list_cards"] = {
-        "cards": [card(OTHER, None), card("sess_2", "node_B", title="Tidy"), card("sess_1", "node_A", state="running")]
+        "cards": [
+            card(OTHER, None),
+            card("sess_3", "node_01ZZZZZZ"),  # a node that was forgotten meanwhile
+            card("sess_2", "node_B", title="Tidy"),
+            card("sess_1", "node_A", state="running"),
+        ]
     }
 
     ended = tower("nodes", "--sessions", "--limit", "7")
 
     assert lines(ended) == [
-        "attic  sess_1                           running  N d  /w",
-        "barn   sess_2                           idle     N d  Tidy",
-        f"-      {OTHER}  idle     N d  /w",
+        "attic    sess_1                           running  N d  /w",
+        "barn     sess_2                           idle     N d  Tidy",
+        "…ZZZZZZ  sess_3                           idle     N d  /w",
+        f"-        {OTHER}  idle     N d  /w",
     ]
     assert several.asked("list_cards") == [{"limit": 7}]
     told = tower("nodes", "--sessions", "--json").json
     assert [(one["sessionId"], one["home"], one["node"]) for one in told] == [
         ("sess_1", "node_A", "attic"),
         ("sess_2", "node_B", "barn"),
+        ("sess_3", "node_01ZZZZZZ", "…ZZZZZZ"),
         (OTHER, None, None),
     ]
 

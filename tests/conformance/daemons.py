@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.conformance import shared_store
 from tests.warm import processes
 
 START_TIMEOUT = 30.0
@@ -23,6 +24,8 @@ class Daemon:
     def __init__(self, **settings: object) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="tw-", dir="/tmp"))
         self.settings = {"http": "127.0.0.1:0", "pi": "off", "demo_delay_ms": 0, **settings}
+        if shared_store.is_wanted() and "hub" not in settings:
+            self.settings.setdefault("store", shared_store.new_database())
         self._process: subprocess.Popen[bytes] | None = None
         self._endpoints: dict[str, Any] = {}
 

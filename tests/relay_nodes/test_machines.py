@@ -170,9 +170,7 @@ async def test_files_are_read_where_the_run_lives_and_it_is_journalled_once(tmp_
         ("rpc.git.diff", {"path": "\0"}),
     ],
 )
-async def test_refusals_of_another_node_are_told_in_the_words_of_our_own(
-    tmp_path: Path, type_: str, data: dict[str, str]
-) -> None:
+async def test_refusals_of_another_node_are_in_the_words_of_our_own(tmp_path: Path, type_: str, data: dict[str, str]) -> None:
     async with city(tmp_path, "a", "b") as made:
         a, b = made.nodes
         await b.session("sess_1")

@@ -7,6 +7,7 @@ journal stores nothing of an older one, so it does no harm when a node that was 
 A node is one process from start to end: whoever starts again joins under a new id.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -108,6 +109,10 @@ class Leases(Protocol):
         node itself is not alive. A session that does not exist yet can be taken, to be begun."""
         ...
 
+    async def acquire_all(self, session_ids: Sequence[str], node_id: str) -> list[Lease]:
+        """As `acquire`, of many at once; those that it got."""
+        ...
+
     async def hand_over(self, lease: Lease, to_node_id: str) -> Lease | None:
         """From its node to another, in a new epoch. None: it is not this lease any more, or the other is not alive."""
         ...
@@ -129,6 +134,10 @@ class Leases(Protocol):
 
     async def owner(self, session_id: str) -> Lease | None:
         """Also of a node that fell silent. None: it is free."""
+        ...
+
+    async def owners(self, session_ids: Sequence[str]) -> list[Lease]:
+        """As `owner`, of many at once; those that are not free."""
         ...
 
     async def owned(self, node_id: str, *, limit: int, after: str = "") -> list[Lease]:

@@ -185,7 +185,8 @@ def _pi_among_nodes(node: "Node", house: LateHouse) -> "PiNode":
     from switchtower.daemon.pi_nodes import PiNode
     from switchtower.daemon.pi_seat import Seat
 
-    pi_node = PiNode(house, Seat(node.leases, node.node_id), node.mesh)
+    residence = node.residence
+    pi_node = PiNode(house, Seat(node.leases, node.node_id), node.mesh, holds=lambda: residence.holds_its_leases)
     node.residence.lapsed = pi_node.lost
     return pi_node
 

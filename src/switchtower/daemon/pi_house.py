@@ -3,7 +3,7 @@ the time. Also what the daemon tells it of the settings."""
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,13 +21,16 @@ class LateHouse:
         self._tower = tower_
         self._settings = settings
         self._version = version
+        self.holds: Callable[[], bool] | None = None
+        """Of several nodes: whether this one may still serve."""
         self._house: House | None = None
 
     def get(self) -> "House":
         if self._house is None:
             from switchtower.protocols.pi.house import House
 
-            self._house = House(self._tower, _pi_settings(self._settings), version=self._version, now_ms=_now_ms)
+            settings = _pi_settings(self._settings)
+            self._house = House(self._tower, settings, version=self._version, now_ms=_now_ms, holds=self.holds)
         return self._house
 
     async def load(self) -> None:

@@ -7,7 +7,7 @@ comes again finds the next house, which knows what the journal knows.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 from switchtower.core import leases
 from switchtower.core.access import Access
@@ -35,8 +35,19 @@ _ASK_AGAIN_SECONDS = 0.02
 class PiNode:
     """Implements `pi_doors.Reception`."""
 
-    def __init__(self, house: LateHouse, seat: Seat, mesh: ports.Mesh, *, idle_s: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self,
+        house: LateHouse,
+        seat: Seat,
+        mesh: ports.Mesh,
+        *,
+        holds: Callable[[], bool] | None = None,
+        idle_s: float = IDLE_SECONDS,
+    ) -> None:
+        """`holds`: whether the node's lease lasts at this very moment, by its own clock. A process that was stopped for a while
+        reads what has come before its timers tell it that it is late."""
         self._house = house
+        house.holds = holds
         self._seat = seat
         self._mesh = mesh
         self._idle_s = idle_s

@@ -4,7 +4,7 @@ Of sessions it knows the cards that it is shown, and it writes to no journal: no
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Self
 
 from msgspec import structs
@@ -116,6 +116,10 @@ class MemoryLeases:
             return None
         return self._put(session_id, node_id, epoch if owner == node_id else epoch + 1)
 
+    async def acquire_all(self, session_ids: Sequence[str], node_id: str) -> list[leases.Lease]:
+        taken = [await self.acquire(session_id, node_id) for session_id in dict.fromkeys(session_ids)]
+        return [lease for lease in taken if lease is not None]
+
     async def hand_over(self, lease: leases.Lease, to_node_id: str) -> leases.Lease | None:
         self._ready()
         if self._homes.get(lease.session_id) != (lease.node_id, lease.epoch) or not self._takes(to_node_id):
@@ -154,6 +158,10 @@ class MemoryLeases:
         self._ready()
         owner, epoch = self._homes.get(session_id, (None, 0))
         return None if owner is None else leases.Lease(session_id, owner, epoch, self._nodes[owner].expires_at_ms)
+
+    async def owners(self, session_ids: Sequence[str]) -> list[leases.Lease]:
+        found = [await self.owner(session_id) for session_id in dict.fromkeys(session_ids)]
+        return [lease for lease in found if lease is not None]
 
     async def owned(self, node_id: str, *, limit: int, after: str = "") -> list[leases.Lease]:
         self._ready()

@@ -147,12 +147,14 @@ class SessionCheck:
             self._tell(f"the row holds {len(pieces)} entries and says {count}", last)
             return
         self._report.entries += count
+        if kind not in events.BY_KIND:
+            self._tell(f"`{kind}` cannot be read: no event has this kind", first)
+            return
         for seq, piece in enumerate(pieces, first):
             try:
                 event = codec.decode(kind, piece)
             except _UNREADABLE as problem:
-                reason = "no event has this kind" if kind not in events.BY_KIND else str(problem)
-                self._tell(f"`{kind}` cannot be read: {reason}", seq)
+                self._tell(f"`{kind}` cannot be read: {problem}", seq)
                 return
             self._fold(seq, ts_ms, run_id, event)
 

@@ -426,3 +426,33 @@ class MeshContract:
         mine.stream.send(Packet([b"x"]))
         await mine.until(lambda: mine.closed)
         assert await ask(here, there.me.node_id, "echo", b"on") == b"on"
+
+    async def test_who_cannot_begin_with_a_tunnel_is_told_and_nothing_stays_open(
+        self, here: ClosableMesh, there: ClosableMesh
+    ) -> None:
+        class Failing(Inbox):
+            def connected(self, stream: Stream) -> None:
+                raise RuntimeError("a bug of ours")
+
+        guests, mine = Guests(), Inbox()
+        there.hosts("door", guests.host)
+        there.hosts("broken door", lambda _node_id, _opening: Failing())
+        with pytest.raises(RuntimeError):
+            here.tunnel(there.me.node_id, "door", b"", Failing())
+        theirs = await guests.next()
+        await theirs.until(lambda: theirs.closed)
+        here.tunnel(there.me.node_id, "broken door", b"", mine)
+        await mine.until(lambda: mine.closed)
+
+    async def test_many_tunnels_at_once_each_carry_their_own(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        class Echo(Inbox):
+            def received(self, frames: list[bytes]) -> None:
+                self.send(*frames)
+
+        there.hosts("echo", lambda _node_id, _opening: Echo())
+        inboxes = [Inbox() for _ in range(200)]
+        for number, inbox in enumerate(inboxes):
+            here.tunnel(there.me.node_id, "echo", b"", inbox)
+            inbox.send(*(b"%d.%d" % (number, turn) * 500 for turn in range(20)))
+        for number, inbox in enumerate(inboxes):
+            assert [await inbox.next() for _ in range(20)] == [b"%d.%d" % (number, turn) * 500 for turn in range(20)]

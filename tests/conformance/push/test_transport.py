@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.conformance import shared_store
 from tests.conformance.daemons import Daemon
 from tests.conftest import Connect, StartDaemon
 
@@ -27,7 +28,8 @@ def test_the_socket_is_a_socket_of_its_owner_only(pushd: Daemon) -> None:
 
 @pytest.mark.requirement("push:security:socket-owner-only")
 def test_what_tells_of_the_daemon_is_its_owners_only(pushd: Daemon) -> None:
-    for name in ("run/endpoints.json", "run/pushd.pid", "data/owner.token", "data/journal.db", "logs/tower.log"):
+    journal = () if shared_store.is_wanted() else ("data/journal.db",)
+    for name in ("run/endpoints.json", "run/pushd.pid", "data/owner.token", "logs/tower.log", *journal):
         assert permissions(pushd.home / name) & 0o077 == 0, name
 
 

@@ -55,38 +55,47 @@ async def changes(tower_: Any) -> int:
 
 async def test_what_happened_before_the_answer_was_lost_is_not_asked_again(make_tower: Callable[..., Any]) -> None:
     dying = make_tower("after")
-    assert await asking.ask(dying, titled()) == {}
+    assert await asking.Asking(dying).ask(titled()) == {}
     assert dying.asked == [commands.ConfigureSession, commands.CancelRun]
     assert await changes(dying) == 1
 
 
 async def test_what_did_not_happen_is_asked_again(make_tower: Callable[..., Any]) -> None:
     dying = make_tower("before")
-    assert "after_seq" in await asking.ask(dying, titled())
+    assert "after_seq" in await asking.Asking(dying).ask(titled())
     assert await changes(dying) == 1
 
 
 async def test_a_receipt_of_its_beginning_is_not_taken_for_one_of_its_end(make_tower: Callable[..., Any]) -> None:
     dying = make_tower("", "before")
-    await asking.ask(dying, titled())
-    assert "after_seq" in await asking.ask(dying, titled(state="finished"))
+    await asking.Asking(dying).ask(titled())
+    assert "after_seq" in await asking.Asking(dying).ask(titled(state="finished"))
     assert await changes(dying) == 2
 
 
 async def test_it_is_not_asked_for_ever(make_tower: Callable[..., Any]) -> None:
     dying = make_tower("before", "before", "before")
     with pytest.raises(errors.OutcomeUnknown):
-        await asking.ask(dying, titled())
+        await asking.Asking(dying).ask(titled())
     assert await changes(dying) == 0
 
 
 async def test_a_command_without_an_identity_is_not_asked_again(make_tower: Callable[..., Any]) -> None:
     dying = make_tower("before")
     with pytest.raises(errors.OutcomeUnknown):
-        await asking.ask(dying, commands.ConfigureSession(session_id=SESSION, actor=OWNER, title="new"))
+        await asking.Asking(dying).ask(commands.ConfigureSession(session_id=SESSION, actor=OWNER, title="new"))
     assert dying.asked == [commands.ConfigureSession]
 
 
 async def test_a_refusal_is_a_refusal(make_tower: Callable[..., Any]) -> None:
     with pytest.raises(errors.SessionNotFound):
-        await asking.ask(make_tower(), commands.ConfigureSession(session_id="sess_none", actor=OWNER, title="x"))
+        await asking.Asking(make_tower()).ask(commands.ConfigureSession(session_id="sess_none", actor=OWNER, title="x"))
+
+
+async def test_who_may_not_serve_any_more_asks_nothing(make_tower: Callable[..., Any]) -> None:
+    dying = make_tower("before")
+    answers = iter([True, False])
+    with pytest.raises(errors.ShuttingDown):
+        await asking.Asking(dying, lambda: next(answers)).ask(titled())
+    assert dying.asked == [commands.ConfigureSession]
+    assert await changes(dying) == 0

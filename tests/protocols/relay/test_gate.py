@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 from tests.runtime.parts import House, Outlet, cancel, decide, work_until_cancelled
 
-from switchtower.core import commands, events
+from switchtower.core import commands, events, tower
 from switchtower.core import errors as core_errors
 from switchtower.protocols.relay import errors, names
-from switchtower.protocols.relay.gate import Gate
+from switchtower.protocols.relay.gate import PAGE, Gate
+from switchtower.testing.sessions import OWNER
 
 REQUEST = "2f1e4a52-8f2f-4c6a-9a53-0c6a2f9d1b11"
 APPROVAL = names.approval_of(REQUEST)
@@ -136,3 +138,102 @@ async def test_a_gate_that_closes_lets_nobody_wait(house: House) -> None:
         with pytest.raises(asyncio.CancelledError):
             await call
     await house.ask(commands.WithdrawApproval(session_id="sess_1", approval_id=APPROVAL, reason="closed"))
+
+
+# What is removed before it is read
+
+
+class Forgetful:
+    """A tower whose subscribers fall behind, once each time they are told of such an event."""
+
+    def __init__(self, house: House, *kinds: type[events.Event]) -> None:
+        self._runtime = house.runtime
+        self.kinds = [kind.kind for kind in kinds]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def attach(self, session_id: str, after_seq: int, outlet: tower.Outlet, **options: Any) -> None:
+        self._runtime.attach(session_id, after_seq, Holed(self, outlet), **options)
+
+
+class Holed:
+    ready = True
+
+    def __init__(self, forgetful: Forgetful, inner: tower.Outlet) -> None:
+        self._forgetful = forgetful
+        self._inner = inner
+        self._over = False
+
+    def deliver(self, batch: tower.Batch) -> None:
+        found = [entry.kind for entry in batch.entries if entry.kind in self._forgetful.kinds]
+        if found and not self._over:
+            self._over = True
+            self._forgetful.kinds.remove(found[0])
+            self._inner.fell_behind(batch.session_id)
+        elif not self._over:
+            self._inner.deliver(batch)
+
+    def fell_behind(self, session_id: str) -> None:
+        raise AssertionError("nothing is removed here")
+
+
+async def test_a_hole_behind_the_question_is_stepped_over(house: House) -> None:
+    forgetful = Forgetful(house, events.ApprovalRequested)
+    gate = Gate(cast(tower.Tower, forgetful), 60_000)
+    run_id, outlet = await begun(house, "sess_1")
+    call = passing(gate, "sess_1", run_id)
+    await outlet.next_of(events.ApprovalRequested)
+    await outlet.until(lambda: forgetful.kinds == [])
+    await house.ask(decide(APPROVAL, session_id="sess_1"))
+    async with asyncio.timeout(5):
+        await call
+    gate.close()
+
+
+@pytest.mark.parametrize(
+    ("end", "event", "refusal"),
+    [
+        (decide(APPROVAL), events.ApprovalDecided, None),
+        (decide(APPROVAL, events.Verdict.DENY_CONTINUE), events.ApprovalDecided, "denied"),
+        (
+            commands.WithdrawApproval(session_id="sess_1", approval_id=APPROVAL, reason="for a reason"),
+            events.ApprovalWithdrawn,
+            "withdrawn: for a reason",
+        ),
+    ],
+)
+async def test_an_answer_in_a_hole_is_looked_up(
+    house: House, end: commands.AnyCommand, event: type[events.Event], refusal: str | None
+) -> None:
+    gate = Gate(cast(tower.Tower, Forgetful(house, event)), 60_000)
+    run_id, outlet = await begun(house, "sess_1")
+    call = passing(gate, "sess_1", run_id)
+    await outlet.next_of(events.ApprovalRequested)
+    await house.ask(end)
+    for number in range(PAGE):
+        await house.ask(
+            commands.StartErrand(session_id="sess_1", actor=OWNER, errand_id=f"e{number}", tool="rpc.fs.read", args={})
+        )
+    async with asyncio.timeout(5):
+        if refusal is None:
+            await call
+        else:
+            with pytest.raises(errors.Refused, match=refusal):
+                await call
+    gate.close()
+
+
+async def test_nobody_is_followed_when_nobody_waits(house: House) -> None:
+    gate = Gate(house.runtime, 60_000)
+    run_id, outlet = await begun(house, "sess_1")
+    feed = house.runtime._lane("sess_1").feed
+    assert feed.cursors == 1
+    call = passing(gate, "sess_1", run_id)
+    await outlet.next_of(events.ApprovalRequested)
+    assert feed.cursors == 2
+    await house.ask(decide(APPROVAL, session_id="sess_1"))
+    async with asyncio.timeout(5):
+        await call
+    assert feed.cursors == 1
+    gate.close()

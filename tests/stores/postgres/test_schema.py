@@ -100,7 +100,7 @@ async def test_a_newer_program_s_database_that_still_suits_us_is_used_as_it_is(
 
 
 async def test_a_database_of_the_version_before_is_brought_up_and_its_nodes_go_on(empty_dsn: str) -> None:
-    """A node of schema 3 has opened; one of ours comes; both write, and each hears of what the other has under way."""
+    """One of schema 3 is there when ours comes, and another joins after it."""
     connection = await connections.connect(empty_dsn)
     await connection.execute("CREATE SCHEMA tower; CREATE TABLE tower.migrations (version integer PRIMARY KEY, at timestamptz)")
     for version in (1, 2, 3):

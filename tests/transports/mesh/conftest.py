@@ -57,8 +57,10 @@ async def make_mesh(key: identity.Key) -> AsyncIterator[MakeMesh]:
     """An open mesh. It is closed at the end, if it is not before."""
     async with AsyncExitStack() as stack:
 
-        async def make(node_id: str, *, key: identity.Key = key, port: int = 0, **limits: Any) -> TcpMesh:
-            mesh = TcpMesh(peer(node_id), key, host="127.0.0.1", port=port, limits=Limits(**limits))
+        async def make(
+            node_id: str, *, key: identity.Key = key, host: str = "127.0.0.1", port: int = 0, **limits: Any
+        ) -> TcpMesh:
+            mesh = TcpMesh(peer(node_id), key, host=host, port=port, limits=Limits(**limits))
             await mesh.open()
             stack.push_async_callback(mesh.close)
             return mesh

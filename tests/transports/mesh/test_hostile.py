@@ -1,5 +1,7 @@
 """What a holder of the key may say that is not of the protocol: it is hung up on, and nobody else notices."""
 
+import asyncio
+import contextlib
 import os
 from typing import Any
 
@@ -154,20 +156,14 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection_and_it_is_dia
         await mesh_contract.until_met(mesh, "node_2")
 
 
-async def test_strangers_are_only_so_many_and_nodes_still_get_in_when_they_leave(
-    mesh: TcpMesh, make_mesh: MakeMesh, caplog: pytest.LogCaptureFixture
-) -> None:
-    from contextlib import AsyncExitStack
-
-    async with AsyncExitStack() as stack:
+async def test_strangers_are_only_so_many_and_nodes_still_get_in_when_they_leave(mesh: TcpMesh, make_mesh: MakeMesh) -> None:
+    async with contextlib.AsyncExitStack() as stack:
         crowd = [await stack.enter_async_context(strangers.dial(mesh.address, None)) for _ in range(260)]
         await crowd[-1].until_hung_up()
     assert await goes_on(mesh, make_mesh)
 
 
-async def test_a_failing_reply_after_the_asker_has_gone_harms_nobody(mesh: TcpMesh, key: Key, make_mesh: MakeMesh) -> None:
-    import asyncio
-
+async def test_a_reply_to_an_asker_that_has_gone_harms_nobody(mesh: TcpMesh, key: Key, make_mesh: MakeMesh) -> None:
     replies: list[Reply] = []
     asked = asyncio.Event()
 
@@ -180,18 +176,17 @@ async def test_a_failing_reply_after_the_asker_has_gone_harms_nobody(mesh: TcpMe
         stranger.hello(peer("node_2"))
         stranger.say([1, 1, "keep", b""])
         await asked.wait()
-    assert await goes_on(mesh, make_mesh)
+    while mesh._callers:
+        await asyncio.sleep(0)
     replies[0](b"too late")
-    assert await goes_on(mesh, make_mesh) if False else True
+    assert await goes_on(mesh, make_mesh)
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_an_envelope_or_unreadable(data: bytes) -> None:
     for decode in (envelopes.decode, envelopes.decode_hello):
-        try:
+        with contextlib.suppress(envelopes.Unreadable):
             decode(memoryview(data))
-        except envelopes.Unreadable:
-            pass
 
 
 def test_deep_nesting_is_unreadable() -> None:

@@ -28,6 +28,10 @@ def look(settings: config.Settings) -> Iterator[finding.Finding]:
     except TimeoutError:
         yield finding.fail("store", f"`{place}` does not answer within {PATIENCE:g} s", _LIVES)
         return
+    yield from judged(place, examined)
+
+
+def judged(place: str, examined: health.Health) -> Iterator[finding.Finding]:
     yield _reached(place, examined)
     yield _version(examined)
     yield _schema(examined)
@@ -73,11 +77,14 @@ def _promises(examined: health.Health) -> Iterator[finding.Finding]:
         if settings[name] != "on":
             remedy = f"set `{name} = on`: without it a power cut loses or damages what was acknowledged"
             yield finding.fail("store's disk", f"`{name}` is {settings[name]}", remedy)
-    if settings["fsync"] == settings["full_page_writes"] == "on":
-        # A connection of ours puts `off` right by itself; what it cannot put right is a standby that nobody waits for.
-        standby = settings["synchronous_standby_names"]
-        waits = f"; commits wait for `{standby}`" if standby and settings["synchronous_commit"] != "local" else ""
-        yield finding.ok("store's disk", f"`fsync` is on, `synchronous_commit` is {settings['synchronous_commit']}{waits}")
+            return
+    standby, commit = settings["synchronous_standby_names"], settings["synchronous_commit"]
+    if commit == "off":
+        remedy = "set `synchronous_commit = on`; our own connections do so by themselves"
+        yield finding.warn("store's disk", "`synchronous_commit` is off", remedy)
+        return
+    waits = f"; commits wait for `{standby}`" if standby and commit != "local" else ""
+    yield finding.ok("store's disk", f"`fsync` is on, `synchronous_commit` is {commit}{waits}")
 
 
 def _room(examined: health.Health) -> finding.Finding:

@@ -33,7 +33,19 @@ log = logging.getLogger(__name__)
 
 
 class House:
-    def __init__(self, tower_: tower.Tower, settings: PiSettings, *, version: str, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        tower_: tower.Tower,
+        settings: PiSettings,
+        *,
+        version: str,
+        now_ms: Callable[[], int],
+        holds: Callable[[], bool] | None = None,
+    ) -> None:
+        """`holds`: of several nodes, whether this one may still serve; asked before anything is done. A process that was
+        stopped for a while may be told later than it reads what has come meanwhile."""
+        self._holds = holds
+        asked = asking.Asking(tower_, holds)
         self._tower = tower_
         self._settings = settings
         self._ready_frame = Packet([announcing.server_ready(version)])
@@ -42,10 +54,11 @@ class House:
         models = Models(tower_.workshop)
         files = SessionFiles(settings.sessions_dir)
         self._models = models
-        self._roster = Roster(tower_, models, max_sessions=settings.max_sessions, path_of=files.path_of)
+        self._roster = Roster(tower_, asked, models, max_sessions=settings.max_sessions, path_of=files.path_of)
         clock = asyncio.get_running_loop().time
         self._hall = Hall(
             tower=tower_,
+            asking=asked,
             settings=settings,
             models=models,
             roster=self._roster,
@@ -58,7 +71,7 @@ class House:
         limits = _limits(settings)
         self._conductor = Conductor(
             handlers(self._hall, self._sessions, self._work),
-            _TowerLedger(tower_, self._roster),
+            _TowerLedger(tower_, asked, self._roster),
             self._bulletin,
             limits=limits,
             now_ms=now_ms,
@@ -100,6 +113,7 @@ class House:
             cwd=cwd,
             greeting=self._ready_frame,
             opening=self._open_rooms(),
+            holds=self._holds,
         )
 
     def refuse(self, code: int, reason: str) -> Receiver:
@@ -201,8 +215,9 @@ class House:
 class _TowerLedger:
     """Implements `ports.Ledger`: what pi's clients rely on is kept in the sessions themselves."""
 
-    def __init__(self, tower_: tower.Tower, roster: Roster) -> None:
+    def __init__(self, tower_: tower.Tower, asked: asking.Asking, roster: Roster) -> None:
         self._tower = tower_
+        self._asking = asked
         self._roster = roster
 
     def version(self, session_id: str) -> int | None:
@@ -217,7 +232,7 @@ class _TowerLedger:
             advances=settlement.advances,
             receipts=settlement.receipts,
         )
-        outcome = await asking.ask(self._tower, command)
+        outcome = await self._asking.ask(command)
         version = outcome.get("version")
         if version is None:  # stored, and nobody was left to say with which version
             version = (await self._tower.session(settlement.session_id)).version

@@ -5,7 +5,7 @@ wait in the journal.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +23,7 @@ from switchtower.transports.outbox import TRY_AGAIN_LATER, Outbox
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
 
+SERVICE_RESTART = 1012
 HELLO = b'{"type":"switchtower_hello"'
 
 
@@ -56,6 +57,7 @@ class PiPeer:
         cwd: str | None,
         greeting: Packet,
         opening: "asyncio.Task[None]",
+        holds: Callable[[], bool] | None = None,
     ) -> None:
         self.key = key
         self.namespace = namespace
@@ -67,6 +69,7 @@ class PiPeer:
         self._reels = reels
         self._greeting = greeting
         self._opening = opening
+        self._holds = holds
         self._stream: Stream | None = None
         self._early: list[bytes] = []
         """What came before the house was open."""
@@ -99,6 +102,9 @@ class PiPeer:
                 self.received(early)
 
     def received(self, incoming: list[bytes]) -> None:
+        if self._holds is not None and not self._holds():
+            self.let_go(SERVICE_RESTART, "service restart, reconnect")
+            return
         if not self._opening.done():
             self._early += incoming
             if self._stream is not None:

@@ -46,8 +46,11 @@ class Ended(Struct, frozen=True):
 
 
 class Roster:
-    def __init__(self, tower_: tower.Tower, models: Models, *, max_sessions: int, path_of: Callable[[str], str]) -> None:
+    def __init__(
+        self, tower_: tower.Tower, asked: asking.Asking, models: Models, *, max_sessions: int, path_of: Callable[[str], str]
+    ) -> None:
         self._tower = tower_
+        self._asking = asked
         self._models = models
         self._max_sessions = max_sessions
         self._path_of = path_of
@@ -113,7 +116,7 @@ class Roster:
     async def load(self, session_id: str, actor: events.Actor, receipts: tuple[journal.Receipt, ...] = ()) -> None:
         self.reserve()
         try:
-            await asking.ask(self._tower, commands.LoadSession(session_id=session_id, actor=actor, receipts=receipts))
+            await self._asking.ask(commands.LoadSession(session_id=session_id, actor=actor, receipts=receipts))
         finally:
             self.release()
 

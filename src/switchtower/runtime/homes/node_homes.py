@@ -1,5 +1,7 @@
 """The homes of sessions, as one node knows them: leases say where they are, the mesh asks there."""
 
+import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -7,7 +9,10 @@ from switchtower.core import commands, errors, homes, leases, tower
 from switchtower.runtime.homes import wire
 from switchtower.transports.mesh import ports
 
+log = logging.getLogger(__name__)
+
 SUBJECT = "command"
+CLAIMED_AT_ONCE = 1_000
 TAKES_NOTHING = "this node takes nothing up any more"
 
 Take = Callable[[commands.AnyCommand, tower.Done], None]
@@ -28,20 +33,51 @@ class NodeHomes:
         """The other nodes that take sessions up."""
         self.forwarded = 0
         self.taken = 0
+        self._claims: dict[str, asyncio.Future[homes.Here | homes.There]] = {}
+        self._claiming: asyncio.Task[None] | None = None
         mesh.answers(SUBJECT, self._asked)
 
     async def claim(self, session_id: str) -> homes.Here | homes.There:
+        """What is claimed while the database is asked goes into the next question, however much that is."""
+        claim = self._claims.get(session_id)
+        if claim is None:
+            claim = self._claims[session_id] = asyncio.get_running_loop().create_future()
+        if self._claiming is None:
+            self._claiming = asyncio.get_running_loop().create_task(self._claim_all())
+        return await asyncio.shield(claim)
+
+    async def _claim_all(self) -> None:
         try:
-            if self.takes_up and (lease := await self._leases.acquire(session_id, self._node_id)) is not None:
-                return homes.Here(lease.epoch)
-            owner = await self._leases.owner(session_id)
-        except leases.LeasesUnavailable as problem:
-            raise errors.HomeUnreachable(str(problem)) from problem
-        if owner is not None and owner.node_id != self._node_id:
-            return homes.There(owner.node_id)
+            while self._claims:
+                claims, self._claims = self._claims, {}
+                try:
+                    found = await self._found(list(claims))
+                except Exception as problem:
+                    if not isinstance(problem, leases.LeasesUnavailable):
+                        log.exception("the homes of sessions cannot be told")
+                    found = dict.fromkeys(claims, errors.HomeUnreachable(str(problem)))
+                for session_id, claim in claims.items():
+                    _settle(claim, found[session_id])
+        finally:
+            self._claiming = None
+
+    async def _found(self, session_ids: list[str]) -> dict[str, homes.Here | homes.There | errors.HomeUnreachable]:
+        found: dict[str, homes.Here | homes.There | errors.HomeUnreachable] = {}
+        for first in range(0, len(session_ids), CLAIMED_AT_ONCE):
+            page = session_ids[first : first + CLAIMED_AT_ONCE]
+            taken = await self._leases.acquire_all(page, self._node_id) if self.takes_up else []
+            found |= {lease.session_id: homes.Here(lease.epoch) for lease in taken}
+            if others := [session_id for session_id in page if session_id not in found]:
+                owners = {lease.session_id: lease.node_id for lease in await self._leases.owners(others)}
+                found |= {session_id: self._elsewhere(owners.get(session_id)) for session_id in others}
+        return found
+
+    def _elsewhere(self, owner: str | None) -> homes.There | errors.HomeUnreachable:
+        if owner is not None and owner != self._node_id:
+            return homes.There(owner)
         if owner is None and (taker := next(filter(self.reaches, self.takers), None)) is not None:
             return homes.There(taker)  # nobody's: let one take it up that may
-        raise errors.HomeUnreachable(TAKES_NOTHING, hint="ask another node, or again in a moment")
+        return errors.HomeUnreachable(TAKES_NOTHING, hint="ask another node, or again in a moment")
 
     def reaches(self, node_id: str) -> bool:
         return node_id in self._mesh.peers
@@ -61,6 +97,16 @@ class NodeHomes:
             reply(wire.outcome(refusal))
             return
         self.take(command, partial(_reply, reply))
+
+
+def _settle(claim: "asyncio.Future[homes.Here | homes.There]", found: homes.Here | homes.There | errors.HomeUnreachable) -> None:
+    if claim.done():
+        return
+    if isinstance(found, errors.HomeUnreachable):
+        claim.set_exception(found)
+        claim.exception()  # whoever asked may not wait any more
+    else:
+        claim.set_result(found)
 
 
 def _answered(done: tower.Done, answer: bytes | ports.Problem) -> None:

@@ -5,7 +5,6 @@ An append that may not be stored is refused by `add` and leaves no trace in the 
 
 import hashlib
 import time
-from itertools import count, islice
 from typing import Any
 
 import msgspec
@@ -20,22 +19,14 @@ MOST_BYTES = 4_194_304
 MOST_ROWS = 512
 """Enough to make the commit cheap; with fewer in it, those of one are answered while the next is written."""
 
-
-def _call() -> str:
-    """`append_batch` with the columns that have a value for each session or event as `literals`."""
-    parameters = (f"${number}" for number in count(1))
-    names_, number = "{}::text::text[]", "{}::text::bigint[]"
-    small = "{}::text::integer[]"
-    steps = (names_, number, number, number)
-    rows = (small, number, small, number, names_, names_)
-    columns = [kind.format(next(parameters)) for kind in (*["{}"] * 3, *steps, *rows)]
-    columns.append(literals.cut(next(parameters), next(parameters), next(parameters)))
-    columns += islice(parameters, _REST)
-    return f"SELECT append_batch({', '.join(columns)})"
-
-
-_REST = 6 + 3 + 8 + 1  # of the cards, of the snapshots, of the receipts, and the notice
-CALL = _call()
+CALL = (
+    "SELECT append_batch($1, $2, $3,"
+    " $4::text::text[], $5::text::bigint[], $6::text::bigint[], $7::text::bigint[],"
+    " $8::text::integer[], $9::text::bigint[], $10::text::integer[], $11::text::bigint[], $12::text::text[], $13::text::text[],"
+    f" {literals.cut('$14', '$15', '$16')},"
+    f" {', '.join(f'${number}' for number in range(17, 35))})"
+)
+"""The columns with a value for each session or event go as `literals`; of cards, snapshots and receipts there are few."""
 
 _WIDTH = 1 + len(strips.COLUMNS)
 _encode = msgspec.json.Encoder().encode
@@ -77,7 +68,7 @@ class Group:
         standing = self._standings.find(append.session_id)
         if standing is None or not standing.head:
             standing = self._first(append, standing)
-        elif not standing.takes(append.epoch):
+        elif append.epoch != standing.epoch and not standing.takes(append.epoch):
             raise errors.Fenced(f"`{append.session_id}` is in epoch {standing.epoch}, not {append.epoch}")
         head = standing.head
         for entry in append.entries:

@@ -8,7 +8,7 @@ given to a node that drains, leaves or is forgotten at that moment.
 # ruff: noqa: S608 - what queries are put together from is written in this file
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from switchtower.core import errors, leases
@@ -141,18 +141,24 @@ class PostgresLeases:
         return await self._change(work)
 
     async def acquire(self, session_id: str, node_id: str) -> leases.Lease | None:
-        return _one(
-            await self._rows(
-                f"WITH taker AS ({_TAKER.format('$2')}), taken AS ("
-                " INSERT INTO homes (session_id, epoch, node_id) SELECT $1, 1, node_id FROM taker"
-                " ON CONFLICT (session_id) DO UPDATE SET node_id = excluded.node_id,"
-                "   epoch = CASE WHEN homes.node_id = excluded.node_id THEN homes.epoch ELSE homes.epoch + 1 END"
-                f" WHERE homes.node_id IS NULL OR homes.node_id = excluded.node_id OR {_SILENT}"
-                " RETURNING session_id, node_id, epoch)"
-                f" SELECT session_id, node_id, epoch, {_MS.format('expires_at')} FROM taken JOIN taker USING (node_id)",
-                *(names.put(session_id), names.put(node_id)),
-            )
+        return next(iter(await self.acquire_all([session_id], node_id)), None)
+
+    async def acquire_all(self, session_ids: Sequence[str], node_id: str) -> list[leases.Lease]:
+        # In the order that appends have too: two nodes that want the same rows do not wait for each other in a circle.
+        wanted = sorted({names.put(session_id) for session_id in session_ids})
+        rows = await self._rows(
+            f"WITH taker AS ({_TAKER.format('$2')}), taken AS ("
+            " INSERT INTO homes (session_id, epoch, node_id)"
+            "   SELECT wanted.session_id, 1, node_id FROM taker, unnest($1::text[]) WITH ORDINALITY AS wanted (session_id, place)"
+            "   ORDER BY place"
+            " ON CONFLICT (session_id) DO UPDATE SET node_id = excluded.node_id,"
+            "   epoch = CASE WHEN homes.node_id = excluded.node_id THEN homes.epoch ELSE homes.epoch + 1 END"
+            f" WHERE homes.node_id IS NULL OR homes.node_id = excluded.node_id OR {_SILENT}"
+            " RETURNING session_id, node_id, epoch)"
+            f" SELECT session_id, node_id, epoch, {_MS.format('expires_at')} FROM taken JOIN taker USING (node_id)",
+            *(wanted, names.put(node_id)),
         )
+        return [_lease(row) for row in rows]
 
     async def hand_over(self, lease: leases.Lease, to_node_id: str) -> leases.Lease | None:
         return _one(
@@ -206,11 +212,14 @@ class PostgresLeases:
         return await self._change(work)
 
     async def owner(self, session_id: str) -> leases.Lease | None:
-        return _one(
-            await self._rows(
-                f"SELECT {_LEASE} FROM homes JOIN nodes USING (node_id) WHERE session_id = $1", names.put(session_id)
-            )
+        return next(iter(await self.owners([session_id])), None)
+
+    async def owners(self, session_ids: Sequence[str]) -> list[leases.Lease]:
+        rows = await self._rows(
+            f"SELECT {_LEASE} FROM homes JOIN nodes USING (node_id) WHERE session_id = ANY ($1)",
+            [names.put(session_id) for session_id in session_ids],
         )
+        return [_lease(row) for row in rows]
 
     async def owned(self, node_id: str, *, limit: int, after: str = "") -> list[leases.Lease]:
         rows = await self._rows(

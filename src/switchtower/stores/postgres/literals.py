@@ -16,13 +16,14 @@ def numbers(values: Sequence[int]) -> str:
 
 def texts(values: Sequence[str | None]) -> str:
     """For `::text[]`. None is NULL."""
+    named = [value for value in values if value is not None]
     if not values:
         return "{}"
-    if None in values:
+    if len(named) < len(values):
         return f"{{{','.join('NULL' if value is None else _quoted(value) for value in values)}}}"
-    joined = '","'.join(values)  # type: ignore[arg-type] - there is no None among them
-    if "\\" in joined or joined.count('"') != 2 * (len(values) - 1):
-        return f"{{{','.join(map(_quoted, values))}}}"  # type: ignore[arg-type]
+    joined = '","'.join(named)
+    if "\\" in joined or joined.count('"') != 2 * (len(named) - 1):
+        return f"{{{','.join(map(_quoted, named))}}}"
     return f'{{"{joined}"}}'
 
 

@@ -62,7 +62,7 @@ class Writer:
 
     def submit(self, append: journal.Append) -> asyncio.Future[None]:
         stored: asyncio.Future[None] = self._loop.create_future()
-        size = sum(len(entry[4]) for entry in append.entries) + len(append.snapshot or b"") + 256
+        size = sum([len(entry[4]) for entry in append.entries]) + len(append.snapshot or b"") + 256
         waiting = _Waiting(append, size, stored)
         if self._away is not None:
             waiting.settle(_again(self._away))

@@ -17,7 +17,7 @@ class Health(Struct, frozen=True, kw_only=True):
     schema: int
     """0 while it holds no tower."""
     settings: dict[str, str]
-    """Those of `PROMISES`, as every new connection of ours would have them."""
+    """Those of `PROMISES`, as the server gives them to anybody."""
     most_connections: int
     used_connections: int
     is_standby: bool
@@ -41,7 +41,10 @@ async def examine(dsn: str) -> Health:
             version=await connection.fetchval("SHOW server_version"),
             version_number=int(await connection.fetchval("SHOW server_version_num")),
             schema=schema,
-            settings={name: await connection.fetchval(f"SHOW {name}") for name in PROMISES},
+            # Not as they are in this connection: that puts some of them right by itself.
+            settings=dict(
+                await connection.fetch("SELECT name, reset_val FROM pg_settings WHERE name = ANY ($1)", list(PROMISES))
+            ),
             most_connections=await connection.fetchval(
                 "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
             ),

@@ -43,7 +43,13 @@ class Dialled(link.Link):
         too_many = self.over or len(self._tunnels) >= link.MOST_TUNNELS
         if too_many or not self.send(envelopes.Open(self._number, subject, opening)):
             raise Unreachable(self.node_id, sent=False)
-        self.dig(self._number).begin(receiver)
+        tunnel = self.dig(self._number)
+        try:
+            tunnel.begin(receiver)
+        except BaseException:
+            self.forget(tunnel)
+            self.send(envelopes.End(tunnel.number, None, ""))
+            raise
 
     def greeted(self, peer: Peer) -> None:
         if peer.node_id != self.node_id:

@@ -210,7 +210,10 @@ class Link(asyncio.Protocol):
 
     def _send_bytes(self, plain: bytes) -> None:
         assert self._transport is not None, "whoever speaks is connected"
-        self._transport.write(plain if self._tls is None else self._tls.seal(plain))
+        try:
+            self._transport.write(plain if self._tls is None else self._tls.seal(plain))
+        except tls.Refused as problem:
+            self._loop.call_soon(self.hang_up, str(problem))
 
     def _send_pending(self) -> None:
         if self._tls is not None and self._transport is not None and (pending := self._tls.pending()):

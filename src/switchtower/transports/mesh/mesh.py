@@ -55,7 +55,7 @@ class TcpMesh(Switchboard):
             return
         for node_id, (address, task) in tuple(self._dialling.items()):
             if wanted.get(node_id) != address:
-                del self._dialling[node_id]
+                self._dialling.pop(node_id, None)
                 task.cancel()
                 if (line := self._lines.get(node_id)) is not None:
                     line.hang_up("it is no node any more")

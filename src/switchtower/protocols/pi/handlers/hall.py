@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from switchtower.core import commands, events, journal
 from switchtower.core import tower as tower_port
-from switchtower.protocols.pi import asking
+from switchtower.protocols.pi.asking import Asking
 from switchtower.protocols.pi.bash_breaker import BashBreaker
 from switchtower.protocols.pi.models import Models, cast_of
 from switchtower.protocols.pi.order import inbound, ports
@@ -38,6 +38,7 @@ class Visitor(ports.Client, Protocol):
 
 class Hall(Struct):
     tower: tower_port.Tower
+    asking: Asking
     settings: PiSettings
     models: Models
     roster: Roster
@@ -50,7 +51,7 @@ class Hall(Struct):
     """The daemon stops: what is given up now is taken up by the next one."""
 
     async def ask(self, command: commands.AnyCommand) -> tower_port.Outcome:
-        return await asking.ask(self.tower, command)
+        return await self.asking.ask(command)
 
     def begun(self, request: inbound.Request, client: ports.Client, **facts: object) -> tuple[journal.Receipt, ...]:
         assert self.conductor is not None, "the house is open"

@@ -29,6 +29,7 @@ MOST_WAITING = 1_000
 """Commands that one client may have sent and not have seen done."""
 MOST_CALLS = 64
 _LONGEST_ERROR = 2_000
+_RETRY = 0.5
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _decode = msgspec.json.Decoder(messages.Envelope).decode
@@ -99,7 +100,7 @@ class AppPeer:
         for tap in self._taps.values():
             tap.close()
         self._taps.clear()
-        for task in self._finding.values():
+        for task in tuple(self._finding.values()):
             task.cancel()
         self._stream = self._outbox = None
         if self._worker is not None:
@@ -129,13 +130,19 @@ class AppPeer:
     async def _find_and_follow(self, about: outbound.About, after_seq: int) -> None:
         """Several nodes: the run's messages say on which of them it lives. What it says meanwhile waits in the journal."""
         try:
-            host_id = await self._hub.home_of(about.session_id)
+            host_id = await self._home_of(about.session_id)
             if self._everything and self._outbox is not None and about.session_id not in self._taps:
                 self._follow(msgspec.structs.replace(about, host_id=host_id), after_seq)
-        except core_errors.CoreError as refusal:
-            log.warning("where %s lives cannot be told: %s", about.session_id, refusal)
         finally:
             self._finding.pop(about.session_id, None)
+
+    async def _home_of(self, session_id: str) -> str:
+        while True:
+            try:
+                return await self._hub.home_of(session_id)
+            except core_errors.CoreError as refusal:
+                log.warning("where %s lives cannot be told: %s", session_id, refusal)
+                await asyncio.sleep(_RETRY)
 
     def _tap(self, about: outbound.About, *, include_output: bool) -> Tap:
         assert self._outbox is not None, "only who is connected follows"

@@ -5,7 +5,7 @@ Implements `tower.Elsewhere`: commands of other protocols for a session on anoth
 """
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from switchtower.core import events, journal, registry, tower
 from switchtower.core.session import Session
@@ -16,8 +16,10 @@ from switchtower.protocols.relay.hub.dispatch import NOBODY, Dispatch, Sender
 from switchtower.protocols.relay.hub.host_peer import HostPeer
 from switchtower.protocols.relay.hub.presence import Presence
 from switchtower.protocols.relay.nodes import asking
-from switchtower.protocols.relay.nodes.nodes import Nodes
 from switchtower.transports.mesh.ports import Mesh
+
+if TYPE_CHECKING:
+    from switchtower.protocols.relay.nodes.nodes import Nodes
 
 MOST_ROWS = 200
 HISTORY_PAGE = 500
@@ -41,7 +43,7 @@ class Hub:
         """`mesh` is the way to the other nodes of the tower; None when it is alone."""
         self.tower = tower_
         self._local = local
-        self._nodes = nodes = None if mesh is None else Nodes(mesh, local, self.card)
+        self._nodes = nodes = None if mesh is None else self._among_nodes(mesh)
         own = messages.HostRow(id=local.host_id, name=host_name, last_seen_at=None, online=True, is_this_daemon=True)
         far = None if nodes is None else nodes.reach
         self._presence = presence = Presence(tower_, hosts, own, lost_after_s=lost_after_s, far=far)
@@ -52,6 +54,12 @@ class Hub:
         self.rename_host = presence.rename
         self.remove_host = presence.remove
         self.rotate_host = presence.rotate
+
+    def _among_nodes(self, mesh: Mesh) -> "Nodes":
+        """Who is alone does not pay for loading them."""
+        from switchtower.protocols.relay.nodes.nodes import Nodes
+
+        return Nodes(mesh, self._local, self.card)
 
     @property
     def own_host_id(self) -> str:

@@ -23,8 +23,9 @@ class Directory:
         self._unwatch()
 
     def others(self) -> list[Peer]:
-        """Those that can be spoken to, by name. Of two nodes on one host only one, as a host is listed once."""
-        found = {peer.host_id: peer for peer in self._mesh.peers.values() if peer.host_id != self._mesh.me.host_id}
+        """Those that can be spoken to, by name. A host is listed once, also if it has started again."""
+        peers = sorted(self._mesh.peers.values(), key=lambda peer: peer.node_id)
+        found = {peer.host_id: peer for peer in peers if peer.host_id != self._mesh.me.host_id}
         return sorted(found.values(), key=lambda peer: (peer.name, peer.host_id))
 
     def host_of(self, home: str | None) -> str:
@@ -36,7 +37,8 @@ class Directory:
 
     def node_on(self, host_id: str) -> str | None:
         """The other node that is this host, if it can be spoken to."""
-        return next((node_id for node_id, peer in self._mesh.peers.items() if peer.host_id == host_id), None)
+        # Ids of nodes grow with time: of one that started again, the one that died may still seem to be there.
+        return max((node_id for node_id, peer in self._mesh.peers.items() if peer.host_id == host_id), default=None)
 
     def remembers(self, host_id: str) -> bool:
         return host_id in self._host_ids.values()

@@ -1,0 +1,45 @@
+"""Slow streams in so many sessions of one node, each watched by a client of its own at a given node, or by nobody."""
+
+import asyncio
+from typing import Any
+
+from bench.loads import peer, requests
+
+
+async def load(socket: str, far_socket: str | None, sessions: int, events: int, pause_us: int) -> Any:
+    starter = await peer.Peer.connect(socket)
+    names = [await starter.start_session(requests.start_session(peer.number())) for _ in range(sessions)]
+    watchers = []
+    for name in names:
+        watcher = await peer.Peer.connect(far_socket or socket)
+        if far_socket is not None:
+            await watcher.ask(requests.attach(peer.number(), name, 0))
+        watchers.append(watcher)
+    starter.close()
+    sender = await peer.Peer.connect(socket)
+    ends = [watcher.watch() for watcher in watchers] if far_socket is not None else []
+    for name in names:
+        await sender.ask(requests.send(peer.number(), name, f"paced {events} {pause_us}"))
+    async with asyncio.timeout(100):
+        if ends:
+            await asyncio.gather(*ends)
+        else:
+            await asyncio.gather(*(_ended(socket, name) for name in names))
+    for connection in (sender, *watchers):
+        connection.close()
+    return {"events": sessions * events, "bytes": sum(watcher.bytes_received for watcher in watchers)}
+
+
+async def _ended(socket: str, session_id: str) -> None:
+    """Looks now and then, so that next to nothing is added to what is measured."""
+    while True:
+        looker = await peer.Peer.connect(socket)
+        answer = await looker.ask(requests.request(peer.number(), "get_session", {}, session_id))
+        looker.close()
+        if b'"activeRunId":"' not in answer:
+            return
+        await asyncio.sleep(0.5)
+
+
+if __name__ == "__main__":
+    peer.main(load)

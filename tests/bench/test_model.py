@@ -1,0 +1,163 @@
+"""The model of several nodes: its arithmetic, and that it agrees with what was measured."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import model
+from bench.model import Costs, Limits, Load
+
+COSTS = Costs(
+    node_event=60e-6,
+    node_delivery=5e-6,
+    node_followed=40e-6,
+    node_notice=20e-6,
+    node_command=30e-6,
+    node_forwarding=20e-6,
+    node_forwarded=25e-6,
+    node_attach=400e-6,
+    node_memory=50e6,
+    node_connection_memory=12e3,
+    node_lane_memory=4e3,
+    node_connections=6,
+    commit=1e-3,
+    commit_turn=0.5e-3,
+    database_event=15e-6,
+    database_commit=150e-6,
+    database_listener=30e-6,
+    database_followed=50e-6,
+    database_attach=300e-6,
+    log_event=600,
+    stored_event=450,
+)
+LOAD = Load(sessions=100_000, clients=10_000)
+LIMITS = Limits()
+MEASURED = json.loads(model.COSTS.read_text())
+
+
+def used(sizing: model.Sizing, resource: str) -> float:
+    return next(use.used for use in sizing.uses if use.resource == resource)
+
+
+def test_one_idle_node_uses_its_own_memory_and_nothing_else() -> None:
+    sizing = model.size(Load(sessions=1_000_000, clients=0, active=0.0), LIMITS, COSTS, 1)
+    assert used(sizing, "node memory") == pytest.approx(0.05)
+    assert used(sizing, "database connections") == 6
+    assert [use.used for use in sizing.uses if use.resource in ("node CPU", "database CPU", "database log")] == [0, 0, 0]
+
+
+def test_a_lone_node_forwards_and_follows_nothing() -> None:
+    dearer = COSTS._replace(node_followed=1.0, node_forwarding=1.0, node_forwarded=1.0, node_notice=1.0, database_followed=1.0)
+    assert model.size(LOAD, LIMITS, dearer, 1) == model.size(LOAD, LIMITS, COSTS, 1)
+    assert model.size(LOAD, LIMITS, dearer, 2) != model.size(LOAD, LIMITS, COSTS, 2)
+
+
+def test_the_sum_is_the_one_done_by_hand() -> None:
+    load = Load(sessions=1_000, clients=100, active=0.1, events=10.0, watching=0.5, commands=1.0, attaches=0.1)
+    sizing = model.size(load, LIMITS, COSTS, 2)
+    # 1,000 events/s, 500 deliveries/s of which 250 cross, 100 commands/s of which 50 cross, 10 attaches/s, 1,000 commits/s
+    node = (1_000 * 60e-6 + 500 * 5e-6 + 250 * 40e-6 + 100 * 30e-6 + 50 * 45e-6 + 10 * 400e-6) / 2 + 1_000 * 0.5 * 20e-6
+    assert sizing.commits == pytest.approx(1_000)
+    assert used(sizing, "node CPU") == pytest.approx(node)
+    database = 1_000 * 15e-6 + 1_000 * (150e-6 + 2 * 30e-6) + 250 * 50e-6 + 10 * 300e-6
+    assert used(sizing, "database CPU") == pytest.approx(database)
+
+
+@pytest.mark.parametrize("field", ["sessions", "clients", "active", "events", "watching", "commands", "attaches"])
+def test_more_load_never_uses_less(field: str) -> None:
+    for nodes in (1, 3, 30):
+        before = model.size(LOAD, LIMITS, COSTS, nodes)
+        more = model.size(LOAD._replace(**{field: getattr(LOAD, field) * 1.5}), LIMITS, COSTS, nodes)
+        grown = [after.used > use.used for use, after in zip(before.uses, more.uses, strict=True)]
+        assert all(after.used >= use.used for use, after in zip(before.uses, more.uses, strict=True))
+        assert any(grown)
+
+
+def test_more_nodes_relieve_each_other_and_burden_the_database() -> None:
+    few, many = model.size(LOAD, LIMITS, COSTS, 3), model.size(LOAD, LIMITS, COSTS, 10)
+    assert used(many, "node memory") < used(few, "node memory")
+    assert used(many, "database CPU") > used(few, "database CPU")
+    assert used(many, "database connections") > used(few, "database connections")
+    assert many.commit_wait > few.commit_wait
+
+
+def test_events_share_commits_when_there_are_more_than_can_be_made() -> None:
+    calm = model.size(Load(sessions=1_000, clients=0), LIMITS, COSTS, 2)
+    busy = model.size(Load(sessions=10_000_000, clients=0), LIMITS, COSTS, 2)
+    assert calm.commits == pytest.approx(calm.events)
+    assert busy.commits == pytest.approx(2 / 1e-3)
+    assert used(busy, "node commits") == pytest.approx(busy.events / busy.commits)
+
+
+def test_as_few_nodes_are_needed_as_have_room() -> None:
+    needed = model.nodes_needed(LOAD, LIMITS, COSTS)
+    assert needed.nodes > 1
+    assert needed.fits(LIMITS.headroom)
+    assert not model.size(LOAD, LIMITS, COSTS, needed.nodes - 1).fits(LIMITS.headroom, "node")
+
+
+@pytest.mark.parametrize(
+    ("resource", "limits", "costs"),
+    [
+        ("database CPU", LIMITS._replace(database_cores=1.0), COSTS),
+        ("database log", LIMITS._replace(database_log_mb=0.5), COSTS),
+        ("database connections", LIMITS._replace(database_connections=20), COSTS),
+        ("node memory", LIMITS._replace(node_memory_gb=0.06), COSTS),
+        ("node CPU", LIMITS, COSTS._replace(node_notice=0.1)),
+    ],
+)
+def test_what_saturates_first_is_named(resource: str, limits: Limits, costs: Costs) -> None:
+    sizing = model.nodes_needed(LOAD, limits, costs)
+    assert not sizing.fits(limits.headroom)
+    assert sizing.first.resource == resource
+    assert f"{resource} is full first" in model.report(LOAD, limits, costs)
+
+
+def test_the_largest_load_has_room_and_a_little_more_has_not() -> None:
+    times = model.most(LOAD, LIMITS, COSTS)
+    for factor, has_room in ((0.99, True), (1.01, False)):
+        load = LOAD._replace(sessions=LOAD.sessions * times * factor, clients=LOAD.clients * times * factor)
+        assert model.nodes_needed(load, LIMITS, COSTS).fits(LIMITS.headroom) is has_room
+
+
+def test_every_measured_cost_is_there_with_its_unit_and_source() -> None:
+    figures = model.read()
+    assert set(figures) == set(Costs._fields)
+    assert all(figure.unit and figure.source and figure.value >= 0 for figure in figures.values())
+
+
+def test_every_assumption_is_a_field_with_its_unit_and_reason() -> None:
+    assert set(model.ASSUMED) == set(Load._fields[2:]) | set(Limits._fields)
+    assert all(figure.unit and figure.source for figure in model.ASSUMED.values())
+
+
+def test_a_notify_costs_what_was_measured_with_each_number_of_listeners() -> None:
+    measured = {int(count): cpu for count, cpu in MEASURED["points"]["database CPU of a commit by listeners"].items()}
+    listener = model.costs_of(model.read()).database_listener
+    for count, cpu in measured.items():
+        assert measured[0] + count * listener == pytest.approx(cpu, rel=0.5)
+
+
+def test_one_node_is_full_near_what_it_reached_when_it_was_measured() -> None:
+    costs = model.costs_of(model.read())
+    reached = MEASURED["points"]["events/s of one node"]
+    load = Load(sessions=reached, clients=0, active=1.0, events=1.0)
+    # It shared two cores with its database and its load, so it came near to a whole core, and cannot have had more.
+    assert 0.3 < used(model.size(load, LIMITS, costs, 1), "node CPU") < 1.2
+
+
+def test_the_command_prints_a_table_with_its_assumptions() -> None:
+    root = Path(model.__file__).parent.parent
+    printed = subprocess.run(
+        [sys.executable, "-m", "bench.model", "--sessions", "1e6", "--clients", "1e5", "--active", "0.02"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "1,000,000 sessions, of which 20,000 are active" in printed
+    for name in (*model.ASSUMED, *Costs._fields, "database CPU"):
+        assert name in printed

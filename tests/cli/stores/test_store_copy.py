@@ -1,0 +1,187 @@
+"""`tower store copy`: what moves, what is refused, and what a kill leaves."""
+
+import asyncio
+import signal
+import sqlite3
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.inside import Inside
+from tests.stores.copying import filled
+from tests.warm import processes
+
+from switchtower.stores.copying import postgres_writing
+from switchtower.stores.postgres import connections
+from switchtower.stores.postgres.leases import PostgresLeases
+from switchtower.stores.sqlite import SqliteJournal
+
+PATIENCE = 60
+
+
+@pytest.fixture
+def home(inside: Inside) -> Path:
+    data = inside.home / "data"
+    asyncio.run(filled.a_home(data))
+    (data / "owner.token").write_text("the-owner's-token\n")
+    (data / "jwt.secret").write_text("0123456789abcdef")
+    return inside.home
+
+
+def asked(dsn: str, query: str) -> Any:
+    async def ask() -> Any:
+        connection = await connections.connect(dsn)
+        try:
+            return await connection.fetchval(query)
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
+
+
+def test_a_home_goes_to_a_database_and_to_another_home(inside: Inside, home: Path, empty_dsn: str, tmp_path: Path) -> None:
+    there = inside("store", "copy", "sqlite", empty_dsn)
+    assert (there.code, there.text) == (0, "ok: 5 sessions, 831 entries, 7 receipts, 707 rows of users, logins and hosts\n")
+    assert "copying" in there.stderr
+    assert asked(empty_dsn, "SELECT convert_from(value, 'UTF8') FROM secrets WHERE name = 'owner_token'") == "the-owner's-token"
+
+    back = inside("store", "copy", "--json", empty_dsn, f"sqlite:{tmp_path}/back")
+    assert back.code == 0, back.stderr
+    assert (back.json["ok"], back.json["copied"]["sessions"], back.json["compared"]["differences"]) == (True, 5, [])
+    assert (tmp_path / "back/data/jwt.secret").read_text() == "0123456789abcdef"
+
+    for first, second in (("sqlite", empty_dsn), (empty_dsn, f"{tmp_path}/back"), ("sqlite", f"{tmp_path}/back")):
+        assert inside("store", "copy", "--verify-only", first, second).code == 0
+    inside.monkeypatch.setenv("TOWER_HOME", str(tmp_path / "back"))
+    assert inside("store", "copy", "sqlite", str(home)).stderr.endswith(
+        "is not empty; hint: name another home; `TOWER_HOME` or a folder makes a new one\n"
+    )
+
+
+def test_a_difference_is_an_error_that_names_the_session(inside: Inside, home: Path, fresh_dsn: str) -> None:
+    assert inside("store", "copy", "sqlite", fresh_dsn).code == 0
+    filled.change(home / "data/journal.db", "UPDATE events SET ts_ms = 1 WHERE sid = 2 AND seq = 1")
+    ended = inside("store", "copy", "--verify-only", "sqlite", fresh_dsn)
+    assert ended.code == 1
+    assert ended.text.startswith("sess_1: its entries differ\nnot the same: 5 sessions, ")
+    assert inside("store", "copy", "--verify-only", "--json", "sqlite", fresh_dsn).json["ok"] is False
+
+
+def test_what_is_in_use_is_refused(tower: Any, fresh_dsn: str) -> None:
+    tower("run", "--headless", "say: hello")  # its daemon runs on
+    ended = tower("store", "copy", "sqlite", fresh_dsn)
+    assert ended.code == 1
+    assert "a daemon is already running" in ended.stderr
+    assert "hint: `tower stop`" in ended.stderr
+
+    tower("stop")
+    copied = tower("store", "copy", "sqlite", fresh_dsn)
+    assert copied.code == 0, copied.stderr
+    assert copied.stdout.startswith(b"ok: 1 sessions, ")
+    assert tower("journal", "verify", fresh_dsn).code == 0
+
+
+def test_a_database_with_a_node_alive_is_refused_either_way(inside: Inside, home: Path, fresh_dsn: str, tmp_path: Path) -> None:
+    async def join() -> None:
+        homes = PostgresLeases(fresh_dsn)
+        await homes.open()
+        await homes.join("node_1", "192.0.2.1:7000", 60_000)
+        await homes.close()
+
+    asyncio.run(join())
+    for line in (("sqlite", fresh_dsn), (fresh_dsn, str(tmp_path / "other"))):
+        ended = inside("store", "copy", *line)
+        assert (ended.code, ended.stdout) == (1, b"")
+        assert "node_1 at 192.0.2.1:7000; hint: stop them" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (("sqlite", "sqlite"), "FROM and TO are the same; hint: "),
+        (
+            ("sqlite", "{home}/data/journal.db"),
+            "is not the folder of a home; hint: name the folder above `data`, such as `{home}`",
+        ),
+        (("{home}/data", "sqlite"), "is not the folder of a home; hint: name the folder above `data`, such as `{home}`"),
+        (("/no/such/home", "sqlite"), "there is no journal in `/no/such/home/data`; hint: "),
+        (("sqlite", "postgresql://ann:secret@127.0.0.1:1/x"), "`postgresql://ann@127.0.0.1:1/x` cannot be reached: "),
+        (("sqlite", "postgresql://ann:se cret@[/x"), "`postgresql://…`: the address of the database is not valid; hint: "),
+        (("--resume", "--anew", "sqlite", "/tmp/x"), "--resume and --anew are opposites; hint: "),
+    ],
+)
+def test_what_cannot_be_copied_is_one_line_with_a_remedy(inside: Inside, home: Path, line: tuple[str, ...], said: str) -> None:
+    ended = inside("store", "copy", *(word.format(home=home) for word in line))
+    assert (ended.code, ended.stdout) == (1, b"")
+    assert said.format(home=home) in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+    assert "secret" not in ended.stderr
+    assert not Path("/no/such/home").exists()
+
+
+def test_an_older_file_is_refused_with_a_remedy(inside: Inside, home: Path, fresh_dsn: str) -> None:
+    with closing(sqlite3.connect(home / "data/journal.db")) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    assert "start the daemon of this version once" in inside("store", "copy", "sqlite", fresh_dsn).stderr
+
+
+def many(path: Path) -> int:
+    """More than one commit's worth of sessions."""
+
+    async def fill() -> int:
+        store = SqliteJournal(path)
+        await store.open()
+        await asyncio.gather(*(store.append(filled.told(f"sess_{number}", words=5)) for number in range(1_600)))
+        await store.close()
+        return 1_600
+
+    return asyncio.run(fill())
+
+
+def killed_when(command: list[str], environment: dict[str, str], has_moved_on: Callable[[], bool]) -> bool:
+    """Whether it was killed, and had not ended before."""
+    process = processes.Popen(command, env=environment, stdin=-3, stdout=-3, stderr=-1)
+    deadline = time.monotonic() + PATIENCE
+    while process.poll() is None:
+        assert time.monotonic() < deadline, "it copies or it ends"
+        if has_moved_on():
+            process.send_signal(signal.SIGKILL)
+            process.wait(PATIENCE)
+            return True
+    assert process.stderr is not None
+    assert process.returncode == 0, process.stderr.read()
+    return False
+
+
+def test_a_copy_that_is_killed_again_and_again_arrives(tower: Any, fresh_dsn: str, tmp_path: Path) -> None:
+    sessions = many(tower.home / "data/journal.db")
+    other = tmp_path / "other"
+
+    def in_the_database() -> int:
+        if not asked(fresh_dsn, f"SELECT to_regclass('{postgres_writing.STAGING}.sessions') IS NOT NULL"):
+            return 0
+        return int(asked(fresh_dsn, f"SELECT count(*) FROM {postgres_writing.STAGING}.sessions"))
+
+    def in_the_files() -> int:
+        try:
+            with closing(sqlite3.connect(f"file:{other}/data/journal.db.copying?mode=ro", uri=True)) as connection:
+                return int(connection.execute("SELECT count(*) FROM sessions").fetchone()[0])
+        except sqlite3.Error:
+            return 0
+
+    for line, so_far in ((("sqlite", fresh_dsn), in_the_database), ((fresh_dsn, str(other)), in_the_files)):
+        rounds = 0
+        before = 0
+        command = [sys.executable, "-P", "-m", "switchtower", "store", "copy", "--resume", *line]
+        while killed_when(command, tower.environment, lambda so_far=so_far, before=before: so_far() > before):  # type: ignore[misc]
+            rounds += 1
+            before = so_far()
+            assert before > 0
+        assert rounds >= 1
+        compared = tower("store", "copy", "--verify-only", "--json", "sqlite", line[1])
+        assert (compared.code, compared.json["compared"]["sessions"]) == (0, sessions), compared.stderr
+    assert tower("journal", "verify", str(other / "data/journal.db")).stdout.startswith(b"ok: 1,600 sessions")

@@ -1,0 +1,31 @@
+"""The same daemons on PostgreSQL: with `TOWER_TESTS_STORE=postgres` each has a database of its own on one server a test process."""
+
+import atexit
+import itertools
+import os
+import subprocess
+
+from switchtower.testing import postgres_server as servers
+
+_numbers = itertools.count(1)
+_server: servers.PostgresServer | None = None
+
+
+def is_wanted() -> bool:
+    return os.environ.get("TOWER_TESTS_STORE") == "postgres"
+
+
+def new_database() -> str:
+    """The address of an empty one."""
+    global _server
+    if _server is None:
+        _server = servers.PostgresServer()
+        atexit.register(_server.discard)
+        _server.start()
+    name = f"home_{next(_numbers)}"
+    programs = servers.programs()
+    assert programs is not None, servers.missing()
+    subprocess.run(
+        [programs / "createdb", "-h", _server.folder, "-U", "postgres", name], check=True, capture_output=True, timeout=60
+    )
+    return _server.dsn(name)

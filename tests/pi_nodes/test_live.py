@@ -1,0 +1,184 @@
+"""Pi at three nodes as real processes on one PostgreSQL: whichever door of whichever node a client comes to, it is one server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from tests.daemon.pi_stage import PATIENCE, answer_to, deltas
+from tests.nodes.conftest import folder as folder
+from tests.nodes.conftest import shared_server as shared_server
+from tests.nodes.conftest import start_fleet as start_fleet
+from tests.nodes.fleet import Fleet, Node
+
+from switchtower.testing.pi_client import PiClient
+from switchtower.testing.wires import SocketWire, WebSocketWire, Wire
+
+LEASE = 1
+SETTINGS: dict[str, object] = {"pi": "127.0.0.1:0", "pi_session_rate": 0, "pi_client_rate": 0, "node_lease": LEASE}
+
+Connect = Callable[..., Awaitable[PiClient]]
+
+
+@pytest.fixture
+async def fleet(start_fleet: Callable[..., Awaitable[Fleet]]) -> Fleet:
+    return await start_fleet(3, **SETTINGS)
+
+
+async def open_wire(node: Node, door: str) -> Wire:
+    endpoints = node.endpoints
+    if door == "unix":
+        return await SocketWire.open(endpoints["piSocket"])
+    if door == "path":
+        return await WebSocketWire.open(endpoints["http"], endpoints["token"], path="/ws/pi")
+    return await WebSocketWire.open(endpoints["pi"].replace("ws://", "http://"), None, path="/")
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """A client that was greeted. While no node serves, it tries again, as it is told to."""
+    async with AsyncExitStack() as stack:
+
+        async def connect(node: Node, door: str = "port") -> PiClient:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    client = PiClient(await open_wire(node, door), patience=PATIENCE)
+                    await stack.enter_async_context(client)
+                    try:
+                        assert (await client.receive())["type"] == "server_ready"
+                    except EOFError:
+                        assert _code(client) in (1012, 1013, None), "told to come again"
+                        await asyncio.sleep(0.05)
+                    else:
+                        return client
+
+        yield connect
+
+
+def _code(client: PiClient) -> int | None:
+    return client.wire.close_code if isinstance(client.wire, WebSocketWire) else None
+
+
+async def closed(client: PiClient) -> int | None:
+    with pytest.raises(EOFError):
+        await client.until(lambda frame: False)
+    return _code(client)
+
+
+async def seat(fleet: Fleet) -> Node:
+    node = await fleet.until(lambda: fleet.home_of("seat:pi"), "somebody has the seat")
+    assert isinstance(node, Node)
+    return node
+
+
+async def test_every_door_of_every_node_leads_to_one_server(fleet: Fleet, connect: Connect) -> None:
+    clients = [await connect(node, door) for node in fleet.nodes for door in ("port", "path", "unix")]
+    assert await seat(fleet) is fleet.nodes[0]
+    made = await clients[8].do("create_session", cwd=str(fleet.workspace))
+    session_id = made["sessionId"]
+    for client in clients:
+        await client.do("switch_session", sessionId=session_id)
+    assert (await clients[4].ask("prompt", sessionId=session_id, message="count 50"))["success"] is True
+    for client in clients:
+        await client.until(lambda frame: frame["type"] == "event" and frame["event"]["type"] == "agent_end")
+    told = [client.events(session_id) for client in clients]
+    assert all(events == told[0] for events in told)
+    assert deltas(told[0]).split()[-1] == "50"
+    answers = [await client.ask("get_metrics") for client in clients]
+    assert {answer["data"]["connectionCount"] for answer in answers} == {9}
+
+
+async def test_a_session_with_its_home_elsewhere_keeps_versions_and_order(fleet: Fleet, connect: Connect) -> None:
+    a, b, c = fleet.nodes
+    await connect(a)
+    push, session_id = await fleet.session_on(b)
+    client = await connect(c)
+    await client.do("switch_session", sessionId=session_id)
+    assert await fleet.home_of(session_id) is b
+    version = 0
+    for number in range(30):
+        named = await client.ask("set_session_name", sessionId=session_id, name=f"n{number}", ifSessionVersion=version)
+        assert named["success"], named
+        version = named["sessionVersion"]
+        assert (await client.do("get_state", sessionId=session_id))["sessionName"] == f"n{number}"
+    assert version == 30
+    stale = await client.ask("set_session_name", sessionId=session_id, name="x", ifSessionVersion=version - 1)
+    assert stale["error"] == f"Session version mismatch: expected {version - 1}, got {version}"
+    assert (await client.ask("prompt", sessionId=session_id, message="count 3"))["success"] is True
+    assert (await client.ask("bash", sessionId=session_id, command="echo hello"))["data"]["output"].strip() == "hello"
+    push.close()
+
+
+async def test_when_the_node_that_serves_dies_the_next_one_knows_what_was_asked(fleet: Fleet, connect: Connect) -> None:
+    a, b, c = fleet.nodes
+    near, far = await connect(a), await connect(b)
+    made = await far.do("create_session", cwd=str(fleet.workspace))
+    session_id = made["sessionId"]
+    await far.do("switch_session", sessionId=session_id)
+    named = {"type": "set_session_name", "id": "name-1", "sessionId": session_id, "name": "kept"}
+    before = await answer_to(far, named)
+    prompt = {"type": "prompt", "id": "prompt-1", "sessionId": session_id, "message": "count 1000000"}
+    await far.say(prompt)
+    await far.next_event("message_update")
+    a.kill()
+    with pytest.raises((EOFError, ConnectionError)):
+        await near.until(lambda frame: False)
+    assert await closed(far) == 1012
+    again = await connect(c)
+    assert await seat(fleet) is c
+    after = await answer_to(again, named)
+    assert after == {**before, "replayed": True}
+    other = await answer_to(again, {**named, "name": "another"})
+    assert "Conflicting id 'name-1'" in other["error"]
+    ended = await answer_to(again, prompt)
+    assert (ended["success"], ended["replayed"]) == (False, True), "its run was on the machine that died"
+    # It stays so, and what came before can be built on.
+    assert (await answer_to(again, prompt))["error"] == ended["error"]
+    later = {"type": "set_session_name", "id": "l", "sessionId": session_id, "name": "z", "dependsOn": ["name-1"]}
+    assert (await answer_to(again, later))["success"] is True
+
+
+async def test_a_node_that_was_paused_and_lost_the_seat_lets_its_clients_go(fleet: Fleet, connect: Connect) -> None:
+    a, b, _ = fleet.nodes
+    near, far = await connect(a), await connect(b)
+    made = await near.do("create_session", cwd=str(fleet.workspace))
+    a.pause()
+    assert await closed(far) == 1012
+    again = await connect(b)
+    assert await seat(fleet) is b
+    assert (await again.ask("set_session_name", sessionId=made["sessionId"], name="new", id="n"))["success"] is True
+    # What waits at the paused node is not done there, whatever it was.
+    await near.say({"type": "set_session_name", "id": "zombie", "sessionId": made["sessionId"], "name": "old"})
+    a.go_on()
+    assert await closed(near) == 1012
+    assert (await again.do("get_state", sessionId=made["sessionId"]))["sessionName"] == "new"
+    back = await connect(a)
+    assert (await back.do("get_state", sessionId=made["sessionId"]))["sessionName"] == "new"
+
+
+async def test_a_node_that_stops_gives_the_seat_up_at_once(fleet: Fleet, connect: Connect) -> None:
+    a, b, _ = fleet.nodes
+    near, far = await connect(a), await connect(b)
+    stopping = asyncio.ensure_future(a.stop())
+    for client in (near, far):
+        assert await closed(client) == 1012
+        assert [frame["type"] for frame in client.frames].count("server_shutdown") == 1
+    again = await connect(b)
+    assert (await again.ask("list_sessions"))["success"] is True
+    assert await seat(fleet) is b
+    assert await stopping == 0
+
+
+async def test_a_program_at_a_socket_is_answered_after_it_has_said_all(fleet: Fleet, connect: Connect) -> None:
+    a, b, _ = fleet.nodes
+    await connect(a)
+    wire = await SocketWire.open(b.endpoints["piSocket"])
+    hello: dict[str, Any] = {"type": "switchtower_hello", "namespace": "ns", "cwd": str(fleet.workspace)}
+    client = PiClient(wire, patience=PATIENCE)
+    await client.say(hello, {"type": "create_session", "id": "1"}, {"type": "list_sessions", "id": "2"})
+    wire.writer.write_eof()
+    await closed(client)
+    answers = {frame["id"]: frame["success"] for frame in client.frames if frame["type"] == "response"}
+    assert answers == {"1": True, "2": True}
+    client.wire.abort()
