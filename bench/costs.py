@@ -10,10 +10,11 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from bench import commits, results, tower
@@ -28,6 +29,8 @@ CONNECTIONS = 2_000
 LANES = 1_000
 LISTENERS = (1, 10, 30)
 WRITERS = 8
+NOTICES, NAMED = 5_000, 32
+MIXED = 5
 
 
 Points = dict[str, Any]
@@ -53,7 +56,7 @@ class Meter:
 
 def measure(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
     found: dict[str, Figure] = {}
-    for part in (_database, _listeners, _turns, _events, _following, _commands, _attaching, _connections):
+    for part in (_database, _listeners, _turns, _events, _following, _mixed, _commands, _attaching, _connections):
         setting.say(f"costs: {part.__name__.strip('_')}")
         found |= part(setting, server, points)
     return found
@@ -107,30 +110,30 @@ def _turns(setting: Setting, server: PostgresServer, points: Points) -> dict[str
 
 
 def _events(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
-    """Two nodes, of which one works. The other follows nothing and only hears the notices."""
     with tower.running(setting, server, 2) as (nodes, dsn):
         memory = nodes[1].resident_mb()
         meter = Meter(server, nodes)
-        stored = told = 0
-        spent = [0.0, 0.0]
+        stored, spent = 0, 0.0
         for number in range(3):
             path = setting.path("report.json")
             order = {"sessions": SESSIONS, "order": f"each {setting.amount(300)}", "report_paths": [str(path)]}
-            before = tower.commits(dsn)
             with meter.running():
                 setting.load("tower_bursts", sockets=[nodes[0].socket], **order)
             if number:  # the first only warms it up
                 noted = commits.read(path).commits
                 stored += sum(stretch.count for commit in noted for stretch in commit.stretches)
+                spent += meter.spent[0]
                 streamed = commits.streaming(commits.Report(noted, []))
                 points["events/s of one node"] = commits.events_per_second(streamed, [commit.at_ns for commit in streamed])
-                told += tower.commits(dsn) - before
-                spent = [spent[0] + meter.spent[0], spent[1] + meter.spent[1]]
         connections = tower.connections_of(dsn) / 2
+        notices = setting.amount(NOTICES)
+        with meter.running():
+            setting.load("notices", dsn=dsn, count=notices, sessions=NAMED)
+        notice = mean(meter.spent[:2]) / notices
     how = f"CPU of a node, {SESSIONS} sessions whose engines wait for each event to be on the disk"
     return {
-        "node_event": Figure(spent[0] / stored, "s CPU", how),
-        "node_notice": Figure(spent[1] / told, "s CPU", "CPU of the node beside it, which follows none of them, for each commit"),
+        "node_event": Figure(spent / stored, "s CPU", how),
+        "node_notice": Figure(notice, "s CPU", f"CPU of a node that hears of commits of {NAMED} sessions and follows none"),
         "node_memory": Figure(memory * 1_048_576, "bytes", "resident, a node at rest"),
         "node_connections": Figure(connections, "connections", "to the database, two nodes after some work"),
     }
@@ -161,6 +164,25 @@ def _following(setting: Setting, server: PostgresServer, points: Points) -> dict
             max(0.0, spent["far"][2] - spent["alone"][2]) / events, "s CPU", f"CPU of the server, {how}, followed by another node"
         ),
     }
+
+
+def _mixed(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
+    """Gives no cost: a load that none of them was taken from, for the model to foretell."""
+    amount = {"sessions": MIXED, "events": setting.amount(1_000), "pause_us": 10_000}
+    with tower.running(setting, server, 2) as (nodes, _), ThreadPoolExecutor(4) as pool:
+        meter = Meter(server, nodes)
+        ways = [(home.socket, watched_at.socket) for home in nodes for watched_at in nodes]
+        began = time.monotonic()
+        with meter.running():
+            list(pool.map(lambda way: setting.load("watchers", socket=way[0], far_socket=way[1], **amount), ways))
+        took = time.monotonic() - began
+    points["two nodes, each watched session at home or at the other"] = {
+        "sessions": len(ways) * MIXED,
+        "events/s of a session": amount["events"] / took,
+        "node CPU": mean(meter.spent[:2]) / took,
+        "database CPU": meter.spent[2] / took,
+    }
+    return {}
 
 
 def _commands(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:

@@ -1,4 +1,4 @@
-"""The same daemons on PostgreSQL: with `TOWER_TESTS_STORE=postgres` each has a database of its own on one server a test process."""
+"""The same daemons on PostgreSQL: with `TOWER_TESTS_STORE=postgres` each has a database of its own."""
 
 import atexit
 import itertools

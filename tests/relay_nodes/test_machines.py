@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.protocols.relay.hall import told_of
 from tests.relay_nodes.parts import ANN, City, Node, city
 
 from switchtower.core import events, registry
@@ -234,6 +235,19 @@ class Moving(dict[str, str]):
 
     def get(self, session_id: str, otherwise: Any = None) -> Any:
         return self.left.pop(0)
+
+
+async def test_the_owners_socket_of_a_machine_knows_its_own_runs_and_no_others(tmp_path: Path) -> None:
+    async with city(tmp_path, "a", "b") as made:
+        a, b = made.nodes
+        for session_id, node in (("sess_1", a), ("sess_2", b), ("sess_3", b)):
+            await node.session(session_id)
+        await told_of(made.house, "h", "run-7")
+        del made.homes["sess_3"]
+        known = {
+            node.name: [card.session_id for card in await node.tower.cards(10) if node.rpc.lives_here(card)] for node in (a, b)
+        }
+        assert {name: sorted(runs) for name, runs in known.items()} == {"a": ["sess_1", "sess_3"], "b": ["sess_2", "sess_3"]}
 
 
 # What a person decides

@@ -75,6 +75,10 @@ class Leases(Protocol):
         """A new node, or a new address of one that joined."""
         ...
 
+    async def begin_drain(self, node_id: str) -> None:
+        """From now on nothing can be acquired by the node or handed to it; what it has it keeps for now."""
+        ...
+
     async def drain(self, node_id: str) -> int:
         """From now on nothing can be acquired by the node or handed to it, and all that is its own is free; how many sessions
         those were. Its row stays, and it counts as alive while it renews."""

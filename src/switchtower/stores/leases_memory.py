@@ -60,10 +60,13 @@ class MemoryLeases:
             draining=known is not None and known.draining,
         )
 
-    async def drain(self, node_id: str) -> int:
+    async def begin_drain(self, node_id: str) -> None:
         self._ready()
         if node_id in self._nodes:
             self._nodes[node_id] = structs.replace(self._nodes[node_id], draining=True)
+
+    async def drain(self, node_id: str) -> int:
+        await self.begin_drain(node_id)
         return self._empty(node_id)
 
     async def renew(self, node_id: str, lasts_ms: int) -> leases.Renewal:

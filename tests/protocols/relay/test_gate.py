@@ -10,8 +10,7 @@ from tests.runtime.parts import House, Outlet, cancel, decide, work_until_cancel
 from switchtower.core import commands, events, tower
 from switchtower.core import errors as core_errors
 from switchtower.protocols.relay import errors, names
-from switchtower.protocols.relay.gate import PAGE, Gate
-from switchtower.testing.sessions import OWNER
+from switchtower.protocols.relay.gate import Gate
 
 REQUEST = "2f1e4a52-8f2f-4c6a-9a53-0c6a2f9d1b11"
 APPROVAL = names.approval_of(REQUEST)
@@ -211,10 +210,6 @@ async def test_an_answer_in_a_hole_is_looked_up(
     call = passing(gate, "sess_1", run_id)
     await outlet.next_of(events.ApprovalRequested)
     await house.ask(end)
-    for number in range(PAGE):
-        await house.ask(
-            commands.StartErrand(session_id="sess_1", actor=OWNER, errand_id=f"e{number}", tool="rpc.fs.read", args={})
-        )
     async with asyncio.timeout(5):
         if refusal is None:
             await call

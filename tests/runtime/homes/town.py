@@ -82,7 +82,7 @@ class TownHouse(House):
         await self.leases.renew(self.node_id, 0)
 
     async def look_around(self) -> None:
-        await self.residence._look_around()
+        await self.residence._look_around(told=True)
 
     async def home_of(self, session_id: str) -> str | None:
         owner = await self.leases.owner(session_id)

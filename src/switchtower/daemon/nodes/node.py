@@ -153,7 +153,7 @@ class Node:
 
     def reasons_not_ready(self) -> list[str]:
         residence = self.residence
-        return reasons_not_ready(Standing(draining=residence.is_draining, lease_holds=residence.holds_its_leases))
+        return reasons_not_ready(Standing(residence.is_draining, residence.database_answers, residence.holds_its_leases))
 
     def figures(self) -> dict[str, float]:
         return {

@@ -111,13 +111,17 @@ class Away:
         deadline = loop.time() + self._patience
         pause = self._pause
         while True:
-            home = await self._homes.claim(self._session_id)
-            if isinstance(home, homes.Here) or self._homes.reaches(home.node_id):
-                return home
-            if all(ask.hop for ask in self._waiting):
-                return home
-            if loop.time() + pause > deadline:
-                raise errors.HomeUnreachable(home.node_id, hint="ask again in a moment")
+            all_hop = all(ask.hop for ask in self._waiting)  # these go no further, wherever the home is
+            try:
+                home = await self._homes.claim(self._session_id)
+            except errors.HomeUnreachable as problem:
+                refusal = problem
+            else:
+                if isinstance(home, homes.Here) or all_hop or self._homes.reaches(home.node_id):
+                    return home
+                refusal = errors.HomeUnreachable(home.node_id, hint="ask again in a moment")
+            if all_hop or loop.time() + pause > deadline:
+                raise refusal
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 

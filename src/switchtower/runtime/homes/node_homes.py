@@ -29,6 +29,8 @@ class NodeHomes:
         """What is done with a command that another node sends here."""
         self.takes_up = True
         """False: it has lost its leases, or gives them away."""
+        self.keeps = True
+        """False: what it has is not its own any more."""
         self.takers: tuple[str, ...] = ()
         """The other nodes that take sessions up."""
         self.forwarded = 0
@@ -68,13 +70,15 @@ class NodeHomes:
             taken = await self._leases.acquire_all(page, self._node_id) if self.takes_up else []
             found |= {lease.session_id: homes.Here(lease.epoch) for lease in taken}
             if others := [session_id for session_id in page if session_id not in found]:
-                owners = {lease.session_id: lease.node_id for lease in await self._leases.owners(others)}
+                owners = {lease.session_id: lease for lease in await self._leases.owners(others)}
                 found |= {session_id: self._elsewhere(owners.get(session_id)) for session_id in others}
         return found
 
-    def _elsewhere(self, owner: str | None) -> homes.There | errors.HomeUnreachable:
-        if owner is not None and owner != self._node_id:
-            return homes.There(owner)
+    def _elsewhere(self, owner: leases.Lease | None) -> homes.Here | homes.There | errors.HomeUnreachable:
+        if owner is not None and owner.node_id != self._node_id:
+            return homes.There(owner.node_id)
+        if owner is not None and self.keeps and not self.takes_up:
+            return homes.Here(owner.epoch)  # it gives its sessions away, and this is still its own
         if owner is None and (taker := next(filter(self.reaches, self.takers), None)) is not None:
             return homes.There(taker)  # nobody's: let one take it up that may
         return errors.HomeUnreachable(TAKES_NOTHING, hint="ask another node, or again in a moment")

@@ -23,6 +23,9 @@ FREED = "homes.freed"
 TAKEN_AT_ONCE = 50
 FREED_AT_ONCE = 1_000
 LOOK_EVERY = 1.0
+SEARCH_EVERY = 10.0
+"""Seconds between two searches for sessions without a home while no node is silent and none has left: a search looks at all
+that is under way anywhere, and whoever leaves says so."""
 FORGOTTEN_AFTER_MS = 3_600_000
 MOST_OWNED = 10_000
 ENDS = (events.RunCompleted, events.ShellFinished, events.ApprovalRequested)
@@ -53,8 +56,11 @@ class Residence:
         self._good_until = 0.0
         self._lapse_timer: asyncio.TimerHandle | None = None
         self._look = asyncio.Event()
+        self._searched_at = float("-inf")
         self._draining: asyncio.Task[nodes.Drained] | None = None
         self.takeovers = 0
+        self.database_answers = True
+        """As of the last time that this node had to say that it is there."""
         self.lapsed: Callable[[], None] = lambda: None
         """Called when this node has lost what it held, or may have."""
         self.let_go: Callable[[], Coroutine[Any, Any, None]] | None = None
@@ -102,7 +108,7 @@ class Residence:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._lapse_timer is not None:
             self._lapse_timer.cancel()
-        self._homes.takes_up = False
+        self._homes.takes_up = self._homes.keeps = False
         with contextlib.suppress(leases.LeasesUnavailable):  # then it falls silent instead, and is missed in time
             await self._leases.leave(self.node_id)
             self._tell_of_free_ones()
@@ -117,14 +123,16 @@ class Residence:
                 renewal = await self._leases.renew(self.node_id, self._terms.lease_ms)
                 if renewal is leases.Renewal.UNKNOWN:
                     await self._join_again()
-                had_lapsed = not self._homes.takes_up and not self.is_draining
+                had_lapsed = not self._homes.keeps
                 if renewal is not leases.Renewal.KEPT or had_lapsed:
                     self._lapse()
                     self._renewed(started)
                     self._start(self._see_what_is_left(), "node takes up what is left")
                 else:
                     self._renewed(started)
+                self.database_answers = True
             except leases.LeasesUnavailable as problem:
+                self.database_answers = False
                 log.warning("this node could not say that it is there: %s", problem)
             except Exception:
                 log.exception("this node could not say that it is there")
@@ -141,13 +149,14 @@ class Residence:
             self._lapse_timer.cancel()
         self._lapse_timer = asyncio.get_running_loop().call_at(self._good_until, self._too_late)
         self._homes.takes_up = not self.is_draining
+        self._homes.keeps = True
 
     def _too_late(self) -> None:
         log.error("this node could not renew its leases in %g s: it gives its sessions up", self._terms.lease_s)
         self._lapse()
 
     def _lapse(self) -> None:
-        self._homes.takes_up = False
+        self._homes.takes_up = self._homes.keeps = False
         for lane in self._runtime.at_home():
             assert lane.afar is not None, "a node's lanes know of others"
             lane.afar.leave_home()
@@ -175,22 +184,26 @@ class Residence:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(every):
                     await self._look.wait()
+            told = self._look.is_set()
             self._look.clear()
             try:
-                await self._look_around()
+                await self._look_around(told=told)
             except leases.LeasesUnavailable as problem:
                 log.warning("this node cannot see the others: %s", problem)
             except Exception:
                 log.exception("this node cannot see the others")
 
-    async def _look_around(self) -> None:
+    async def _look_around(self, *, told: bool = False) -> None:
+        """`told`: a node has said that it left sessions behind."""
         seen = await self._leases.nodes(counted=False)
         others = [node for node in seen if node.node_id != self.node_id]
         self._mesh.meet([(node.node_id, node.address) for node in others if node.is_alive])
         self._homes.takers = tuple(node.node_id for node in others if node.is_alive and not node.draining)
-        if not self._homes.takes_up:
-            return
+        loop = asyncio.get_running_loop()
         silent = ", ".join(node.name or node.node_id for node in others if not node.is_alive)
+        if not self._homes.takes_up or not (silent or told or loop.time() - self._searched_at >= SEARCH_EVERY):
+            return
+        self._searched_at = loop.time()
         while taken := await self._leases.take_over(self.node_id, TAKEN_AT_ONCE):
             self.takeovers += len(taken)
             log.warning("%d sessions of %s have their home here now", len(taken), silent or "a node that left")
@@ -229,16 +242,22 @@ class Residence:
 
     async def _drain(self, wait_s: float) -> nodes.Drained:
         log.info("draining: runs have %g s to end", wait_s)
+        await self._leases.begin_drain(self.node_id)
         self.draining_began()
         await self._until_idle(asyncio.get_running_loop().time() + wait_s)
+        self._homes.keeps = False
         interrupted = self._working()
+        leaving = self._runtime.at_home()
+        for lane in leaving:
+            lane.hold()  # what is asked from now on, the next home decides
         await self._runtime.shells.stop()
         await self._runtime.runs.stop()
-        for lane in self._runtime.at_home():
+        for lane in leaving:
             with contextlib.suppress(errors.CoreError):
                 await lane.flush()
             assert lane.afar is not None, "a node's lanes know of others"
             lane.afar.leave_home()
+            lane.release()
         freed = await self._leases.drain(self.node_id)
         self._tell_of_free_ones()
         if self.let_go is not None:

@@ -77,6 +77,9 @@ class PostgresLeases:
             *(names.put(node_id), lasts_ms, names.put(address), names.put(name), names.put(version)),
         )
 
+    async def begin_drain(self, node_id: str) -> None:
+        await self._rows("UPDATE nodes SET draining = true WHERE node_id = $1", names.put(node_id))
+
     async def drain(self, node_id: str) -> int:
         async def work(connection: Connection) -> int:
             # The second statement sees what was given to the node before the first got its row.
