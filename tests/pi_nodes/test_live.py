@@ -182,3 +182,24 @@ async def test_a_program_at_a_socket_is_answered_after_it_has_said_all(fleet: Fl
     answers = {frame["id"]: frame["success"] for frame in client.frames if frame["type"] == "response"}
     assert answers == {"1": True, "2": True}
     client.wire.abort()
+
+
+async def test_what_a_session_has_changed_is_looked_up_where_its_home_is(fleet: Fleet, connect: Connect) -> None:
+    _, b, c = fleet.nodes
+    here, session_id = await fleet.session_on(b, policy="yolo")
+    skill = fleet.workspace / ".tower" / "prompts" / "greet.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("Say hello.")
+    message = {"sessionId": session_id, "clientMessageId": "msg_1", "text": "write notes.txt: hello"}
+    await here.ask("send_user_message", message)
+    await here.event("run_complete")
+    there = await fleet.connect(c)
+    asked = {"sessionId": session_id}
+    changed = (await there.ask("diff_session", asked))["diff"]
+    assert "+hello" in changed
+    assert changed == (await here.ask("diff_session", asked))["diff"]
+    client = await connect(c)
+    commands = await client.do("get_commands", sessionId=session_id)
+    assert "greet" in [command["name"] for command in commands["commands"]]
+    here.close()
+    there.close()

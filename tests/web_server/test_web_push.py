@@ -21,6 +21,7 @@ from tests.web_server.test_notify import news
 
 from switchtower.daemon import notify_push, notify_seal
 from switchtower.daemon.notify_push import WebPush
+from switchtower.daemon.notify_shelf import FolderShelf
 
 VECTOR = {
     "plaintext": b"When I grow up, I want to be a watermelon",
@@ -158,9 +159,9 @@ async def subscribed(push: WebPush, browser: Browser, user: str = "ada") -> None
 
 async def test_subscriptions_and_the_key_outlive_the_daemon(tmp_path: Path, receiver: Receiver) -> None:
     browser = Browser(f"{receiver.url}/1")
-    first = WebPush(tmp_path, contact=None)
+    first = WebPush(FolderShelf(tmp_path), contact=None)
     await subscribed(first, browser)
-    again = WebPush(tmp_path, contact=None)
+    again = WebPush(FolderShelf(tmp_path), contact=None)
     assert await again.public_key() == await first.public_key()
     await again.send(news("finished"))
     (got,) = receiver.got
@@ -170,7 +171,7 @@ async def test_subscriptions_and_the_key_outlive_the_daemon(tmp_path: Path, rece
 
 @pytest.mark.parametrize("status", ["404 Not Found", "410 Gone"])
 async def test_a_browser_that_has_unsubscribed_is_forgotten(tmp_path: Path, receiver: Receiver, status: str) -> None:
-    push = WebPush(tmp_path, contact=None)
+    push = WebPush(FolderShelf(tmp_path), contact=None)
     await subscribed(push, Browser(f"{receiver.url}/1"))
     receiver.answers = [status]
     await push.send(news())
@@ -179,7 +180,7 @@ async def test_a_browser_that_has_unsubscribed_is_forgotten(tmp_path: Path, rece
 
 
 async def test_a_user_who_was_removed_is_told_nothing_more(tmp_path: Path, receiver: Receiver) -> None:
-    push = WebPush(tmp_path, contact=None)
+    push = WebPush(FolderShelf(tmp_path), contact=None)
     await subscribed(push, Browser(f"{receiver.url}/ada"), "ada")
     await subscribed(push, Browser(f"{receiver.url}/bob"), "bob")
 
@@ -192,7 +193,7 @@ async def test_a_user_who_was_removed_is_told_nothing_more(tmp_path: Path, recei
 
 
 async def test_one_user_s_browsers_are_bounded_and_the_oldest_make_room(tmp_path: Path) -> None:
-    push = WebPush(tmp_path, contact=None)
+    push = WebPush(FolderShelf(tmp_path), contact=None)
     keys = Browser("x").subscription["keys"]
     for number in range(notify_push.MOST_OF_ONE + 5):
         await push.subscribe("ada", f"https://push.example.org/{number}", keys["p256dh"], keys["auth"])
@@ -205,7 +206,7 @@ async def test_a_long_text_is_cut_to_what_one_message_holds(tmp_path: Path, rece
     import msgspec
 
     browser = Browser(f"{receiver.url}/1")
-    push = WebPush(tmp_path, contact=None)
+    push = WebPush(FolderShelf(tmp_path), contact=None)
     await subscribed(push, browser)
     await push.send(msgspec.structs.replace(news(), text="ü" * 10_000))
     assert len(receiver.got[0].body) <= 4_096
@@ -214,14 +215,14 @@ async def test_a_long_text_is_cut_to_what_one_message_holds(tmp_path: Path, rece
 
 async def test_a_broken_file_costs_the_subscriptions_and_not_the_daemon(tmp_path: Path) -> None:
     (tmp_path / notify_push.SUBSCRIPTIONS_FILE).write_bytes(b"\xff{")
-    push = WebPush(tmp_path, contact=None)
+    push = WebPush(FolderShelf(tmp_path), contact=None)
     await push.send(news())
     await subscribed(push, Browser("https://push.example.org/1"))
     assert len(json.loads((tmp_path / notify_push.SUBSCRIPTIONS_FILE).read_bytes())) == 1
 
 
 async def test_subscribing_at_once_loses_nobody(tmp_path: Path) -> None:
-    push = WebPush(tmp_path, contact=None)
+    push = WebPush(FolderShelf(tmp_path), contact=None)
     browsers = [Browser(f"https://push.example.org/{number}") for number in range(8)]
     await asyncio.gather(*(subscribed(push, browser) for browser in browsers))
     kept = json.loads((tmp_path / notify_push.SUBSCRIPTIONS_FILE).read_bytes())
@@ -229,9 +230,9 @@ async def test_subscribing_at_once_loses_nobody(tmp_path: Path) -> None:
 
 
 async def test_those_who_ask_first_together_get_the_one_key_that_is_kept(tmp_path: Path) -> None:
-    push = WebPush(tmp_path, contact=None)
+    push = WebPush(FolderShelf(tmp_path), contact=None)
     keys = set(await asyncio.gather(*(push.public_key() for _ in range(8))))
-    assert keys == {await WebPush(tmp_path, contact=None).public_key()}
+    assert keys == {await WebPush(FolderShelf(tmp_path), contact=None).public_key()}
 
 
 def test_base64_is_read_with_and_without_padding() -> None:

@@ -16,7 +16,7 @@ import msgspec
 import uvloop
 
 from switchtower import __version__, config
-from switchtower.core import errors, journal, redact, search
+from switchtower.core import errors, journal, redact, search, workshop
 from switchtower.daemon import flow_engine, logs, pi_house, terminal_engine
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.agent import Agent
@@ -111,7 +111,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         listeners = Listeners(settings, runtime, doorkeeper, pi, relay, __version__)
         stack.push_async_callback(listeners.close, settings.shutdown_timeout)
         page.connected = listeners.connected
-        await _tell_people(settings, runtime, redactor, page, stack)
+        await _tell_people(settings, runtime, redactor, page, stack, node)
         await listeners.open()
         endpoints = Endpoints(
             pid=os.getpid(),
@@ -181,6 +181,12 @@ async def _open_journal(settings: config.Settings, node: "Node | None", stack: c
     return store
 
 
+def _workshop_among_nodes(node: "Node", here: workshop.Workshop) -> workshop.Workshop:
+    from switchtower.daemon import far_workshop
+
+    return far_workshop.shared(here, node.mesh, far_workshop.homes(node.leases, node.node_id))
+
+
 def _pi_among_nodes(node: "Node", house: LateHouse) -> "PiNode":
     from switchtower.daemon.pi_nodes import PiNode
     from switchtower.daemon.pi_seat import Seat
@@ -197,12 +203,13 @@ async def _tell_people(
     redactor: redact.Redactor,
     page: WebPage,
     stack: contextlib.AsyncExitStack,
+    node: "Node | None",
 ) -> None:
     """Notifications and traces, where somebody wants them; nobody else pays for them. Raises `ConfigError`."""
     if settings.web_push or settings.notify_webhook:
         from switchtower.daemon import notify_parts
 
-        page.web_push = notify_parts.web_push(settings)
+        page.web_push = notify_parts.web_push(settings, None if node is None else node.secrets)
         if (notifier := notify_parts.notifier(settings, runtime, redactor, page.web_push)) is not None:
             stack.push_async_callback(notifier.close)
     if settings.telemetry_otlp_endpoint is not None:
@@ -226,7 +233,7 @@ def _make_runtime(
     runtime = Runtime(
         store,
         {"agent": agent.engine, "pty": terminal_engine.LateTerminalEngine(settings), "flow": flows},
-        agent.workshop,
+        agent.workshop if node is None else _workshop_among_nodes(node, agent.workshop),
         redactor=redactor,
         search_=found,
         homes_=None if node is None else node.homes,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import Struct
 
-from switchtower.core import errors, events, workshop
+from switchtower.core import errors, events, leases, workshop
 from switchtower.core.timeline import Change
 from switchtower.transports.mesh import ports
 
@@ -22,6 +22,19 @@ SUBJECT = "workshop"
 
 HomeOf = Callable[[str], Awaitable[str | None]]
 """The node that is a session's home; None when that is this one, or nobody's."""
+
+
+def homes(leases_: leases.Leases, node_id: str) -> HomeOf:
+    """As the leases have it, seen from this node."""
+
+    async def home_of(session_id: str) -> str | None:
+        try:
+            lease = await leases_.owner(session_id)
+        except leases.LeasesUnavailable as problem:
+            raise errors.HomeUnreachable(session_id, hint=problem.hint) from problem
+        return None if lease is None or lease.node_id == node_id else lease.node_id
+
+    return home_of
 
 
 class Diff(Struct, tag="diff"):

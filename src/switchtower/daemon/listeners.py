@@ -49,6 +49,7 @@ class Listeners:
         self._relay = relay
         self._minicodex = minicodex_door.MiniCodexDoor(settings, tower_)
         self._version = version
+        self._push: set[PushPeer] = set()
         self._unix: unix.UnixListener | None = None
         self._http: HttpListener | None = None
         self._host: UnixHttpListener | None = None
@@ -108,7 +109,7 @@ class Listeners:
         self._host = await http.serve_unix(LinkPage(LateApp(pages), self._relay.link), self._settings.host_socket)
 
     def _accept_socket(self, origin: Origin) -> Receiver:
-        return PushPeer(self._tower, self._doorkeeper.on_socket(origin), self._version)
+        return PushPeer(self._tower, self._doorkeeper.on_socket(origin), self._version, peers=self._push)
 
     def _accept_websocket(self, request: "upgrade.Upgrade") -> "websocket.Verdict | Awaitable[websocket.Verdict]":
         from switchtower.transports import upgrade
@@ -139,7 +140,7 @@ class Listeners:
             return self._pi.accept_websocket(request, access)
         if request.path == minicodex_door.PATH:
             return self._minicodex.accept(request, access)
-        return PushPeer(self._tower, access, self._version)
+        return PushPeer(self._tower, access, self._version, peers=self._push)
 
     def connected(self) -> "Iterator[census.Connected]":
         """Everybody who is there."""
@@ -150,6 +151,13 @@ class Listeners:
         if self._unix is not None:
             yield from census.of_socket(self._unix)
         yield from self._pi.connected()
+
+    def let_go(self, grace: float) -> None:
+        """Clients of push and MiniCodex, with the hint to come back: what push was asked is answered first, if it takes no longer
+        than this. They may come back here too."""
+        for peer in tuple(self._push):
+            peer.let_go(grace)
+        self._minicodex.let_go()
 
     async def close(self, grace: float) -> None:
         await self._minicodex.close()

@@ -9,16 +9,18 @@ from switchtower.runtime.runtime import Runtime
 if TYPE_CHECKING:
     from switchtower.daemon.notify import Channel, Notifier
     from switchtower.daemon.notify_push import WebPush
+    from switchtower.daemon.notify_shelf import Shelf
 
 
-def web_push(settings: config.Settings) -> "WebPush | None":
-    """None where nobody wants it. Raises `ConfigError`."""
+def web_push(settings: config.Settings, shared: "Shelf | None" = None) -> "WebPush | None":
+    """None where nobody wants it. `shared` is where several nodes keep what belongs to all. Raises `ConfigError`."""
     if not settings.web_push:
         return None
-    from switchtower.daemon import notify_push
+    from switchtower.daemon import notify_push, notify_shelf
 
     notify_push.check_installed()
-    return notify_push.WebPush(settings.data_dir, contact=settings.web_push_contact or settings.public_url)
+    shelf = shared or notify_shelf.FolderShelf(settings.data_dir)
+    return notify_push.WebPush(shelf, contact=settings.web_push_contact or settings.public_url)
 
 
 def notifier(settings: config.Settings, runtime: Runtime, redactor: redact.Redactor, push: "WebPush | None") -> "Notifier | None":

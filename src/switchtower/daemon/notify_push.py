@@ -7,7 +7,6 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from switchtower import config
-from switchtower.daemon import notify, notify_http, notify_seal, private_files
+from switchtower.daemon import notify, notify_http, notify_seal
+from switchtower.daemon.notify_shelf import Shelf
 
 log = logging.getLogger(__name__)
 
@@ -67,14 +67,11 @@ class WebPush:
 
     name = "a browser's push service"
 
-    def __init__(self, data_dir: Path, *, contact: str | None, now: Callable[[], float] = time.time) -> None:
-        self._data_dir = data_dir
+    def __init__(self, shelf: Shelf, *, contact: str | None, now: Callable[[], float] = time.time) -> None:
+        self._shelf = shelf
         self._contact = contact or _NOBODY
         self._now = now
         self._key: Any = None
-        self._subscriptions: dict[str, Subscription] | None = None
-        self._lock = asyncio.Lock()
-        self._reading = asyncio.Lock()
         self.knows: Callable[[str], Awaitable[bool]] = _everybody
         """Whether there is still such a user: who was removed is told nothing more."""
 
@@ -90,25 +87,26 @@ class WebPush:
             await asyncio.to_thread(notify_seal.check_keys, p256dh, auth)
         except ValueError:
             raise Unusable("these are no keys of a browser", hint="pass what `PushSubscription.toJSON()` gives") from None
-        async with self._lock:
-            known = dict(await self._known())
+        fresh = Subscription(user, endpoint, p256dh, auth, int(self._now() * 1_000))
+
+        def added(kept: bytes | None) -> bytes:
+            known = _read(kept)
             known.pop(endpoint, None)
             own = [each for each in known.values() if each.user == user]
             for oldest in own[: max(0, len(own) - MOST_OF_ONE + 1)]:
                 del known[oldest.endpoint]
             if len(known) >= MOST:
                 raise Unusable(f"{MOST} browsers have subscribed already", hint="unsubscribe some of them")
-            known[endpoint] = Subscription(user, endpoint, p256dh, auth, int(self._now() * 1_000))
-            await self._keep(known)
+            return _spelled({**known, endpoint: fresh})
+
+        await self._shelf.change(SUBSCRIPTIONS_FILE, added)
 
     async def unsubscribe(self, user: str, endpoint: str) -> bool:
-        async with self._lock:
-            known = dict(await self._known())
-            if endpoint not in known or known[endpoint].user != user:
-                return False
-            del known[endpoint]
-            await self._keep(known)
-            return True
+        known = await self._known()
+        if endpoint not in known or known[endpoint].user != user:
+            return False
+        await self._forget(endpoint)
+        return True
 
     # News
 
@@ -167,42 +165,40 @@ class WebPush:
     # What is kept
 
     async def _own_key(self) -> Any:
-        async with self._reading:  # two who came first together would make two
-            if self._key is None:
-                self._key = await asyncio.to_thread(self._load_key)
-            return self._key
-
-    def _load_key(self) -> Any:
-        path = self._data_dir / KEY_FILE
-        return notify_seal.from_pem(private_files.made_once(path, lambda: notify_seal.to_pem(notify_seal.new_private_key())))
+        if self._key is None:
+            kept = await self._shelf.made_once(KEY_FILE, lambda: notify_seal.to_pem(notify_seal.new_private_key()).encode())
+            self._key = notify_seal.from_pem(kept.decode())
+        return self._key
 
     async def _known(self) -> dict[str, Subscription]:
-        async with self._reading:
-            if self._subscriptions is None:
-                self._subscriptions = await asyncio.to_thread(self._load)
-            return self._subscriptions
-
-    def _load(self) -> dict[str, Subscription]:
-        path = self._data_dir / SUBSCRIPTIONS_FILE
         try:
-            kept = msgspec.json.decode(path.read_bytes(), type=list[Subscription])
-        except FileNotFoundError:
+            return _read(await self._shelf.read(SUBSCRIPTIONS_FILE))
+        except OSError as problem:
+            log.warning("the subscriptions of browsers cannot be read: %s", type(problem).__name__)
             return {}
-        except (OSError, msgspec.MsgspecError) as problem:
-            log.warning("`%s` cannot be read (%s); browsers must subscribe anew", path, type(problem).__name__)
-            return {}
-        return {subscription.endpoint: subscription for subscription in kept}
 
     async def _forget(self, endpoint: str) -> None:
-        async with self._lock:
-            known = dict(await self._known())
-            if known.pop(endpoint, None) is not None:
-                await self._keep(known)
+        def without(kept: bytes | None) -> bytes:
+            known = _read(kept)
+            known.pop(endpoint, None)
+            return _spelled(known)
 
-    async def _keep(self, known: dict[str, Subscription]) -> None:
-        content = msgspec.json.encode(list(known.values()))
-        await asyncio.to_thread(private_files.write, self._data_dir / SUBSCRIPTIONS_FILE, content)
-        self._subscriptions = known
+        await self._shelf.change(SUBSCRIPTIONS_FILE, without)
+
+
+def _read(kept: bytes | None) -> dict[str, Subscription]:
+    if kept is None:
+        return {}
+    try:
+        subscriptions = msgspec.json.decode(kept, type=list[Subscription])
+    except msgspec.MsgspecError as problem:
+        log.warning("`%s` cannot be read (%s); browsers must subscribe anew", SUBSCRIPTIONS_FILE, type(problem).__name__)
+        return {}
+    return {subscription.endpoint: subscription for subscription in subscriptions}
+
+
+def _spelled(known: dict[str, Subscription]) -> bytes:
+    return msgspec.json.encode(list(known.values()))
 
 
 def _check_endpoint(endpoint: str) -> None:

@@ -153,6 +153,14 @@ class MeshContract:
         assert isinstance(answer, ports.Unreachable)
         assert not here.tell(there.me.node_id, "greeting", b"")
 
+    async def test_who_is_no_longer_among_the_nodes_is_not_answered_either(self, here: ClosableMesh, there: ClosableMesh) -> None:
+        asked_here = asyncio.Event()
+        here.answers("never", lambda _node_id, _body, _reply: asked_here.set())
+        asked = ask(there, here.me.node_id, "never")
+        await asked_here.wait()
+        here.meet([])
+        assert isinstance(await asked, ports.Unreachable)
+
     async def test_a_node_that_is_among_them_again_is_met_again(self, here: ClosableMesh, there: ClosableMesh) -> None:
         there.answers("echo", echo)
         here.meet([])

@@ -69,3 +69,16 @@ async def test_no_error_and_no_log_quotes_a_secret(dsn: str, caplog: pytest.LogC
 async def test_a_database_that_is_not_there_is_told_in_the_journal_s_words(tmp_path: object) -> None:
     with pytest.raises(errors.JournalUnavailable):
         await PostgresSecrets(f"postgresql://nobody@/none?host={tmp_path}").open()
+
+
+async def test_changes_of_two_nodes_do_not_lose_each_other(dsn: str) -> None:
+    nodes = [PostgresSecrets(dsn) for _ in range(2)]
+    for node in nodes:
+        await node.open()
+    try:
+        assert await nodes[0].read("list") is None
+        await asyncio.gather(*(node.change("list", lambda kept: (kept or b"") + b"x") for node in nodes for _ in range(10)))
+        assert await nodes[1].read("list") == b"x" * 20
+    finally:
+        for node in nodes:
+            await node.close()

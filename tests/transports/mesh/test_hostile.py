@@ -31,7 +31,7 @@ async def goes_on(mesh: TcpMesh, make_mesh: MakeMesh) -> bool:
 
 @pytest.fixture
 async def mesh(make_mesh: MakeMesh) -> TcpMesh:
-    mesh = await make_mesh("node_1")
+    mesh = await make_mesh("node_1", silence=600)  # so that whoever is hung up on was not merely silent
     mesh.answers("echo", mesh_contract.echo)
     mesh.answers("never", mesh_contract.never)
     mesh.hosts("door", lambda _node_id, _opening: Inbox())

@@ -52,6 +52,7 @@ def copy(source: str, target: str, resume: bool, anew: bool, verify_only: bool, 
       tower store copy --verify-only sqlite postgresql://tower@db.example/tower
     """
     import asyncio
+    import sqlite3
 
     from switchtower.cli.storing import places
     from switchtower.daemon.home import AlreadyRunning
@@ -69,6 +70,10 @@ def copy(source: str, target: str, resume: bool, anew: bool, verify_only: bool, 
         raise click.ClickException(str(problem)) from None
     except AlreadyRunning as problem:
         raise click.ClickException(f"nothing was copied: {problem}") from None
+    except sqlite3.Error as problem:
+        raise click.ClickException(
+            f"the files at the target: {problem}; hint: see the disk, and try again with --resume"
+        ) from None
     except OSError as problem:
         raise click.ClickException(f"{problem.strerror or problem}: {problem.filename or '-'}; hint: see the disk") from None
     return _told(ours, theirs, moved, compared, as_json=as_json)

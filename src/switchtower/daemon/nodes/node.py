@@ -53,6 +53,7 @@ class Node:
         self.leases = PostgresLeases(dsn)
         self.registry = PostgresRegistry(dsn)
         self.search = PostgresSearch(dsn)
+        self.secrets = PostgresSecrets(dsn)
         self.owner_token = ""
         self.jwt_secret = b""
         self.mesh: TcpMesh
@@ -84,19 +85,15 @@ class Node:
 
     async def _share_secrets(self, home: Home, environ: Mapping[str, str]) -> identity.Key:
         """Whoever logs in at one node is known at all: what says so is made by the first node and kept in the database."""
-        settings = self._settings
-        kept = PostgresSecrets(self.dsn)
+        data_dir, kept = self._settings.data_dir, self.secrets
         await kept.open()
-        try:
-            token = await kept.made_once("owner_token", lambda: home.owner_token().encode())
-            self.owner_token = token.decode()
-            if environ.get("JWT_SECRET"):
-                self.jwt_secret = credentials.jwt_secret(settings.data_dir, environ)
-            else:
-                self.jwt_secret = await kept.made_once("jwt_secret", lambda: credentials.jwt_secret(settings.data_dir, {}))
-            pair = await kept.made_once("node_key", lambda: msgspec.json.encode(identity.make()))
-        finally:
-            await kept.close()
+        token = await kept.made_once("owner_token", lambda: home.owner_token().encode())
+        self.owner_token = token.decode()
+        if environ.get("JWT_SECRET"):
+            self.jwt_secret = credentials.jwt_secret(data_dir, environ)
+        else:
+            self.jwt_secret = await kept.made_once("jwt_secret", lambda: credentials.jwt_secret(data_dir, {}))
+        pair = await kept.made_once("node_key", lambda: msgspec.json.encode(identity.make()))
         return msgspec.json.decode(pair, type=identity.Key)
 
     async def _open_mesh(self, key: identity.Key) -> None:
@@ -146,6 +143,7 @@ class Node:
         if hasattr(self, "mesh"):
             await self.mesh.close()
         await self.search.close()
+        await self.secrets.close()
         await self.leases.close()
         await self.journal.close()
 

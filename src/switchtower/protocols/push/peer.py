@@ -41,7 +41,11 @@ UNANSWERED_LIMIT = 1_000
 class PushPeer:
     """Implements `stream.Receiver` and `tower.Outlet`."""
 
-    def __init__(self, tower_: tower.Tower, access: Access, runtime_version: str) -> None:
+    def __init__(
+        self, tower_: tower.Tower, access: Access, runtime_version: str, *, peers: "set[PushPeer] | None" = None
+    ) -> None:
+        """`peers` has it while it is connected."""
+        self._peers = peers
         self.tower = tower_
         self._access = access
         self.actor = access.actor()
@@ -71,6 +75,8 @@ class PushPeer:
 
     def connected(self, stream: Stream) -> None:
         self._stream = stream
+        if self._peers is not None:
+            self._peers.add(self)
 
     def received(self, frames: list[bytes]) -> None:
         answers = [answer for frame in frames if (answer := self._handle(frame)) is not None]
@@ -89,6 +95,8 @@ class PushPeer:
 
     def disconnected(self) -> None:
         self._stream = None
+        if self._peers is not None:
+            self._peers.discard(self)
         for subscription in self._subscriptions.values():
             subscription.close()
         self._subscriptions.clear()

@@ -17,7 +17,7 @@ FIRST = -(2**63)
 """Before every `sid`."""
 _PAGE = 100
 _COMMIT_BYTES = 8 * 1_048_576
-_COMMIT_SESSIONS = 500
+_COMMIT_SESSIONS = 100
 _NOT_OURS = (TypeError, ValueError, OverflowError, sqlite3.IntegrityError, sqlite3.InterfaceError)
 """What a value of another type ends in, besides the database's own classes 22 and 23: bad data, broken constraints."""
 

@@ -56,7 +56,7 @@ async def opened(
             await look.check(connection, place)
             await refuse_nodes(connection, place)
             if not replace and await is_filled(connection):
-                raise CannotCopy(f"`{place}` is not empty", hint="name an empty database")
+                raise CannotCopy(f"`{place}` is not empty", hint="name an empty database; --verify-only compares it")
         await _stage(connection, place, resume=resume, anew=anew)
         await connection.execute(f"SET search_path = {STAGING}")
         # Whole after a crash of the server too, though perhaps less of it; the last commit waits for all of it.

@@ -96,15 +96,17 @@ class SqliteWriting(SqliteReading):
         await self.commit()
         for connection in self._files.values():
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA journal_mode = DELETE")  # one file, with everything that was in its log
+            # One file, with everything that was in its log.
+            if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                raise sqlite3.OperationalError("another program has the files open")
         self.close()
         for name, value in self._secrets.items():
             _write(self._folder / SECRET_FILES[name], value)
         # The journal comes last: as long as it is not there, the copy can go on.
         for name in (REGISTRY_FILE, JOURNAL):
             _flush(self._folder / f"{name}{_ENDING}")
-            for end in _BESIDE:
-                (self._folder / f"{name}{end}").unlink(missing_ok=True)
+            for beside in (f"{part}{end}" for part in (name, f"{name}{_ENDING}") for end in _BESIDE):
+                (self._folder / beside).unlink(missing_ok=True)
             (self._folder / f"{name}{_ENDING}").replace(self._folder / name)
         for end in ("", *_BESIDE):
             (self._folder / f"{_MADE_FROM_THE_JOURNAL}{end}").unlink(missing_ok=True)

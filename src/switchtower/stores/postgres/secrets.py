@@ -32,10 +32,33 @@ class PostgresSecrets:
         if pool is not None:
             await pool.close()
 
-    async def made_once(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """The value of this name. Of nodes that make one at once, the first one's is everybody's."""
+    async def read(self, name: str) -> bytes | None:
+        with connections.telling():
+            rows = await self._ready().fetch("SELECT value FROM secrets WHERE name = $1", names.put(name))
+        return rows[0][0] or None if rows else None
+
+    async def change(self, name: str, update: Callable[[bytes | None], bytes]) -> None:
+        """Nobody else changes it between what `update` is given and what it gives. That may be asked for more than once."""
+
+        async def work(connection: Connection) -> None:
+            # A row to be locked, also for the first: an empty one is as none.
+            await connection.execute(
+                "INSERT INTO secrets VALUES ($1, $2, now()) ON CONFLICT (name) DO NOTHING", names.put(name), b""
+            )
+            kept = await connection.fetchval("SELECT value FROM secrets WHERE name = $1 FOR UPDATE", names.put(name))
+            await connection.execute("UPDATE secrets SET value = $2 WHERE name = $1", names.put(name), update(kept or None))
+
+        with connections.telling():
+            await self._ready().change(work)
+
+    def _ready(self) -> Pool:
         if self._pool is None:
             raise errors.JournalUnavailable("it is not open")
+        return self._pool
+
+    async def made_once(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """The value of this name. Of nodes that make one at once, the first one's is everybody's."""
+        pool = self._ready()
 
         async def work(connection: Connection) -> bytes:
             value: bytes | None = await connection.fetchval("SELECT value FROM secrets WHERE name = $1", names.put(name))
@@ -52,4 +75,4 @@ class PostgresSecrets:
             return value
 
         with connections.telling():
-            return await self._pool.change(work)
+            return await pool.change(work)
