@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from bench.processes import ROOT
 from bench.row import Row
+from switchtower.testing import postgres_server
 
 FOLDER = ROOT / "bench" / "results"
 LIBRARIES = ("msgspec", "picows", "starlette", "uvicorn", "uvloop")
@@ -44,6 +45,7 @@ def collect(rows: list[Row], *, quick: bool, seconds: float) -> Results:
             "python": platform.python_version(),
             "sqlite": sqlite3.sqlite_version,
             **{name: metadata.version(name) for name in LIBRARIES},
+            **_database(),
         },
         rows=rows,
     )
@@ -71,6 +73,12 @@ def _commit() -> str:
         return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "src") else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def _database() -> dict[str, str]:
+    """Where there is one."""
+    programs = postgres_server.programs()
+    return {"postgresql": programs.parent.name, "asyncpg": metadata.version("asyncpg")} if programs else {}
 
 
 def _processor() -> str:

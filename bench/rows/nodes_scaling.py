@@ -17,22 +17,23 @@ from switchtower.testing.postgres_server import PostgresServer
 
 BASELINE = "as many processes with bare batched inserts, as many events, a row each"
 ONE_NODE = "one node of the same run"
-CASES = (("64 in flight on each", 64, "each", 100), ("50 streams on each", 50, "burst", 2_000))
-"""Sessions of a node, and how many events each has. In flight: the next is said when the last is on the disk. Streams: the next
-is said as soon as the desk takes it, as a model's text is; neighbours that are committed together then share a row."""
-NODES = (1, 2, 3)
+CASES = (("64 in flight on each", 64, "each", 100, (1, 2, 3)), ("50 streams on each", 50, "burst", 2_000, (1, 3)))
+"""Sessions of a node, how many events each has, and on how many nodes. In flight: the next is said when the last is on the disk.
+Streams: the next is said as soon as the desk takes it, as a model's text is; neighbours committed together share a row."""
 START_NS = 1_500_000_000
 """All bare processes are there by then."""
 
 
 def measure(setting: Setting, server: PostgresServer) -> Iterator[Row]:
-    for title, sessions, order, each in CASES:
-        yield from _case(setting, server, title, sessions, order, setting.amount(each))
+    for title, sessions, order, each, counts in CASES:
+        yield from _case(setting, server, title, sessions, order, setting.amount(each), counts)
 
 
-def _case(setting: Setting, server: PostgresServer, title: str, sessions: int, order: str, each: int) -> Iterator[Row]:
+def _case(
+    setting: Setting, server: PostgresServer, title: str, sessions: int, order: str, each: int, counts: tuple[int, ...]
+) -> Iterator[Row]:
     alone: list[float] = []
-    for count in NODES:
+    for count in counts:
         name = f"durable events of {count} node{'s' if count > 1 else ''}, {title}"
         with tower.running(setting, server, count) as (nodes, dsn):
             sockets = [node.socket for node in nodes]
@@ -49,7 +50,8 @@ def _case(setting: Setting, server: PostgresServer, title: str, sessions: int, o
             figures = setting.alternate(name, ours, bare)
         alone = alone or figures[0]
         cores = {"cores": os.cpu_count()}
-        yield compare("nodes", name, "/s", *figures, BASELINE, at_least=0.5 if count == 1 else None, detail=cores)
+        # What an event costs a daemon besides its journal is the same on SQLite; the journal's own rows have the mark.
+        yield compare("nodes", name, "/s", *figures, BASELINE, detail=cores)
         if count > 1:
             yield compare("nodes", f"{name}, against one", "/s", figures[0], alone, ONE_NODE, detail=cores)
 

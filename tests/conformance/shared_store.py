@@ -5,6 +5,8 @@ import itertools
 import os
 import subprocess
 
+import pytest
+
 from switchtower.testing import postgres_server as servers
 
 _numbers = itertools.count(1)
@@ -13,6 +15,11 @@ _server: servers.PostgresServer | None = None
 
 def is_wanted() -> bool:
     return os.environ.get("TOWER_TESTS_STORE") == "postgres"
+
+
+only_with_sqlite = pytest.mark.skipif(
+    is_wanted(), reason="it looks into SQLite's files, or dials a hub"
+)
 
 
 def new_database() -> str:

@@ -82,7 +82,9 @@ class Node:
         self.leases = MemoryLeases(beside=stage.leases)
         self.seat = Seat(self.leases, self.node_id)
         self.late = LateHouse(stage.house.runtime, stage.settings, "0")
-        self.pi = PiNode(self.late, self.seat, mesh, idle_s=idle_s)
+        self.holds = True
+        """Whether its lease lasts, by its own clock."""
+        self.pi = PiNode(self.late, self.seat, mesh, holds=lambda: self.holds, idle_s=idle_s)
 
     async def open(self) -> None:
         await self.leases.open()

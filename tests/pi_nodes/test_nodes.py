@@ -247,6 +247,37 @@ async def test_a_node_that_lost_its_lease_serves_nobody_until_it_has_the_seat_ag
     assert (await back.ask("list_sessions"))["success"] is True
 
 
+async def test_what_comes_after_the_lease_has_lapsed_is_not_done_though_nobody_was_told_yet(stage: Stage) -> None:
+    one, two, _ = stage.nodes
+    near, far = await one.greeted(), await two.greeted()
+    session_id = await stage.session(near)
+    one.holds = False
+    for client in (near, far):
+        client.begin("set_session_name", sessionId=session_id, name="late")
+        assert await client.gone() == (RESTART, RECONNECT)
+    assert (await stage.house.runtime.session(session_id)).title != "late"
+
+
+async def test_what_was_begun_before_the_lease_lapsed_changes_nothing_after_it(make_stage: MakeStage) -> None:
+    goes_on = asyncio.Event()
+
+    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        await goes_on.wait()
+        return SUCCESS
+
+    stage = await make_stage(work)
+    one = stage.nodes[0]
+    client = await one.greeted()
+    session_id = await stage.session(client)
+    prompt = client.begin("prompt", sessionId=session_id, message="x")
+    await stage.house.engine.until(lambda: len(stage.house.engine.tasks) == 1)
+    version = (await stage.house.runtime.session(session_id)).version
+    one.holds = False
+    goes_on.set()
+    assert (await client.answer(prompt))["success"] is False
+    assert (await stage.house.runtime.session(session_id)).version == version
+
+
 async def test_who_was_let_in_by_a_house_that_was_given_up_before_it_came_is_closed(stage: Stage) -> None:
     one = stage.nodes[0]
     await one.greeted()

@@ -19,7 +19,7 @@ class Origin(Struct, frozen=True):
     """Where a connection comes from, as far as the transport itself can vouch for it."""
 
     transport: str
-    """`unix`, `websocket`, `http`, `stdio` or `memory`."""
+    """`unix`, `websocket`, `http`, `stdio`, `mesh` or `memory`."""
     address: str = ""
     reached_at: str = ""
     """Our own end of a TCP connection, spelled as `address` is."""

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import argon2
 import pytest
+from tests.conformance import shared_store
 from tests.conformance.relay.conftest import RelayDaemon
 from tests.conformance.relay.fake_hub import FakeHub
 
@@ -15,6 +16,7 @@ TOWER_HOST = [sys.executable, "-m", "switchtower", "host"]
 HOSTD = [sys.executable, "-c", "import sys; from switchtower.cli import main; sys.exit(main.hostd())"]
 
 
+@shared_store.only_with_sqlite
 @pytest.mark.requirement("relay:link:command", "relay:host:server-base-url")
 @pytest.mark.parametrize(
     ("words", "by_flag"), [(TOWER_HOST, True), (HOSTD, True), (TOWER_HOST, False)], ids=["tower-host", "hostd", "SERVER_BASE_URL"]

@@ -4,6 +4,7 @@ import hashlib
 import sqlite3
 
 import pytest
+from tests.conformance import shared_store
 from tests.conformance.daemons import Daemon
 from tests.conformance.relay.conftest import Dial, OpenApp
 from tests.conformance.relay.peers import TOKEN, App, Host, Web
@@ -56,6 +57,7 @@ async def test_the_first_token_of_a_host_is_trusted_and_later_only_that_one(hub:
     await again.begin()
 
 
+@shared_store.only_with_sqlite
 @pytest.mark.requirement("relay:tofu:hash-only")
 async def test_only_the_hash_of_a_hosts_token_is_stored(hub: Daemon, dial: Dial) -> None:
     host = await dial(hub, "h-hashed", "a-very-secret-token-of-a-host")

@@ -10,6 +10,7 @@ from uuid import uuid4
 import argon2
 import jwt
 import pytest
+from tests.conformance import shared_store
 from tests.conformance.daemons import Daemon
 from tests.conformance.relay.conftest import Dial, RelayDaemon
 from tests.conformance.relay.peers import App, Host, Web
@@ -266,6 +267,7 @@ def test_the_environments_names_of_the_public_server_are_obeyed() -> None:
         daemon.discard()
 
 
+@shared_store.only_with_sqlite
 @pytest.mark.requirement("relay:auth:argon2")
 def test_passwords_are_kept_as_argon2_hashes(hub: Daemon, web: Web) -> None:
     web.post("/users", {"name": "alan", "password": "enigma enigma enigma"}, 201)

@@ -1,7 +1,7 @@
 """TLS on one connection as bytes in and bytes out. Does no I/O.
 
-The event loops have their own, which costs a question and its answer three times as much: each read there takes 256 KiB from the
-system and gives them back, and ends in an exception. Here a read takes one record's length and asks again only if more is there.
+The event loops have their own, which tells nobody of who connects and does not finish the handshake; here such strangers are
+seen and counted. A read takes one record's length at a time, and asks again only if more is there.
 """
 
 import contextlib
