@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import importlib.util
 import logging
 import os
 import signal
@@ -162,6 +163,10 @@ async def _open_node(
     """What a daemon among several has; nobody else pays for it."""
     if settings.store is None:
         return None
+    for library in ("asyncpg", "cryptography"):
+        if importlib.util.find_spec(library) is None:
+            hint = "pip install 'switchtower[postgres]'"
+            raise config.ConfigError("store", "your settings", f"needs `{library}`, which is not installed", hint=hint)
     from switchtower.daemon.nodes.node import Node
 
     if password := urlsplit(settings.store).password:

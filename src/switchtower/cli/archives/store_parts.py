@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from switchtower.cli.archives import contents
-from switchtower.cli.storing import opening
+from switchtower.cli.storing import files
 from switchtower.stores import connections, migrations, sqlite_look
 from switchtower.stores.copying import comparing, moving, ports, postgres_writing
 from switchtower.stores.copying.postgres_reading import PostgresReading
@@ -52,7 +52,7 @@ async def restore(dsn: str, staged: Mapping[str, Path], move_files: Callable[[],
         if path is not None:
             _bring_up_to_date(path, kind)
     async with postgres_writing.opened(dsn, anew=True, replace=True) as target:
-        with opening.files(journal, registry) as source:
+        with files.opened(journal, registry) as source:
             await moving.move_journal(source, target)
             if registry is not None:
                 await moving.move_registry(source, target)

@@ -1,18 +1,17 @@
 """A store for a command that needs it for itself: a home by its daemon's own lock, a database without a node that lives."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from pathlib import Path
+from contextlib import asynccontextmanager, contextmanager
 
 from switchtower import config
-from switchtower.cli.storing import places
+from switchtower.cli.storing import files, places
 from switchtower.daemon.home import Home
-from switchtower.stores import migrations, sqlite_look
+from switchtower.stores import sqlite_look
 from switchtower.stores.copying import postgres_writing, sqlite_writing
 from switchtower.stores.copying.ports import CannotCopy, Reading, Writing
 from switchtower.stores.copying.postgres_reading import PostgresReading
-from switchtower.stores.copying.sqlite_reading import SqliteReading, telling
-from switchtower.stores.copying.sqlite_writing import SECRET_FILES, SqliteWriting
+from switchtower.stores.copying.sqlite_reading import telling
+from switchtower.stores.copying.sqlite_writing import SqliteWriting
 from switchtower.stores.postgres_tools import look
 
 
@@ -28,38 +27,8 @@ async def reading(place: places.Place) -> AsyncIterator[Reading]:
     settings = place.settings
     if not settings.journal_path.exists():
         raise CannotCopy(f"there is no journal in `{place.shown}`", hint="name another home, or `postgresql://…`")
-    with _claimed(settings), files(settings.journal_path, settings.registry_path, settings.data_dir) as source:
+    with _claimed(settings), files.opened(settings.journal_path, settings.registry_path, settings.data_dir) as source:
         yield source
-
-
-@contextmanager
-def files(journal: Path, registry: Path | None, secrets: Path | None = None) -> Iterator[SqliteReading]:
-    """A journal with the registry and the secrets that belong to it, where they are there."""
-    kept: dict[str, bytes] = {}
-    for name, file in SECRET_FILES.items() if secrets is not None else ():
-        with suppress(FileNotFoundError):
-            assert secrets is not None, "else there are none"
-            kept[name] = (secrets / file).read_bytes().strip()
-    with sqlite_look.opened(journal) as journal_file:
-        _refuse_old(sqlite_look.schema_version(journal_file), sqlite_look.JOURNAL, journal)
-        if registry is None or not registry.exists():
-            with telling():
-                journal_file.execute("BEGIN")
-            yield SqliteReading(journal_file, None, kept)
-            return
-        with sqlite_look.opened(registry, sqlite_look.REGISTRY) as registry_file:
-            _refuse_old(sqlite_look.schema_version(registry_file), sqlite_look.REGISTRY, registry)
-            with telling():
-                journal_file.execute("BEGIN")
-                registry_file.execute("BEGIN")
-            yield SqliteReading(journal_file, registry_file, kept)
-
-
-def _refuse_old(version: int, kind: str, path: Path) -> None:
-    if version < max(migrations.known(kind)):
-        raise CannotCopy(
-            f"`{path}` is of an older version", hint="start the daemon of this version once, which brings it up to date"
-        )
 
 
 @asynccontextmanager

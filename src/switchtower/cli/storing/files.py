@@ -1,0 +1,40 @@
+"""The files of a home as a copy reads them, all as of one moment. Takes no lock: who needs one has it already."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from switchtower.stores import migrations, sqlite_look
+from switchtower.stores.copying.ports import CannotCopy
+from switchtower.stores.copying.sqlite_reading import SqliteReading, telling
+from switchtower.stores.copying.sqlite_writing import SECRET_FILES
+
+
+@contextmanager
+def opened(journal: Path, registry: Path | None, secrets: Path | None = None) -> Iterator[SqliteReading]:
+    """A journal with the registry and the secrets that belong to it, where they are there."""
+    kept: dict[str, bytes] = {}
+    if secrets is not None:
+        for name, file in SECRET_FILES.items():
+            with suppress(FileNotFoundError):
+                kept[name] = (secrets / file).read_bytes().strip()
+    with sqlite_look.opened(journal) as journal_file:
+        _refuse_old(sqlite_look.schema_version(journal_file), sqlite_look.JOURNAL, journal)
+        if registry is None or not registry.exists():
+            with telling():
+                journal_file.execute("BEGIN")
+            yield SqliteReading(journal_file, None, kept)
+            return
+        with sqlite_look.opened(registry, sqlite_look.REGISTRY) as registry_file:
+            _refuse_old(sqlite_look.schema_version(registry_file), sqlite_look.REGISTRY, registry)
+            with telling():
+                journal_file.execute("BEGIN")
+                registry_file.execute("BEGIN")
+            yield SqliteReading(journal_file, registry_file, kept)
+
+
+def _refuse_old(version: int, kind: str, path: Path) -> None:
+    if version < max(migrations.known(kind)):
+        raise CannotCopy(
+            f"`{path}` is of an older version", hint="start the daemon of this version once, which brings it up to date"
+        )
