@@ -76,4 +76,4 @@ def _bare(setting: Setting, dsn: str, processes: int, sessions: int, each: int, 
     with ThreadPoolExecutor(processes) as pool:
         found = list(pool.map(one, range(processes)))
     took_ns = max(process["ended_ns"] for process in found) - min(process["began_ns"] for process in found)
-    return processes * sessions * each / took_ns * 1e9
+    return processes * sessions * each / float(took_ns) * 1e9

@@ -1,6 +1,7 @@
 """Nodes as processes on a real PostgreSQL: apps, users and hosts come to any of them, and one of them may die."""
 
 import asyncio
+import signal
 from typing import Any
 
 import pytest
@@ -230,3 +231,30 @@ def assert_whole(app: RelayApp, run: str) -> None:
     """Each line is there once and in its place."""
     lines = [line for line in app.output(run).replace("\r", "").split("\n") if line.startswith("line ")]
     assert lines == [f"line {number}" for number in range(1, 401)]
+
+
+async def test_a_node_that_was_stopped_and_wakes_up_gives_way_to_where_its_host_went(nodes: list[Tower], stage: Stage) -> None:
+    a, b, c = nodes
+    app = await stage.app(a)
+    stage.hub = b
+    old = await stage.host("far")
+    run = await a_run(old, "run-7")
+    await sees(c, {"far"})
+    assert b.daemon is not None
+    b.daemon.process.send_signal(signal.SIGSTOP)
+    # What it had received, and may say when it wakes.
+    await old.say(*(old.output(run, seq) for seq in range(2, 20)))
+    await sees(a, {b.host_id}, online=False)
+    stage.hub = c
+    new = await stage.host("far")
+    await new.say(new.started(run), *(new.output(run, seq) for seq in range(2, 50)))
+    await new.acknowledged(run, 49)
+    b.daemon.process.send_signal(signal.SIGCONT)
+    assert await old.closed() == 4000
+    await new.say(*(new.output(run, seq) for seq in range(50, 60)))
+    await new.acknowledged(run, 59)
+    assert await told_up_to(app, run, 59) == list(range(1, 60))
+    again = await stage.app(b)
+    await again.subscribe(run, after_id=0)
+    assert await told_up_to(again, run, 59) == list(range(1, 60))
+    assert [frame for frame in app.frames if frame["type"] == "run.lost"] == []

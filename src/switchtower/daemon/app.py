@@ -17,7 +17,7 @@ import msgspec
 import uvloop
 
 from switchtower import __version__, config
-from switchtower.core import errors, journal, redact, search, workshop
+from switchtower.core import errors, journal, redact, registry, search, workshop
 from switchtower.daemon import flow_engine, logs, pi_house, terminal_engine
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.agent import Agent
@@ -140,7 +140,8 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         await house.load()
         await listeners.open_host_socket()
         if settings.hub is not None or node is not None or settings.registry_path.exists():
-            await relay.parts()  # a hub to be dialled, or hosts to be missed; otherwise the first who comes can wait for it
+            # A hub to be dialled, or hosts to be missed; otherwise the first who comes can wait for it.
+            await relay.parts() if node is None else await _patiently(relay, stop)
         gc.freeze()  # what is here now stays, and need not be looked at again
         gc.enable()
         await stop.wait()
@@ -155,6 +156,19 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         if node is not None and pi_node is not None:
             await pi_node.close()
             await node.leave()
+
+
+async def _patiently(relay: RelayHouse, stop: asyncio.Event) -> None:
+    """A node that serves does not end because its database is away for a while."""
+    while not stop.is_set():
+        try:
+            await relay.parts()
+            return
+        except (registry.RegistryUnavailable, errors.JournalUnavailable) as problem:
+            log.warning("hosts cannot be missed yet: %s", problem)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await stop.wait()
 
 
 async def _open_node(

@@ -62,6 +62,7 @@ class RelayHouse:
         self._version = version
         self._shared = shared
         self._loading = asyncio.Lock()
+        self._made: RelayParts | None = None
         self._parts: RelayParts | None = None
 
     async def parts(self) -> "RelayParts":
@@ -71,7 +72,7 @@ class RelayHouse:
                 await asyncio.to_thread(import_module, "switchtower.daemon.relay_parts")
                 from switchtower.daemon.relay_parts import RelayParts
 
-                parts = RelayParts(
+                self._made = self._made or RelayParts(
                     self._settings,
                     self._runtime,
                     self._redactor,
@@ -81,6 +82,7 @@ class RelayHouse:
                     self._page,
                     self._shared or self._own(),
                 )
+                parts = self._made  # where opening it failed, it is tried again with the next who asks
                 await parts.open()
                 self._parts = parts
             return self._parts
@@ -146,5 +148,5 @@ class RelayHouse:
         return {"hub": self._settings.hub, **state}
 
     async def close(self) -> None:
-        if self._parts is not None:
-            await self._parts.close()
+        if self._made is not None:
+            await self._made.close()

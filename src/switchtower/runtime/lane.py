@@ -272,7 +272,9 @@ class Lane:
             for watcher in tuple(self._services.batch_watchers):
                 self.show(watcher, stage.session, batch)
             for run, event, said in stage.notable:
-                self._react(run, event, said)
+                # A home that was left while the turn was stored: the next one takes up what it finds.
+                if self.at_home:
+                    self._react(run, event, said)
         await self.let_see(stage.session, items)
 
     async def let_see(self, session: Session, items: Sequence[Item]) -> None:

@@ -124,6 +124,9 @@ class Runtime:
             await asyncio.wait(list(self._taking_up.values()))
         await self.shells.stop()
         await self.runs.stop()
+        if self._services.homes is not None:
+            for removing in self._removing:
+                removing.cancel()  # it may wait for others; the next start removes what is left
         if self._removing:
             await asyncio.wait(self._removing)
         for lane in list(self._lanes.values()):

@@ -14,7 +14,8 @@ from tests.cli.inside import Inside
 from tests.stores.copying import filled
 from tests.warm import processes
 
-from switchtower.stores.copying import postgres_writing
+from switchtower.cli.storing import opening, places
+from switchtower.stores.copying import ports, postgres_writing
 from switchtower.stores.postgres import connections
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.sqlite import SqliteJournal
@@ -28,6 +29,8 @@ def home(inside: Inside) -> Path:
     asyncio.run(filled.a_home(data))
     (data / "owner.token").write_text("the-owner's-token\n")
     (data / "jwt.secret").write_text("0123456789abcdef")
+    (data / "webpush.json").write_text("[]")
+    (data / "webpush.key").write_text("\n")  # as good as none
     return inside.home
 
 
@@ -52,6 +55,8 @@ def test_a_home_goes_to_a_database_and_to_another_home(inside: Inside, home: Pat
     assert back.code == 0, back.stderr
     assert (back.json["ok"], back.json["copied"]["sessions"], back.json["compared"]["differences"]) == (True, 5, [])
     assert (tmp_path / "back/data/jwt.secret").read_text() == "0123456789abcdef"
+    assert (tmp_path / "back/data/webpush.json").read_text() == "[]"
+    assert not (tmp_path / "back/data/webpush.key").exists()
 
     for first, second in (("sqlite", empty_dsn), (empty_dsn, f"{tmp_path}/back"), ("sqlite", f"{tmp_path}/back")):
         assert inside("store", "copy", "--verify-only", first, second).code == 0
@@ -96,6 +101,9 @@ def test_a_database_with_a_node_alive_is_refused_either_way(inside: Inside, home
         ended = inside("store", "copy", *line)
         assert (ended.code, ended.stdout) == (1, b"")
         assert "node_1 at 192.0.2.1:7000; hint: stop them" in ended.stderr
+    with pytest.raises(ports.CannotCopy, match="nodes are alive"):  # also when it was started during the copy
+        asyncio.run(opening.refuse_company(places.Database(fresh_dsn)))
+    asyncio.run(opening.refuse_company(places.read("sqlite")))
 
 
 @pytest.mark.parametrize(
@@ -110,6 +118,7 @@ def test_a_database_with_a_node_alive_is_refused_either_way(inside: Inside, home
         (("/no/such/home", "sqlite"), "there is no journal in `/no/such/home/data`; hint: "),
         (("sqlite", "postgresql://ann:secret@127.0.0.1:1/x"), "`postgresql://ann@127.0.0.1:1/x` cannot be reached: "),
         (("sqlite", "postgresql://ann:se cret@[/x"), "`postgresql://…`: the address of the database is not valid; hint: "),
+        (("sqlite", "postgresqlx://ann:secret@db/x"), "FROM or TO is an address of another kind than `postgresql://…`; hint: "),
         (("--resume", "--anew", "sqlite", "/tmp/x"), "--resume and --anew are opposites; hint: "),
     ],
 )

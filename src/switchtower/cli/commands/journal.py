@@ -100,6 +100,8 @@ def _place(file: str | None) -> "Path | str":
     if file is None:
         settings = config.load()
         return settings.journal_path if settings.store is None else settings.store
+    if "://" in file and not places.is_database(file):  # not shown: it may hold a password
+        raise click.UsageError("an address must begin with `postgresql://`; hint: name a file, or such a database")
     return file if places.is_database(file) else Path(file)
 
 

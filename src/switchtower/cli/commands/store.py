@@ -95,6 +95,7 @@ async def _run(
             moved = await moving.move_all(source, target, progress.tell)
             console.say("comparing", "dim")
             compared = await comparing.compare(source, target, progress.tell)
+            await opening.refuse_company(ours)
             if compared.same:
                 await target.take_place()
             return moved, compared

@@ -5,9 +5,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from switchtower.stores import migrations, sqlite_look
-from switchtower.stores.copying.ports import CannotCopy
+from switchtower.stores.copying.ports import SECRET_FILES, CannotCopy
 from switchtower.stores.copying.sqlite_reading import SqliteReading, telling
-from switchtower.stores.copying.sqlite_writing import SECRET_FILES
 
 
 @contextmanager
@@ -17,7 +16,8 @@ def opened(journal: Path, registry: Path | None, secrets: Path | None = None) ->
     if secrets is not None:
         for name, file in SECRET_FILES.items():
             with suppress(FileNotFoundError):
-                kept[name] = (secrets / file).read_bytes().strip()
+                if value := (secrets / file).read_bytes().strip():
+                    kept[name] = value
     with sqlite_look.opened(journal) as journal_file:
         _refuse_old(sqlite_look.schema_version(journal_file), sqlite_look.JOURNAL, journal)
         if registry is None or not registry.exists():

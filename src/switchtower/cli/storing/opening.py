@@ -31,6 +31,13 @@ async def reading(place: places.Place) -> AsyncIterator[Reading]:
         yield source
 
 
+async def refuse_company(place: places.Place) -> None:
+    """At the end of a copy: a node that was started since has written what was not read."""
+    if isinstance(place, places.Database):
+        async with look.opened(place.dsn) as connection:
+            await postgres_writing.refuse_nodes(connection, place.shown)
+
+
 @asynccontextmanager
 async def writing(place: places.Place, *, resume: bool, anew: bool) -> AsyncIterator[Writing]:
     """An empty store, or what an interrupted copy left. Raises as `reading` does."""

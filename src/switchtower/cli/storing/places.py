@@ -46,6 +46,8 @@ def read(text: str) -> Place:
         return Database(text)
     if text == "sqlite":
         return Home(config.load())
+    if "://" in text:  # not shown: it may hold a password
+        raise CannotCopy("FROM or TO is an address of another kind than `postgresql://…`", hint="see `tower store copy --help`")
     path = Path(text.removeprefix("sqlite:")).expanduser().absolute()
     if path.is_file() or (path / "journal.db").exists():
         folder = path.parent if path.is_file() else path

@@ -53,6 +53,7 @@ class Away:
         self._node_id: str | None = None
         self._finding: asyncio.Task[None] | None = None
         self._pause = FIRST_PAUSE
+        self._to_be_repeated = 0
         self.in_flight = 0
         """Asked, and not answered yet."""
         self.settled: Callable[[], None] = lambda: None
@@ -60,10 +61,11 @@ class Away:
 
     @property
     def busy(self) -> bool:
-        return self.in_flight > 0 or self._finding is not None
+        """While it is, its lane stays: there must not be two of one session."""
+        return len(self) > 0 or self._finding is not None
 
     def __len__(self) -> int:
-        return len(self._waiting) + self.in_flight
+        return len(self._waiting) + self.in_flight + self._to_be_repeated
 
     def send(self, ask: Ask) -> None:
         if self._node_id is not None and self._finding is None and not ask.hop:
@@ -142,6 +144,7 @@ class Away:
                     self._node_id = None
                 # The next look is a little later each time that a home turns out to be none.
                 self._pause = min(self._pause * 2, LONGEST_PAUSE)
+                self._to_be_repeated += 1
                 asyncio.get_running_loop().call_later(self._pause, self._again, ask)
                 return
             self._pause = FIRST_PAUSE
@@ -153,6 +156,7 @@ class Away:
                 self.settled()
 
     def _again(self, ask: Ask) -> None:
+        self._to_be_repeated -= 1
         self._waiting.append(ask)
         self._find()
 

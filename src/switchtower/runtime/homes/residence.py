@@ -163,12 +163,18 @@ class Residence:
         self.lapsed()
 
     async def _see_what_is_left(self) -> None:
-        """After a silence: what nobody has taken meanwhile is taken up as after any other interruption."""
-        try:
-            left = [lease for lease in await self._owned() if await self._is_under_way(lease.session_id)]
-            await self._adopt_all(left, lost=None)
-        except Exception:
-            log.exception("what this node has left could not be taken up")
+        """After a silence: what nobody has taken meanwhile is taken up as after any other interruption. Nobody else does it while
+        this node lives, so it is tried until it could be done, or the leases are lost again."""
+        while self._homes.keeps:
+            try:
+                left = [lease for lease in await self._owned() if await self._is_under_way(lease.session_id)]
+                await self._adopt_all(left, lost=None)
+                return
+            except (leases.LeasesUnavailable, errors.JournalUnavailable) as problem:
+                log.warning("what this node has left cannot be taken up yet: %s", problem)
+            except Exception:
+                log.exception("what this node has left could not be taken up")
+            await asyncio.sleep(self._terms.lease_s / 4)
 
     async def _owned(self) -> list[leases.Lease]:
         found: list[leases.Lease] = []

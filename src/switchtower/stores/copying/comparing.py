@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from switchtower.stores import strips
 from switchtower.stores.copying.moving import FIRST
-from switchtower.stores.copying.ports import JWT_SECRET, OWNER_TOKEN, REGISTRY, Reading, Session
+from switchtower.stores.copying.ports import REGISTRY, SECRET_FILES, Reading, Session
 from switchtower.stores.verifying import Progress
 
 MOST_TOLD = 100
@@ -51,7 +51,7 @@ async def compare(
             compared.records += await _as_sets(table, source.records(table), target.records(table), compared)
     if secrets:
         ours, theirs = await source.secrets(), await target.secrets()
-        for name in (OWNER_TOKEN, JWT_SECRET):
+        for name in SECRET_FILES:
             if name in ours and ours[name] != theirs.get(name):
                 compared.add(f"{name}: it is another one")
     return compared

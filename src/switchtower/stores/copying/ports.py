@@ -9,7 +9,13 @@ from switchtower.stores import strips
 
 OWNER_TOKEN = "owner_token"  # noqa: S105 - its name
 JWT_SECRET = "jwt_secret"  # noqa: S105 - its name
-"""The secrets that logins hang on, by the names that nodes know them by."""
+SECRET_FILES = {
+    OWNER_TOKEN: "owner.token",
+    JWT_SECRET: "jwt.secret",
+    "webpush.key": "webpush.key",
+    "webpush.json": "webpush.json",
+}
+"""What logins and notifications hang on, by the names that nodes know it by, and the files that it is in at a home."""
 
 Receipt = tuple[str, str, str, bytes, int, int]
 """Scope, key, fingerprint, outcome, when it was recorded and when it expires."""

@@ -7,7 +7,7 @@ from switchtower.stores import strips
 from switchtower.stores.copying.ports import REGISTRY, Receipt, Record, Session
 from switchtower.stores.postgres import names
 from switchtower.stores.postgres.connections import Connection
-from switchtower.stores.postgres_tools import event_pages
+from switchtower.stores.postgres_tools import pages
 
 _ROWS = 500
 _SESSION = (
@@ -46,21 +46,12 @@ class PostgresReading:
         return snapshot
 
     async def events(self, sid: int, after_seq: int) -> AsyncIterator[list[strips.Row]]:
-        async for rows in event_pages.of(self._connection, sid, after_seq):
+        async for rows in pages.events(self._connection, sid, after_seq):
             yield rows
 
     async def receipts(self) -> AsyncIterator[list[Receipt]]:
-        identity = b""
-        while rows := await self._connection.fetch(
-            "SELECT identity, scope, key, fingerprint, outcome, recorded_at_ms, expires_at_ms FROM receipts"
-            " WHERE identity > $1 ORDER BY identity LIMIT $2",
-            *(identity, _ROWS),
-        ):
-            yield [
-                (names.got(scope), names.got(key), names.got(fingerprint), outcome, recorded, expires)
-                for _, scope, key, fingerprint, outcome, recorded, expires in rows
-            ]
-            identity = rows[-1][0]
+        async for receipts in pages.receipts(self._connection):
+            yield receipts
 
     async def records(self, table: str) -> AsyncIterator[list[Record]]:
         columns = columns_of(table)
@@ -77,7 +68,9 @@ class PostgresReading:
     async def secrets(self) -> dict[str, bytes]:
         if await self._connection.fetchval("SELECT to_regclass('secrets')") is None:  # of the first versions
             return {}
-        return {names.got(name): value for name, value in await self._connection.fetch("SELECT name, value FROM secrets")}
+        # An empty one is as none: somebody was about to make it.
+        rows = await self._connection.fetch("SELECT name, value FROM secrets WHERE octet_length(value) > 0")
+        return {names.got(name): value for name, value in rows}
 
 
 def _session(row: Any) -> Session:

@@ -48,24 +48,17 @@ class SqliteReading:
 
     async def events(self, sid: int, after_seq: int) -> AsyncIterator[list[strips.Row]]:
         with telling():
-            rows: list[strips.Row] = []
-            size = 0
-            for row in self._journal.execute(
+            found = self._journal.execute(
                 "SELECT seq, count, ts_ms, run_id, kind, data FROM events WHERE sid = ? AND seq > ? ORDER BY seq",
                 (sid, after_seq),
-            ):
-                rows.append(row)
-                size += len(row[5])
-                if len(rows) >= _ROWS or size >= _BYTES:
-                    yield rows
-                    rows, size = [], 0
-            if rows:
+            )
+            for rows in _pages(found, large=5):
                 yield rows
 
     async def receipts(self) -> AsyncIterator[list[Receipt]]:
         columns = "SELECT scope, key, fingerprint, outcome, recorded_at_ms, expires_at_ms FROM receipts"
         with telling():
-            for rows in _pages(self._journal.execute(columns)):
+            for rows in _pages(self._journal.execute(columns), large=3):
                 yield rows
 
     async def records(self, table: str) -> AsyncIterator[list[Record]]:
@@ -73,7 +66,8 @@ class SqliteReading:
             return
         with telling():
             columns = ", ".join(REGISTRY[table].columns)
-            for rows in _pages(self._registry.execute(f"SELECT {columns} FROM {table}")):  # noqa: S608 - names of ours
+            found = self._registry.execute(f"SELECT {columns} FROM {table}")  # noqa: S608 - names of ours
+            while rows := found.fetchmany(_ROWS):
                 yield rows
 
     async def secrets(self) -> dict[str, bytes]:
@@ -85,8 +79,17 @@ def _session(row: tuple[Any, ...]) -> Session:
     return Session(sid, session_id, epoch, head, state, created_at_ms, updated_at_ms, bool(loaded), *rest)
 
 
-def _pages(cursor: sqlite3.Cursor) -> Iterable[list[Any]]:
-    while rows := cursor.fetchmany(_ROWS):
+def _pages(cursor: sqlite3.Cursor, *, large: int) -> Iterable[list[Any]]:
+    """`large`: the column that a page is bounded by, besides the number of its rows."""
+    rows: list[Any] = []
+    size = 0
+    for row in cursor:
+        rows.append(row)
+        size += len(row[large])
+        if len(rows) >= _ROWS or size >= _BYTES:
+            yield rows
+            rows, size = [], 0
+    if rows:
         yield rows
 
 

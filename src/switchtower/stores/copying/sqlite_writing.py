@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from switchtower.stores import connections, migrations, sqlite_look, strips
-from switchtower.stores.copying.ports import JWT_SECRET, OWNER_TOKEN, REGISTRY, Receipt, Record, Session
+from switchtower.stores.copying.ports import REGISTRY, SECRET_FILES, Receipt, Record, Session
 from switchtower.stores.copying.sqlite_reading import SqliteReading
 
 JOURNAL, REGISTRY_FILE = "journal.db", "registry.db"
-SECRET_FILES = {OWNER_TOKEN: "owner.token", JWT_SECRET: "jwt.secret"}
 _ENDING = ".copying"
 _BESIDE = ("-wal", "-shm", "-journal")
 _MADE_FROM_THE_JOURNAL = "search.db"

@@ -30,6 +30,8 @@ class PostgresRegistry:
         self._pool: Pool | None = None
 
     async def open(self) -> None:
+        if self._pool is not None:
+            return
         pool = Pool(self._dsn, most=1, patience=self._patience)
         with _telling():
             await pool.open(schema.migrate)

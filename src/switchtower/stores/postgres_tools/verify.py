@@ -10,10 +10,9 @@ from switchtower.core import events
 from switchtower.stores import verifying
 from switchtower.stores.postgres import connections, names
 from switchtower.stores.postgres.connections import Connection
-from switchtower.stores.postgres_tools import addresses, event_pages, look
+from switchtower.stores.postgres_tools import addresses, look, pages
 from switchtower.stores.verifying import Progress, Report
 
-_PAGE = 500
 _SESSION = """
 SELECT sessions.sid, sessions.session_id, homes.sid, homes.head, state, card, pruned_through, snapshots.seq, snapshots.data
 FROM sessions LEFT JOIN homes USING (session_id) LEFT JOIN snapshots ON snapshots.sid = sessions.sid
@@ -66,7 +65,7 @@ async def _check_session(
         return  # what was deleted goes away piece by piece
     try:
         check = verifying.SessionCheck(report, session_id, state, *rest)
-        async for rows in event_pages.of(connection, sid):
+        async for rows in pages.events(connection, sid):
             check.take(rows)
         check.end()
     except Exception as problem:
@@ -87,12 +86,7 @@ async def _check_strays(connection: Connection, report: Report) -> None:
 
 async def _check_receipts(connection: Connection, report: Report, progress: Progress) -> None:
     total = await connection.fetchval("SELECT count(*) FROM receipts")
-    identity = b""
-    while rows := await connection.fetch(
-        "SELECT identity, scope, key, fingerprint, outcome FROM receipts WHERE identity > $1 ORDER BY identity LIMIT $2",
-        *(identity, _PAGE),
-    ):
-        for _, scope, key, fingerprint, outcome in rows:
-            verifying.check_receipt(report, names.got(scope), names.got(key), names.got(fingerprint), outcome)
-        identity = rows[-1][0]
+    async for receipts in pages.receipts(connection):
+        for scope, key, fingerprint, outcome, _, _ in receipts:
+            verifying.check_receipt(report, scope, key, fingerprint, outcome)
         progress("receipts", report.receipts, max(total, report.receipts))

@@ -49,6 +49,7 @@ class Hub:
         self._presence = presence = Presence(tower_, hosts, own, lost_after_s=lost_after_s, far=far)
         self._dispatch = Dispatch(tower_, presence.roster, mesh)
         self.forward = self._dispatch.forward
+        self._is_open = False
         self._looking: dict[str, asyncio.Future[journal.Card | None]] = {}
         self.set_host_state = presence.set_state
         self.rename_host = presence.rename
@@ -66,8 +67,10 @@ class Hub:
         return self._local.host_id
 
     async def start(self) -> None:
-        if self._nodes is not None:
+        """May be asked again where it failed."""
+        if self._nodes is not None and not self._is_open:
             self._nodes.open(self._presence.roster, self._presence)
+        self._is_open = True
         await self._presence.start()
 
     async def close(self) -> None:
