@@ -68,7 +68,7 @@ def folder() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix="tn-", dir="/tmp"))
     yield made
     for log in sorted(made.glob("*/logs/tower.log")):
-        print(f"The end of the log of {log.parents[1].name}:", *log.read_text().splitlines()[-30:], sep="\n")
+        print(f"The end of the log of {log.parents[1].name}:", *log.read_text().splitlines()[-80:], sep="\n")
     shutil.rmtree(made, ignore_errors=True)
 
 

@@ -6,6 +6,7 @@ Its state is known from outside: signals, sockets, and the tables of homes and n
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,8 @@ COUNT = 3
 PATIENCE = 30.0
 """For what must happen; generous, because the machine may be busy with other tests."""
 POLL = 0.01
+_TROUBLES = ("JournalUnavailable", "LeasesUnavailable", "RegistryUnavailable", "Fenced", "HomeUnreachable")
+"""What a node may have to say about the others and the database."""
 
 Look = Callable[[], Any]
 
@@ -57,6 +60,12 @@ class Node:
     @property
     def log(self) -> str:
         return (self.home / "logs" / "tower.log").read_text()
+
+    @property
+    def bugs(self) -> list[str]:
+        """What its log tells of that is nobody's fault but ours."""
+        blocks = re.findall(r"^Traceback .*?^(\w[\w.]*(?:: .*)?)$", self.log, re.MULTILINE | re.DOTALL)
+        return [said for said in blocks if said.partition(":")[0].rpartition(".")[2] not in _TROUBLES]
 
     async def start(self) -> None:
         assert self.daemon is None

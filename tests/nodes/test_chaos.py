@@ -14,7 +14,7 @@ from tests.nodes.people import People
 
 from switchtower.testing.postgres_server import PostgresServer
 
-TOWERS = 2
+TOWERS = 4
 PEOPLE = 6
 MINIS = 2
 LEASE = 1.0
@@ -49,11 +49,12 @@ async def test_nothing_is_lost_whatever_fails(
         print(f"\n{len(ledger.stories)} sessions, {sum(map(len, ledger.logs.values()))} events, {dict(ledger.seen)}")
         assert await asyncio.gather(*(node.stop() for node in fleet.nodes)) == [0] * len(fleet.nodes)
         await ledger.check(fleet)
+        assert [bug for node in fleet.nodes for bug in node.bugs] == []
     finally:
         for working in (people, *minis, faults):
             await working.stop()
         await fleet.close()
     run_ids = {message.run_id for message in ledger.messages.values() if message.run_id is not None}
     assert processes_of(run_ids) == {}, "no process is left behind"
-    for what in ("raced", "sent twice", "taken up", "killed in a takeover", "woken"):
+    for what in ("raced", "sent twice", "taken up", "killed in a takeover", "woken", "MiniCodex runs"):
         assert ledger.seen[what] or rounds < 2 * len(faults.kinds), f"it never came to this: {what}"

@@ -33,10 +33,11 @@ async def test_nodes_are_replaced_one_by_one_by_the_next_version_under_load(
             await fleet.until(fleet.all_meet, "the new node is among them")
             versions = sorted(found.version for found in (await fleet.alive()).values())
             assert versions == sorted([switchtower.__version__] * (len(fleet.nodes) - number) + [upgrade.NEXT] * number)
-            await ledger.progress(20)
+            await ledger.progress(12)
             people.check()
         await people.rest()
         await ledger.check(fleet)
+        assert [bug for node in fleet.nodes for bug in node.bugs] == []
         assert await fleet.ask_database("SELECT to_regclass($1)::text", f"tower.{upgrade.TABLE}")
     finally:
         await people.stop()

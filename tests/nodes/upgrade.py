@@ -19,7 +19,7 @@ def make_next_version(folder: Path) -> Path:
     """Where it is to be imported from."""
     package = folder / "next" / "switchtower"
     ours = Path(switchtower.__file__).parent
-    shutil.copytree(ours, package, ignore=shutil.ignore_patterns("__pycache__", "web_dist"))
+    shutil.copytree(ours, package, ignore=shutil.ignore_patterns("web_dist"))
     init = package / "__init__.py"
     text, changed = re.subn(r'__version__ = "[^"]*"', f'__version__ = "{NEXT}"', init.read_text())
     assert changed == 1
@@ -32,7 +32,7 @@ def make_next_version(folder: Path) -> Path:
     return package.parent
 
 
-async def drain(fleet: Fleet, node: Node, *, wait_s: float = 5) -> dict[str, Any]:
+async def drain(fleet: Fleet, node: Node, *, wait_s: float = 1) -> dict[str, Any]:
     """Clients are let go on the way, also who asked: asked again, it says what came of it the first time."""
     async with asyncio.timeout(PATIENCE):
         while True:

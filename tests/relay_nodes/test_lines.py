@@ -39,6 +39,13 @@ def calling(node: Node, request_id: str = "q") -> "asyncio.Future[Any]":
     return asyncio.ensure_future(node.hub.run_rpc("rpc.fs.read", "run-7", asked, ANN))
 
 
+def watching(node: Node) -> tuple[asyncio.Event, asyncio.Event]:
+    """Set when the node has lost another, and when it has found one again after that."""
+    parted, met = asyncio.Event(), asyncio.Event()
+    node.mesh.watch(lambda peer: met.set() if parted.is_set() else None, lambda peer: parted.set())
+    return parted, met
+
+
 # Commands
 
 
@@ -249,6 +256,49 @@ async def test_nodes_that_meet_again_agree_on_where_a_host_is(three: City) -> No
         call = calling(node)
         host.respond(await host.told(), result=node.name)
         assert await call == node.name
+
+
+async def test_a_host_that_went_from_its_last_node_is_gone_wherever_it_was_before(three: City) -> None:
+    a, b, c = three.nodes
+    host = await come(three, a)
+    for node in (b, c, a, c):
+        older, host = host, await come(three, node)
+        await older.is_cut()
+    host.stream.abort()
+    for node in three.nodes:
+        await node.until_it_sees("h", online=False)
+
+
+async def test_a_node_that_found_its_way_back_knows_the_hosts_of_the_other_again(three: City) -> None:
+    a, b, _ = three.nodes
+    await come(three, b)
+    parted, met = watching(a)
+    # Only the one way: the other node still speaks to this one, and has no reason to say anything again.
+    a.mesh._lines["node_b"].hang_up("for a test")
+    async with asyncio.timeout(5):
+        await parted.wait()
+        assert not await a.sees("h")
+        await met.wait()
+    await a.until_it_sees("h")
+
+
+async def test_what_a_node_says_that_cannot_be_reached_does_not_count(tmp_path: Path) -> None:
+    async with city(tmp_path, "a", "b") as made:
+        a, b = made.nodes
+        parted, met = watching(b)
+        a.mesh.meet([])
+        async with asyncio.timeout(5):
+            await parted.wait()
+            await met.wait()
+        assert "node_b" not in a.mesh.peers
+        await b.host("h")
+        answers: list[Any] = []
+        b.mesh.ask("node_a", letters.LINE_CALL, b"", answers.append)
+        await made.until(lambda: len(answers) == 1)
+        assert isinstance(answers[0], bytes), "this was heard, and so was what was said before"
+        assert not await a.sees("h")
+        await made.joined(made.nodes)
+        await a.until_it_sees("h")
 
 
 # Who may stay

@@ -109,6 +109,22 @@ async def test_a_node_that_starts_waits_for_hosts_that_are_away_and_not_for_thos
         talking.cancel()
 
 
+async def test_only_what_holds_at_that_moment_is_marked(tmp_path: Path) -> None:
+    async with city(tmp_path, "a", "b", lost_after_s=SOON) as made:
+        a, b = made.nodes
+        near, far = await told_of(made.house, "near", "run-1"), await told_of(made.house, "far", "run-2")
+        gone = await told_of(made.house, "gone", "run-3")
+        await a.host("near"), await b.host("far")
+        await a.until_it_sees("far")
+        losses = Losses(made.house.runtime, a.hub._presence.roster)
+        for host_id in ("near", "far", "gone"):
+            losses.mark(host_id, lost=True)
+        await gone.next_of(events.HostLost)
+        losses.mark("gone", lost=False)
+        await made.until(lambda: losses._task is None)
+        assert (fate(near), fate(far), fate(gone)) == ([], [], [events.HostLost])
+
+
 # What cannot be stored now
 
 

@@ -15,6 +15,7 @@ from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.registry import PostgresRegistry
 from switchtower.stores.postgres_tools import verify
 from switchtower.testing.journal_contract import NOON, card, deltas
+from switchtower.testing.postgres_server import PostgresServer
 
 
 @pytest.fixture
@@ -253,3 +254,22 @@ async def test_a_damaged_file_is_told_as_that(home: Path, fresh_dsn: str) -> Non
     with pytest.raises(sqlite3.OperationalError):
         with filled.home_reading(home) as source:
             source._journal.execute("DELETE FROM sessions")  # it cannot write
+
+
+async def test_a_server_that_dies_during_a_copy_is_told_and_the_copy_goes_on(home: Path, own_server: PostgresServer) -> None:
+    dsn = own_server.dsn("postgres")
+    left = [3]
+
+    def kill_at_the_third(*_: object) -> None:
+        left[0] -= 1
+        if not left[0]:
+            own_server.kill()
+
+    with filled.home_reading(home) as source:
+        with pytest.raises(filled.sqlite_look.CannotLook, match=r"failed: .*; hint: "):
+            async with postgres_writing.opened(dsn) as target:
+                await moving.move_all(source, target, kill_at_the_third)
+
+    own_server.start()
+    assert (await move_in(home, dsn, resume=True)).sessions == 5
+    assert await differences(home, dsn) == []

@@ -8,8 +8,8 @@ from switchtower.cli.archives import contents
 from switchtower.cli.storing import files
 from switchtower.stores import connections, migrations, sqlite_look
 from switchtower.stores.copying import comparing, moving, ports, postgres_writing
-from switchtower.stores.copying.postgres_reading import PostgresReading
 from switchtower.stores.copying.ports import SECRET_FILES
+from switchtower.stores.copying.postgres_reading import PostgresReading
 from switchtower.stores.copying.sqlite_writing import SqliteWriting
 from switchtower.stores.postgres_tools import addresses, look
 

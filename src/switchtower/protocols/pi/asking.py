@@ -1,54 +1,62 @@
-"""Asks the tower for what a pi command wants, once, also when the node that decides for the session dies with the answer.
+"""Asks the tower for what a pi command wants, once, whichever nodes die, stop or fall asleep meanwhile.
 
-What was asked left its receipts in the very commit in which it happened. So whether it did can be read, as soon as somebody
-decides for the session again: what the node before had not stored by then it cannot store any more.
+Among several nodes what one house asked may happen later than the next house has begun: a node that was stopped for a while
+goes on where it was. So what leaves a receipt has an identity for its session's home too, made from that receipt: whoever
+comes second there changes nothing, and is told what the first one began. Alone there is no second, and no need of it.
 """
 
-import contextlib
+import hashlib
 from collections.abc import Callable
 
-from switchtower.core import commands, errors, events, tower
-from switchtower.protocols.pi.order import receipts
+import msgspec
 
-MOST_ASKINGS = 3
+from switchtower.core import commands, errors, journal, tower
+from switchtower.protocols.pi.order import lifecycle, ports, receipts
+from switchtower.protocols.pi.order.outcomes import Begun, Ended
+
 _NEWEST = 1_000
-_NO_RUN = "run_0"
-_US = events.Actor(name="switchtower", via="pi", counts=True)
 
 
 class Asking:
     def __init__(self, tower_: tower.Tower, holds: Callable[[], bool] | None = None) -> None:
         """`holds`: whether whoever asks may still do so."""
+        self.resolve: ports.Resolve | None = None
+        """How a command ended that somebody else began."""
         self._tower = tower_
         self._holds = holds
 
     async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
-        """Without an outcome of its own when it happened and nobody could say so. Raises the refusal; `OutcomeUnknown` for a
-        command without an identity, of which nothing can be read."""
-        for _ in range(MOST_ASKINGS - 1):
-            try:
-                return await self._ask(command)
-            except errors.OutcomeUnknown:
-                if not command.receipts:
-                    raise
-                await self._somebody_decides(command.session_id)
-                if await self._has_happened(command):
-                    return {}
-        return await self._ask(command)
-
-    async def _ask(self, command: commands.AnyCommand) -> tower.Outcome:
+        """Raises the refusal; `ports.BegunBefore` when another house has begun the very same."""
         if self._holds is not None and not self._holds():
             raise errors.ShuttingDown
-        return await self._tower.ask(command)
+        if not command.receipts or self._tower.nodes is None:
+            return await self._tower.ask(command)
+        receipt = command.receipts[0]
+        outcome = await self._tower.ask(msgspec.structs.replace(command, idempotency_key=_identity(receipt)))
+        if outcome.get("replayed") and receipt.outcome["state"] == receipts.BEGUN:
+            raise ports.BegunBefore(self._how_it_ended(receipt))
+        return outcome
 
-    async def _somebody_decides(self, session_id: str) -> None:
-        """Any answer of the session's home will do: this one changes nothing, because there is no such run."""
-        with contextlib.suppress(errors.NoActiveRun, errors.SessionNotFound, errors.LivesElsewhere):
-            await self._ask(commands.CancelRun(session_id=session_id, actor=_US, run_id=_NO_RUN))
+    async def _how_it_ended(self, receipt: journal.Receipt) -> ports.Handled:
+        assert self.resolve is not None, "set before anybody asks"
+        stored = [each for each in await self._tower.receipts(receipts.SCOPE, _NEWEST) if each.key == receipt.key]
+        for _, kept, _ in receipts.read(stored, now_ms=0):
+            if isinstance(kept, Begun):
+                return await self.resolve(kept.command, kept.session_id, kept.facts)
+            return _told_before(kept)
+        # It is there, and too old to be found among the newest: its own facts say the same, but for what was made anew.
+        return await self.resolve(receipt.outcome["command"], receipt.outcome["sessionId"], receipt.outcome["facts"])
 
-    async def _has_happened(self, command: commands.AnyCommand) -> bool:
-        left = command.receipts[0]
-        for stored in await self._tower.receipts(receipts.SCOPE, _NEWEST):
-            if (stored.key, stored.fingerprint) == (left.key, left.fingerprint):
-                return bool(stored.outcome.get("state") == left.outcome.get("state"))
-        return False
+
+def _told_before(kept: Ended) -> ports.Handled:
+    outcome: lifecycle.Outcome = kept.outcome
+    if not outcome.success:
+        raise ports.Refused(str(outcome.error))
+    return ports.Handled(data=outcome.data, settled=True)
+
+
+def _identity(receipt: journal.Receipt) -> str:
+    """Of a command and of what is asked with it: an id that means something else by now is another's. As it becomes the id of a
+    message, it is spelled like one."""
+    meaning = msgspec.json.encode([receipt.key, receipt.fingerprint, receipt.outcome["state"]])
+    return f"msg_{hashlib.sha256(meaning).hexdigest()[:32]}"

@@ -46,6 +46,7 @@ class House:
         stopped for a while may be told later than it reads what has come meanwhile."""
         self._holds = holds
         asked = asking.Asking(tower_, holds)
+        asked.resolve = self._resolve
         self._tower = tower_
         self._settings = settings
         self._ready_frame = Packet([announcing.server_ready(version)])
@@ -71,7 +72,7 @@ class House:
         limits = _limits(settings)
         self._conductor = Conductor(
             handlers(self._hall, self._sessions, self._work),
-            _TowerLedger(tower_, asked, self._roster),
+            _TowerLedger(asked, self._roster),
             self._bulletin,
             limits=limits,
             now_ms=now_ms,
@@ -215,8 +216,7 @@ class House:
 class _TowerLedger:
     """Implements `ports.Ledger`: what pi's clients rely on is kept in the sessions themselves."""
 
-    def __init__(self, tower_: tower.Tower, asked: asking.Asking, roster: Roster) -> None:
-        self._tower = tower_
+    def __init__(self, asked: asking.Asking, roster: Roster) -> None:
         self._asking = asked
         self._roster = roster
 
@@ -232,12 +232,9 @@ class _TowerLedger:
             advances=settlement.advances,
             receipts=settlement.receipts,
         )
-        outcome = await self._asking.ask(command)
-        version = outcome.get("version")
-        if version is None:  # stored, and nobody was left to say with which version
-            version = (await self._tower.session(settlement.session_id)).version
-        await self._roster.catch_up(settlement.session_id, int(version))
-        return int(version)
+        version = int((await self._asking.ask(command))["version"])
+        await self._roster.catch_up(settlement.session_id, version)
+        return version
 
 
 def _limits(settings: PiSettings) -> Limits:

@@ -77,11 +77,16 @@ async def connect(dsn: str, settings: dict[str, str] | None = None) -> Connectio
 
 def is_lost(problem: BaseException, connection: Connection) -> bool:
     """Whether it is not known what became of the last statement. An answer of the server's means that nothing was stored."""
-    if connection.is_closed() or isinstance(problem, OSError | TimeoutError):
+    if connection.is_closed() or isinstance(problem, OSError | TimeoutError) or _is_confused(problem):
         return True
     state = sqlstate(problem)
     # A server that is told to stop, or to give up waiting for its standby, may say so after it has committed.
     return state is not None and state[:2] in ("08", "57")
+
+
+def _is_confused(problem: BaseException) -> bool:
+    """The library does not know itself where its connection stands: so it is when a server ends one between two statements."""
+    return type(problem).__name__ == "InternalClientError" and type(problem).__module__.startswith("asyncpg")
 
 
 def sqlstate(problem: BaseException) -> str | None:
@@ -90,7 +95,7 @@ def sqlstate(problem: BaseException) -> str | None:
 
 def is_of_the_database(problem: BaseException) -> bool:
     """Not reachable, full, stopping or damaged. Not what a statement brought on itself, such as a broken constraint."""
-    if isinstance(problem, OSError | TimeoutError):
+    if isinstance(problem, OSError | TimeoutError) or _is_confused(problem):
         return True
     state = sqlstate(problem)
     if state is not None:

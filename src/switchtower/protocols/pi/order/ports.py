@@ -87,6 +87,14 @@ class SessionLimit(Refused):
     """There are as many sessions at hand as may be."""
 
 
+class BegunBefore(Exception):
+    """Another house has begun this very command, which may still be under way."""
+
+    def __init__(self, ended: Awaitable[Handled]) -> None:
+        super().__init__("begun before")
+        self.ended = ended
+
+
 class SessionBusy(Exception):
     """The command has to wait at the head of its lane; its handler is called again when `until` is done."""
 

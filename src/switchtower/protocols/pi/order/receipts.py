@@ -20,6 +20,7 @@ from switchtower.protocols.pi.order.outcomes import Begun, Ended, Kept
 log = logging.getLogger(__name__)
 
 SCOPE = "pi"
+BEGUN, FINISHED = "begun", "finished"
 
 
 class Name(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -34,14 +35,14 @@ _decode_name = msgspec.json.Decoder(Name).decode
 
 
 def begun(pending: Pending, facts: dict[str, Any], limits: Limits, now_ms: int) -> tuple[journal.Receipt, ...]:
-    return _issue(pending, {"state": "begun", "command": pending.command, "facts": facts}, limits, now_ms)
+    return _issue(pending, {"state": BEGUN, "command": pending.command, "facts": facts}, limits, now_ms)
 
 
 def ended(pending: Pending, outcome: lifecycle.Outcome, limits: Limits, now_ms: int) -> tuple[journal.Receipt, ...]:
     if pending.fingerprint is None:
         return ()
     response = msgspec.json.decode(lifecycle.response(outcome, None))
-    return _issue(pending, {"state": "finished", "command": pending.command, "response": response}, limits, now_ms)
+    return _issue(pending, {"state": FINISHED, "command": pending.command, "response": response}, limits, now_ms)
 
 
 def _issue(pending: Pending, outcome: dict[str, Any], limits: Limits, now_ms: int) -> tuple[journal.Receipt, ...]:
@@ -52,7 +53,7 @@ def _issue(pending: Pending, outcome: dict[str, Any], limits: Limits, now_ms: in
     outcome = {**outcome, "sessionId": pending.session_id, "ids": list(pending.ids), "keys": list(pending.keys)}
     until_ms = now_ms + round(limits.receipt_ttl_s * 1_000)
     key_until_ms = now_ms + round(limits.idempotency_ttl_s * 1_000)
-    if outcome["state"] == "begun":
+    if outcome["state"] == BEGUN:
         # pi-server 8.2 counts the time from the end, and a begun command may take long.
         key_until_ms = until_ms
     names = [(Name("id", pending.namespace, None, id_), until_ms) for id_ in pending.ids]
@@ -82,7 +83,7 @@ def read(receipts: Iterable[journal.Receipt], now_ms: int) -> list[tuple[Name, K
 
 def _record(receipt: journal.Receipt) -> Kept:
     outcome, fingerprint = receipt.outcome, fingerprints.Fingerprint.known(receipt.fingerprint)
-    if outcome["state"] == "begun":
+    if outcome["state"] == BEGUN:
         return Begun(
             outcome["command"], fingerprint, outcome["sessionId"], outcome["facts"], list(outcome["ids"]), list(outcome["keys"])
         )

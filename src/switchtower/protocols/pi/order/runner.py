@@ -276,6 +276,9 @@ class Runner:
             job.until = asyncio.ensure_future(wait_for(problem.until))
             job.until.add_done_callback(partial(self._waited, job))
             return
+        if isinstance(problem, ports.BegunBefore):
+            self._handled(job, ports.Handled(rest=problem.ended))
+            return
         if isinstance(problem, ports.SessionLimit):
             self._rejected.sessionLimit += 1
         self._fail(job, refusals.of(problem, job.command))

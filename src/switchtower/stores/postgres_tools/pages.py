@@ -1,0 +1,48 @@
+"""Rows in pages, bounded by number and by bytes on the server's side: how long a value is, is known without reading it."""
+
+from collections.abc import AsyncIterator
+
+from switchtower.stores import strips
+from switchtower.stores.postgres import names
+from switchtower.stores.postgres.connections import Connection
+
+Receipt = tuple[str, str, str, bytes, int, int]
+"""Scope, key, fingerprint, outcome, when it was recorded and when it expires."""
+
+_ROWS = 2_000
+_BYTES = 2_097_152
+
+
+def _page(columns: str, large: str, table: str, where: str, order: str) -> str:
+    """A row belongs to the page if those before it do not fill it."""
+    return (
+        f"SELECT {columns} FROM (SELECT *, sum(octet_length({large})) OVER (ORDER BY {order}) - octet_length({large})"  # noqa: S608 - made of what is written here
+        f" AS bytes_before FROM (SELECT * FROM {table} WHERE {where} ORDER BY {order} LIMIT {_ROWS}) AS rows) AS page"
+        f" WHERE bytes_before < {_BYTES} ORDER BY {order}"
+    )
+
+
+_EVENTS = _page("seq, count, ts_ms, run_id, kind, data", "data", "events", "sid = $1 AND seq > $2", "seq")
+_RECEIPTS = _page(
+    "identity, scope, key, fingerprint, outcome, recorded_at_ms, expires_at_ms",
+    *("outcome", "receipts", "identity > $1", "identity"),
+)
+
+
+async def events(connection: Connection, sid: int, after_seq: int = -1) -> AsyncIterator[list[strips.Row]]:
+    while rows := await connection.fetch(_EVENTS, sid, after_seq):
+        yield [
+            (seq, count, ts_ms, None if run_id is None else names.got(run_id), kind, data)
+            for seq, count, ts_ms, run_id, kind, data in rows
+        ]
+        after_seq = rows[-1][0]
+
+
+async def receipts(connection: Connection) -> AsyncIterator[list[Receipt]]:
+    identity = b""
+    while rows := await connection.fetch(_RECEIPTS, identity):
+        yield [
+            (names.got(scope), names.got(key), names.got(fingerprint), outcome, recorded_at_ms, expires_at_ms)
+            for _, scope, key, fingerprint, outcome, recorded_at_ms, expires_at_ms in rows
+        ]
+        identity = rows[-1][0]
