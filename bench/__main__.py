@@ -30,8 +30,8 @@ def main() -> None:
         print(f"\nSince {options.compare}:\n{table.differences(rows, results.read(options.compare).rows)}")
     print(f"\nWritten to {results.write(collected)}")
     if options.write_docs:
-        docs.write(collected)
-        print(f"The table in {docs.PAGE} is new")
+        for page in docs.write(collected):
+            print(f"The table in {page} is new")
 
 
 def _options() -> argparse.Namespace:
@@ -41,7 +41,7 @@ def _options() -> argparse.Namespace:
         "--only", action="append", choices=list(GROUPS), metavar="GROUP", help=f"{', '.join(GROUPS)}; may be repeated"
     )
     parser.add_argument("--compare", type=Path, metavar="FILE", help="print what changed since these earlier results")
-    parser.add_argument("--write-docs", action="store_true", help="put the table into docs/performance.md")
+    parser.add_argument("--write-docs", action="store_true", help="put the table into docs/performance.md and docs/scaling.md")
     parser.add_argument("--folder", type=Path, help="where journals are written for us and for the baselines (default: $TMPDIR)")
     return parser.parse_args()
 

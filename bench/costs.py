@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from bench import commits, results, tower
+from bench import commits, docs, model, results, tower
 from bench.model import COSTS, Costs, Figure
 from bench.processes import Server
 from bench.setting import Setting
@@ -31,6 +31,7 @@ LISTENERS = (1, 10, 30)
 WRITERS = 8
 NOTICES, NAMED = 5_000, 32
 MIXED = 5
+CLIENTS = 8
 
 
 Points = dict[str, Any]
@@ -141,20 +142,21 @@ def _events(setting: Setting, server: PostgresServer, points: Points) -> dict[st
 
 def _following(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
     """Slow streams, watched at their home, and watched at the other node: what it adds there, and at the database."""
-    amount = {"sessions": 20, "events": setting.amount(400), "pause_us": 4_000}
+    amount = {"sessions": 20, "events": setting.amount(500), "pause_us": 4_000}
     with tower.running(setting, server, 2) as (nodes, _):
         home, other = nodes
         meter = Meter(server, nodes)
         spent: dict[str, list[float]] = {}
-        for title, watch in (("warm", other), ("alone", None), ("near", home), ("far", other)):
+        for title, watch, clients in (("warm", other, 1), ("alone", None, 0), ("near", home, CLIENTS), ("far", other, 1)):
+            where = watch.socket if watch else None
             with meter.running():
-                setting.load("watchers", socket=home.socket, far_socket=watch.socket if watch else None, **amount)
+                setting.load("watchers", socket=home.socket, far_socket=where, clients=clients, **amount)
             spent[title] = meter.spent
     events = amount["sessions"] * amount["events"]
-    delivery = max(0.0, spent["near"][0] - spent["alone"][0]) / events
+    delivery = max(0.0, spent["near"][0] - spent["alone"][0]) / events / CLIENTS
     how = "20 sessions, an event each every 4 ms"
     return {
-        "node_delivery": Figure(delivery, "s CPU", f"CPU of the home, {how}, watched there by one client each, against nobody"),
+        "node_delivery": Figure(delivery, "s CPU", f"CPU of the home, {how}, with {CLIENTS} clients each, against nobody"),
         "node_followed": Figure(
             max(0.0, (spent["far"][1] - spent["alone"][1]) / events - delivery),
             "s CPU",
@@ -243,19 +245,37 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tower-bench-", ignore_cleanup_errors=True) as folder, servers.running() as server:
         points: Points = {}
         found = measure(Setting(Path(folder), quick=quick), server, points)
-    assert set(found) == set(Costs._fields), set(found) ^ set(Costs._fields)
+    found = {name: found[name] for name in Costs._fields}
     about = results.collect([], quick=quick, seconds=time.monotonic() - began)
     written = {
         "measured": datetime.now(UTC).date().isoformat(),
         "machine": about.machine | {"cores": str(os.cpu_count())},
         "commit": about.commit,
         "points": points,
-        "costs": {name: found[name]._asdict() for name in Costs._fields},
+        "costs": {name: figure._asdict() for name, figure in found.items()},
     }
     text = json.dumps(written, indent=1, ensure_ascii=False) + "\n"
     print(text)
     if not quick:
         COSTS.write_text(text)
+        _write_docs(found)
+
+
+def _write_docs(found: dict[str, Figure]) -> None:
+    """The model's answer for a large tower, and what it was made from."""
+    load = model.Load(sessions=1e6, clients=1e5)
+    report = model.report(load, model.Limits(), model.costs_of(found))
+    docs.put(docs.PAGE_OF_NODES, "model", f"```\n{report}\n```")
+    for name, figures in (("assumed", model.ASSUMED), ("costs", found)):
+        lines = [f"| `{key}` | {_readable(figure)} | {figure.source} |" for key, figure in figures.items()]
+        docs.put(docs.PAGE_OF_NODES, name, "\n".join(["| name | value | what |", "|---|--:|---|", *lines]))
+
+
+def _readable(figure: Figure) -> str:
+    if figure.unit.startswith("s") and figure.unit != "sessions":
+        micro = figure.value * 1e6
+        return f"{micro:,.0f} µs{figure.unit[1:]}"
+    return f"{figure.value:,.3g} {figure.unit}" if figure.value < 1_000 else f"{figure.value:,.0f} {figure.unit}"
 
 
 if __name__ == "__main__":

@@ -248,9 +248,9 @@ def main() -> None:
     load = Load(**{name: given[name] for name in Load._fields})
     limits = Limits(**{name: given[name] for name in Limits._fields})
     figures = read()
-    print(report(load, limits, costs_of(figures)))
     changed = {name: figure._replace(value=given[name]) for name, figure in ASSUMED.items()}
-    print(f"\nAssumed:\n{_figures(changed)}\n\nMeasured:\n{_figures(figures)}")
+    told = report(load, limits, costs_of(figures))
+    print(f"{told}\n\nAssumed:\n{_figures(changed)}\n\nMeasured:\n{_figures(figures)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Slow streams in so many sessions of one node, each watched by a client of its own at a given node, or by nobody."""
+"""Slow streams in so many sessions of one node, each watched by clients of its own at a given node, or by nobody."""
 
 import asyncio
 from typing import Any
@@ -6,18 +6,17 @@ from typing import Any
 from bench.loads import peer, requests
 
 
-async def load(socket: str, far_socket: str | None, sessions: int, events: int, pause_us: int) -> Any:
+async def load(socket: str, far_socket: str | None, sessions: int, events: int, pause_us: int, clients: int = 1) -> Any:
     starter = await peer.Peer.connect(socket)
     names = [await starter.start_session(requests.start_session(peer.number())) for _ in range(sessions)]
     watchers = []
-    for name in names:
-        watcher = await peer.Peer.connect(far_socket or socket)
-        if far_socket is not None:
-            await watcher.ask(requests.attach(peer.number(), name, 0))
+    for name in names * clients if far_socket is not None else ():
+        watcher = await peer.Peer.connect(far_socket)
+        await watcher.ask(requests.attach(peer.number(), name, 0))
         watchers.append(watcher)
     starter.close()
     sender = await peer.Peer.connect(socket)
-    ends = [watcher.watch() for watcher in watchers] if far_socket is not None else []
+    ends = [watcher.watch() for watcher in watchers]
     for name in names:
         await sender.ask(requests.send(peer.number(), name, f"paced {events} {pause_us}"))
     async with asyncio.timeout(100):

@@ -83,6 +83,16 @@ async def test_a_seat_that_is_given_up_is_free_at_once(store: Tried) -> None:
     assert await first.holder() == "node_2"
 
 
+async def test_who_retires_does_not_take_it_again_and_still_tells_who_has_it(store: Tried) -> None:
+    first, second = Seat(store, "node_1"), Seat(store, "node_2")
+    await first.holder()
+    _, holder = await asyncio.gather(first.retire(), first.holder())
+    assert holder is None
+    assert await first.holder() is None
+    assert await second.holder() == "node_2"
+    assert await first.holder() == "node_2"
+
+
 async def test_giving_it_up_and_asking_at_once_never_leaves_a_seat_that_is_not_ones_own(store: Tried) -> None:
     seat, other = Seat(store, "node_1"), Seat(store, "node_2")
     await seat.holder()
@@ -118,6 +128,19 @@ async def test_what_was_acquired_before_a_loss_is_not_taken_for_ones_own(store: 
     assert await asked is None
     assert seat.held is False
     assert await seat.holder() == "node_1"
+
+
+async def test_a_seat_that_is_given_up_while_it_is_asked_for_is_taken(store: Tried) -> None:
+    first, second = Seat(store, "node_1"), Seat(store, "node_2")
+    await first.holder()
+    store.gate.clear()
+    asked = asyncio.ensure_future(second.holder())
+    while store.acquisitions < 2:
+        await asyncio.sleep(0)
+    await first.release()  # after the other was refused, and before it looks whose it is
+    store.gate.set()
+    assert await asked == "node_2"
+    assert second.held is True
 
 
 async def test_a_draining_node_is_told_that_nobody_has_it(store: Tried) -> None:

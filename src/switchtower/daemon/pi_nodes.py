@@ -30,6 +30,8 @@ NOT_UNDERSTOOD = "the nodes are of different versions; try again when all are up
 IDLE_SECONDS = 60.0
 """Whoever has the seat reads all that any node stores; without a client that is for nothing."""
 _ASK_AGAIN_SECONDS = 0.02
+_LAST_SECONDS = 5.0
+"""What is left of a house may wait for a database that is away."""
 
 
 class PiNode:
@@ -127,7 +129,7 @@ class PiNode:
         if self._seat.held:
             await self._house.shut_down(timeout_s)
             self._drop()
-            await self._seat.release()
+        await self._seat.retire()
 
     async def _part_from_callers(self, timeout_s: float) -> None:
         callers = tuple(self._callers)
@@ -151,7 +153,7 @@ class PiNode:
             self._timer.cancel()
         self._drop()
         if self._rest:
-            await asyncio.wait(self._rest)
+            await asyncio.wait(self._rest, timeout=_LAST_SECONDS)
 
     def _drop(self) -> None:
         if (rest := self._house.drop(SERVICE_RESTART, RECONNECT)) is not None:

@@ -10,6 +10,8 @@ from switchtower.core import leases
 
 log = logging.getLogger(__name__)
 
+_TRIES = 2
+
 
 class Seat:
     def __init__(self, leases_: leases.Leases, node_id: str, *, name: str = "pi") -> None:
@@ -18,6 +20,7 @@ class Seat:
         self._place = f"seat:{name}"
         self._lease: leases.Lease | None = None
         self._losses = 0
+        self._retired = False
         self._asking: asyncio.Task[str | None] | None = None
         # One at a time: what is being given up must not be taken for what was just taken.
         self._turn = asyncio.Lock()
@@ -47,10 +50,15 @@ class Seat:
     async def _ask(self) -> str | None:
         async with self._turn:
             losses = self._losses
-            lease = await self._leases.acquire(self._place, self._node_id)
+            owner: leases.Lease | None = None
+            lease: leases.Lease | None = None
+            for _ in range(_TRIES):
+                lease = None if self._retired else await self._leases.acquire(self._place, self._node_id)
+                owner = lease or await self._leases.owner(self._place)
+                if owner is not None:
+                    break  # otherwise it was given up between the two questions, or this node takes nothing up
             if lease is None:
-                owner = await self._leases.owner(self._place)
-                # A node that falls silent between the two questions is found out by whoever asks next.
+                # A node that falls silent between the two is found out by whoever asks next.
                 return None if owner is None or owner.node_id == self._node_id else owner.node_id
             if losses != self._losses:
                 return None  # the node lost all that it had while this was on its way: the next one asks anew
@@ -63,6 +71,11 @@ class Seat:
         self._losses += 1
         held, self._lease = self._lease is not None, None
         return held
+
+    async def retire(self) -> None:
+        """As `release`, and it is not taken again: the node is about to go."""
+        self._retired = True
+        await self.release()
 
     async def release(self) -> None:
         """Free for others at once. Nothing is promised when the database is away: then it is free when the lease ends."""
