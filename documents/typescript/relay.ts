@@ -61,6 +61,7 @@ export interface HostRow {
   state?: string;
   first_seen_at?: string | null;
   is_this_daemon?: boolean;
+  is_node?: boolean;
 }
 
 export interface Response {

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -112,6 +113,11 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         listeners = Listeners(settings, runtime, doorkeeper, pi, relay, __version__)
         stack.push_async_callback(listeners.close, settings.shutdown_timeout)
         page.connected = listeners.connected
+        if node is not None and pi_node is not None:
+            from switchtower.daemon.nodes.letting_go import LettingGo
+
+            node.residence.let_go = LettingGo(listeners, relay, settings.shutdown_timeout)
+            node.residence.leave_seats = partial(pi_node.leave, settings.shutdown_timeout)
         await _tell_people(settings, runtime, redactor, page, stack, node)
         await listeners.open()
         endpoints = Endpoints(
@@ -151,7 +157,9 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         if pi_node is None:
             await house.shut_down(settings.shutdown_timeout)
         else:
-            await pi_node.leave(settings.shutdown_timeout)
+            from switchtower.daemon.pi_nodes import GOING_AWAY
+
+            await pi_node.leave(settings.shutdown_timeout, GOING_AWAY)
         await runtime.stop()
         if node is not None and pi_node is not None:
             await pi_node.close()

@@ -24,6 +24,8 @@ from switchtower.transports.stream import Receiver, Stream
 log = logging.getLogger(__name__)
 
 INTERNAL_ERROR = 1011
+GOING_AWAY = 1001
+"""As the document wants it of a server that stops."""
 RECONNECT = "service restart, reconnect"
 NOBODY_SERVES = "no node serves pi right now; try again in a second"
 NOT_UNDERSTOOD = "the nodes are of different versions; try again when all are upgraded"
@@ -120,18 +122,18 @@ class PiNode:
             log.warning("this node serves pi no longer")
         self._drop()
 
-    async def leave(self, timeout_s: float) -> None:
-        """Lets everybody go: they are told, what is under way has its time, and then they are closed with 1012. The seat is
-        free for others. Whoever comes later is still let in, and served elsewhere."""
-        await asyncio.gather(self._leave_the_seat(timeout_s), self._part_from_callers(timeout_s))
+    async def leave(self, timeout_s: float, code: int = SERVICE_RESTART) -> None:
+        """Lets everybody go: they are told, what is under way has its time, and then they are closed with this code. The seat
+        is free for others. Whoever comes later is still let in, and served elsewhere."""
+        await asyncio.gather(self._leave_the_seat(timeout_s, code), self._part_from_callers(timeout_s, code))
 
-    async def _leave_the_seat(self, timeout_s: float) -> None:
+    async def _leave_the_seat(self, timeout_s: float, code: int) -> None:
         if self._seat.held:
             await self._house.shut_down(timeout_s)
-            self._drop()
+            self._drop(code)
         await self._seat.retire()
 
-    async def _part_from_callers(self, timeout_s: float) -> None:
+    async def _part_from_callers(self, timeout_s: float, code: int) -> None:
         callers = tuple(self._callers)
         if not callers:
             return
@@ -145,7 +147,7 @@ class PiNode:
         while clock() < deadline and any(caller in self._callers and caller.owes() for caller in callers):  # noqa: ASYNC110
             await asyncio.sleep(_ASK_AGAIN_SECONDS)  # a receiver says when it is asked
         for caller in callers:
-            caller.let_go(SERVICE_RESTART, RECONNECT)
+            caller.let_go(code, RECONNECT)
 
     async def close(self) -> None:
         """When the node stops, after `leave`."""
@@ -155,8 +157,8 @@ class PiNode:
         if self._rest:
             await asyncio.wait(self._rest, timeout=_LAST_SECONDS)
 
-    def _drop(self) -> None:
-        if (rest := self._house.drop(SERVICE_RESTART, RECONNECT)) is not None:
+    def _drop(self, code: int = SERVICE_RESTART) -> None:
+        if (rest := self._house.drop(code, RECONNECT)) is not None:
             self._later(rest)
 
     def _look(self) -> None:

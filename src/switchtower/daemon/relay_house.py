@@ -139,6 +139,11 @@ class RelayHouse:
         admitted = await parts.host_door.admit(request)
         return admitted if isinstance(admitted, upgrade.Refusal) else parts.hub.welcome(admitted)
 
+    async def let_go(self, code: int, reason: str) -> None:
+        """Apps and hosts that are connected."""
+        if self._parts is not None:
+            self._parts.hub.let_go(code, reason)
+
     def link(self) -> dict[str, Any]:
         """How the link to the hub stands, for people. Loads nothing, and holds no token."""
         if self._settings.hub is None:

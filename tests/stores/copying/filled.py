@@ -74,6 +74,12 @@ async def a_home(folder: Path, *, sessions: int = 3) -> Path:
     return folder
 
 
+async def an_empty_registry(path: Path) -> None:
+    registry = SqliteRegistry(path)
+    await registry.open()
+    await registry.close()
+
+
 async def fill_registry(registry: SqliteRegistry) -> None:
     await registry.add_user(registry_contract.user("ann"))
     await registry.add_user(registry_contract.user("bob", "$argon2id$two"))

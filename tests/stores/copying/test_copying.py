@@ -14,7 +14,9 @@ from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.registry import PostgresRegistry
 from switchtower.stores.postgres_tools import verify
-from switchtower.testing.journal_contract import NOON, card, deltas
+from switchtower.stores.sqlite import SqliteJournal
+from switchtower.testing.journal_contract import NOON, card, deltas, warning
+from switchtower.testing.journal_contract import receipt as journal_receipt
 from switchtower.testing.postgres_server import PostgresServer
 
 
@@ -121,8 +123,39 @@ class _Fails:
 async def test_sessions_that_are_whole_are_not_copied_twice(home: Path, fresh_dsn: str) -> None:
     with filled.home_reading(home) as source:
         async with postgres_writing.opened(fresh_dsn) as target:
-            await moving.move_journal(source, target)  # and then it was killed
+            await moving.move_all(source, target)  # and then it was killed
     assert (await move_in(home, fresh_dsn, resume=True)).already_there == 5
+
+
+async def test_what_changed_since_an_interruption_is_copied_again(home: Path, fresh_dsn: str) -> None:
+    with filled.home_reading(home) as source:
+        async with postgres_writing.opened(fresh_dsn) as target:
+            await moving.move_all(source, target)
+    filled.change(home / "journal.db", "UPDATE sessions SET updated_at_ms = updated_at_ms + 1 WHERE session_id = 'sess_0'")
+    filled.change(home / "journal.db", "DELETE FROM sessions WHERE session_id = 'sess_1'")
+    filled.change(home / "registry.db", "DELETE FROM users WHERE name = 'bob'")
+
+    assert (await move_in(home, fresh_dsn, resume=True)).already_there == 3
+    assert await differences(home, fresh_dsn) == []
+
+
+async def test_a_long_session_and_one_with_large_entries_arrive_page_by_page(tmp_path: Path, fresh_dsn: str) -> None:
+    store = SqliteJournal(tmp_path / "journal.db")
+    await store.open()
+    long = [warning(seq) for seq in range(1, 4_502)]
+    large = [warning(seq)._replace(data=b'"' + b"x" * 900_000 + b'"') for seq in range(1, 6)]
+    receipts = [journal_receipt(f"key_{number}", "server") for number in range(4_100)]
+    for session_id, entries in (("sess_long", long), ("sess_large", large)):
+        await store.append(filled.journal.Append(session_id=session_id, epoch=1, entries=entries, card=card(session_id)))
+    await store.append(filled.journal.Append(session_id="sess_long", epoch=1, entries=[], receipts=receipts))
+    await store.close()
+    await filled.an_empty_registry(tmp_path / "registry.db")
+
+    moved = await move_in(tmp_path, fresh_dsn)
+
+    assert (moved.entries, moved.receipts) == (4_506, 4_100)
+    report = await verify.verify(fresh_dsn)
+    assert (report.entries, report.receipts) == (4_506, 4_100)
 
 
 async def test_a_copy_can_begin_again(home: Path, fresh_dsn: str) -> None:

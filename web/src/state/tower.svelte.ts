@@ -115,7 +115,7 @@ class Tower {
 
   /** Whether a host is a node of this tower, as the daemon that we speak to is. A session there is the tower's own, wherever we are connected. */
   isNode(hostId: string): boolean {
-    return this.hosts.some((host: HostRow & { is_node?: boolean }) => host.id === hostId && (host.is_this_daemon === true || host.is_node === true));
+    return this.hosts.some((host: HostRow) => host.id === hostId && (host.is_this_daemon === true || host.is_node === true));
   }
 
   listen(runId: string, listener: Listener): () => void {

@@ -295,3 +295,5 @@ class HostRow(Struct, frozen=True, kw_only=True):
     state: str = "approved"
     first_seen_at: str | None = None
     is_this_daemon: bool = False
+    is_node: bool = False
+    """One of several that share a store: it does not dial in, and nobody approves or removes it."""

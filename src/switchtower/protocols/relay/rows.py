@@ -18,8 +18,8 @@ _MERGED_LIMIT = 16_384
 
 def status(card: journal.Card) -> Status:
     active = card.state in states.ACTIVE
-    if active and card.host_lost:
-        return "lost"
+    if card.host_lost and (active or card.host is None):
+        return "lost"  # its host may come back; a node that was lost with its program does not
     if card.pending_approval_id is not None:
         return "awaiting_approval"
     if active:

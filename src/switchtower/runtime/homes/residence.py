@@ -63,6 +63,8 @@ class Residence:
         """As of the last time that this node had to say that it is there."""
         self.lapsed: Callable[[], None] = lambda: None
         """Called when this node has lost what it held, or may have."""
+        self.leave_seats: Callable[[], Coroutine[Any, Any, None]] | None = None
+        """Ends what only one node may do at a time, before another can begin with it."""
         self.let_go: Callable[[], Coroutine[Any, Any, None]] | None = None
         """Lets the clients go, with a hint to come back to another node."""
         self.draining_began: Callable[[], None] = lambda: None
@@ -264,6 +266,8 @@ class Residence:
             assert lane.afar is not None, "a node's lanes know of others"
             lane.afar.leave_home()
             lane.release()
+        if self.leave_seats is not None:
+            await self.leave_seats()
         freed = await self._leases.drain(self.node_id)
         self._tell_of_free_ones()
         if self.let_go is not None:

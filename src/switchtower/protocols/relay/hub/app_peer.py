@@ -77,6 +77,7 @@ class AppPeer:
     def connected(self, stream: Stream) -> None:
         self._stream = stream
         self._outbox = Outbox(stream)
+        self._hub.apps.add(self)
         self._unwatch = self._tower.watch_batches(self._saw)
         self._worker = asyncio.get_running_loop().create_task(self._work())
 
@@ -96,6 +97,7 @@ class AppPeer:
 
     def disconnected(self) -> None:
         """Calls go on to their end: somebody else may decide what this one asked for, and the journal tells of it."""
+        self._hub.apps.discard(self)
         self._unwatch()
         for tap in self._taps.values():
             tap.close()
@@ -105,6 +107,10 @@ class AppPeer:
         self._stream = self._outbox = None
         if self._worker is not None:
             self._worker.cancel()
+
+    def let_go(self, code: int, reason: str) -> None:
+        if self._stream is not None:
+            self._stream.close(code, reason)
 
     # What runs tell
 

@@ -19,6 +19,7 @@ from switchtower.protocols.relay.nodes import asking
 from switchtower.transports.mesh.ports import Mesh
 
 if TYPE_CHECKING:
+    from switchtower.protocols.relay.hub.app_peer import AppPeer
     from switchtower.protocols.relay.nodes.nodes import Nodes
 
 MOST_ROWS = 200
@@ -44,11 +45,15 @@ class Hub:
         self.tower = tower_
         self._local = local
         self._nodes = nodes = None if mesh is None else self._among_nodes(mesh)
-        own = messages.HostRow(id=local.host_id, name=host_name, last_seen_at=None, online=True, is_this_daemon=True)
+        own = messages.HostRow(
+            id=local.host_id, name=host_name, last_seen_at=None, online=True, is_this_daemon=True, is_node=mesh is not None
+        )
         far = None if nodes is None else nodes.reach
         self._presence = presence = Presence(tower_, hosts, own, lost_after_s=lost_after_s, far=far)
         self._dispatch = Dispatch(tower_, presence.roster, mesh)
         self.forward = self._dispatch.forward
+        self.apps: set[AppPeer] = set()
+        """Those that are connected."""
         self._is_open = False
         self._looking: dict[str, asyncio.Future[journal.Card | None]] = {}
         self.set_host_state = presence.set_state
@@ -78,6 +83,12 @@ class Hub:
             await self._nodes.close()
         await self._presence.close()
         self._local.close()
+
+    def let_go(self, code: int, reason: str) -> None:
+        """Apps and hosts, which dial again and may find another node."""
+        for app in tuple(self.apps):
+            app.let_go(code, reason)
+        self._presence.roster.let_go(code, reason)
 
     # Where runs live
 

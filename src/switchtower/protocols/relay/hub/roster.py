@@ -144,6 +144,11 @@ class Roster:
             raise errors.HostOffline()
         return found
 
+    def let_go(self, code: int, reason: str) -> None:
+        """All that are connected here."""
+        for line in tuple(self._lines.values()):
+            line.stream.close(code, reason)
+
     def cut(self, host_id: str, reason: str) -> None:
         self.cut_here(host_id, reason)
         if self._far is not None:

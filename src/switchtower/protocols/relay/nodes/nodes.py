@@ -28,5 +28,6 @@ class Nodes:
 
     def rows(self) -> tuple[messages.HostRow, ...]:
         return tuple(
-            messages.HostRow(id=peer.host_id, name=peer.name, last_seen_at=None, online=True) for peer in self.directory.others()
+            messages.HostRow(id=peer.host_id, name=peer.name, last_seen_at=None, online=True, is_node=True)
+            for peer in self.directory.others()
         )
