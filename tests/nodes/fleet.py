@@ -64,8 +64,9 @@ class Node:
     @property
     def bugs(self) -> list[str]:
         """What its log tells of that is nobody's fault but ours."""
-        blocks = re.findall(r"^Traceback .*?^(\w[\w.]*(?:: .*)?)$", self.log, re.MULTILINE | re.DOTALL)
-        return [said for said in blocks if said.partition(":")[0].rpartition(".")[2] not in _TROUBLES]
+        records = re.split(r"^(?=\d{4}-\d\d-\d\d )", self.log, flags=re.MULTILINE)
+        raised = [record.rstrip().rpartition("\n")[2] for record in records if "\nTraceback " in record]
+        return [said for said in raised if said.partition(":")[0].rpartition(".")[2] not in _TROUBLES]
 
     async def start(self) -> None:
         assert self.daemon is None

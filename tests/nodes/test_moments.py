@@ -6,8 +6,10 @@ import pytest
 from tests.crash import story
 from tests.crash.tower_process import Client, Refused, decode
 from tests.nodes import upgrade
-from tests.nodes.conftest import StartFleet
+from tests.nodes.conftest import StartFleet, make_database
 from tests.nodes.fleet import Fleet, Node
+
+from switchtower.testing.postgres_server import PostgresServer
 
 LONG = 120
 """A lease that does not end within a test: who gets a session before that was given it."""
@@ -141,6 +143,76 @@ async def test_a_node_that_slept_too_long_writes_nothing_more_and_serves_again(s
     if not sleeper.closed.is_set():
         await sleeper.until(lambda: sum(frame.type == "run_complete" for frame in sleeper.events) == 2)
     assert dict(slept).items() <= dict(seen).items()
+
+
+@pytest.mark.parametrize("how", ["shut", "hold"])
+async def test_a_node_without_its_database_loses_what_it_had_and_serves_again_when_it_is_back(
+    start_fleet: StartFleet, how: str
+) -> None:
+    fleet = await start_fleet(node_lease=1)
+    first, second, third = fleet.nodes
+    starter, session_id = await fleet.session_on(first)
+    run_id = await starter.send(session_id, "write notes.txt: noted")
+    asked = await starter.event("approval_required")
+    watcher, seen = await _watch(fleet, second, session_id)
+    first.gate.shut() if how == "shut" else first.gate.hold()
+
+    decider = await fleet.connect(third)
+    await decider.decide(session_id, run_id, asked.content["approvalId"])
+    assert (await watcher.event("run_complete")).content["outcome"] == "success"
+    assert await fleet.home_of(session_id) in (second, third)
+    first.gate.restore()
+    # Who stayed hears it now: from a node that knows again what the others stored.
+    await starter.event("run_complete")
+    assert [frame.seq for frame in starter.events] == sorted(seen)
+    (run,) = seen.runs
+    assert list(run.closed.values()) == ["approve"]
+    assert (fleet.workspace / "notes.txt").read_text() == "noted"
+
+
+async def test_a_node_whose_database_goes_away_as_soon_as_it_serves_goes_on(start_fleet: StartFleet) -> None:
+    fleet = await start_fleet(node_lease=1)
+    (first, *_) = fleet.nodes
+    assert await first.stop() == 0
+    await first.start()
+    first.gate.shut()
+
+    async def is_silent() -> bool:
+        return first.name not in await fleet.alive()
+
+    async def is_back() -> bool:
+        return not await is_silent()
+
+    await fleet.until(is_silent, "the node is missed")
+    first.gate.restore()
+    await fleet.until(is_back, "the node is back")
+    client = await fleet.connect(first)
+    await client.send(await client.start_session(fleet.workspace), "count 3")
+    assert (await client.event("run_complete")).content["outcome"] == "success"
+    assert first.bugs == []
+
+
+async def test_what_waits_outlives_the_restart_of_the_database_and_who_listens_stays_connected(
+    own_server: PostgresServer, folder: Path
+) -> None:
+    fleet = Fleet(own_server, await make_database(own_server), folder, node_lease=LONG)
+    try:
+        await fleet.start()
+        first, second, third = fleet.nodes
+        starter, session_id = await fleet.session_on(first)
+        run_id = await starter.send(session_id, "write notes.txt: noted")
+        asked = await starter.event("approval_required")
+        watcher, seen = await _watch(fleet, second, session_id)
+        decider = await fleet.connect(third)
+        own_server.kill()
+        own_server.start()
+        await decider.decide(session_id, run_id, asked.content["approvalId"])
+        assert (await watcher.event("run_complete")).content["outcome"] == "success"
+        await starter.event("run_complete")
+        assert [frame.seq for frame in starter.events] == sorted(seen)
+        assert await fleet.home_of(session_id) is first, "a lease that lasts longer is not lost by this"
+    finally:
+        await fleet.close()
 
 
 async def test_a_node_that_is_stopped_hands_over_what_waits(start_fleet: StartFleet) -> None:
