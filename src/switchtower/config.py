@@ -76,6 +76,8 @@ class Setting(NamedTuple):
             return f"use some of {', '.join(self.parse.choices)}"
         if self.name == "socket":
             return f"set `{self.variables[0]}` to a path of at most {values.SOCKET_PATH_LIMIT} bytes"
+        if self.name == "store":
+            return "give one, such as `postgresql://tower@db.example/tower`, or none for SQLite"
         if self.is_switch:
             return "use `true` or `false`"
         example = f", such as `{self.default}`" if self.default is not None else ""

@@ -28,6 +28,7 @@ from switchtower.stores.postgres.notices import Moved
 from switchtower.stores.postgres.registry import PostgresRegistry
 from switchtower.stores.postgres.search import PostgresSearch
 from switchtower.stores.postgres.secrets import PostgresSecrets
+from switchtower.stores.postgres_tools.addresses import shown
 from switchtower.transports.mesh import identity
 from switchtower.transports.mesh.mesh import TcpMesh
 from switchtower.transports.mesh.ports import Peer
@@ -68,7 +69,11 @@ class Node:
 
     async def open(self, home: Home, environ: Mapping[str, str]) -> None:
         """Everything but the life among the others. Raises `errors.JournalUnavailable`, `CannotListen` or `ConfigError`."""
-        await self.journal.open()
+        try:
+            await self.journal.open()
+        except errors.JournalUnavailable as problem:
+            hint = problem.hint or "`tower doctor` looks at it"
+            raise config.ConfigError("store", "your settings", f"{shown(self.dsn)}: {problem.detail}", hint=hint) from problem
         try:
             key = await self._share_secrets(home, environ)
             await self.leases.open()
@@ -106,7 +111,7 @@ class Node:
         self.homes = NodeHomes(self.leases, self.mesh)
 
     async def settle(self, runtime: Runtime) -> None:
-        """From now on it is one of the nodes, and takes up what it had before."""
+        """From now on it is one of the nodes, and takes up what it had before. Raises `errors.JournalUnavailable`."""
         self._runtime = runtime
         settings = self._settings
         terms = Terms(settings.node_address or self.mesh.address, settings.node_lease)
@@ -114,7 +119,10 @@ class Node:
         runtime.nodes = self.residence
         await self._listener.open()
         self._looking = asyncio.create_task(self._keep_looking(), name="node follows")
-        await self.residence.open(self._predecessor())
+        try:
+            await self.residence.open(self._predecessor())
+        except leases.LeasesUnavailable as problem:
+            raise errors.JournalUnavailable(str(problem), hint=problem.hint) from problem
         private_files.write(settings.data_dir / "node.id", self.node_id.encode())
         log.info("node %s (%s) at %s", self.name, self.node_id, terms.address)
 
