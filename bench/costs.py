@@ -171,16 +171,19 @@ def _following(setting: Setting, server: PostgresServer, points: Points) -> dict
 def _mixed(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
     """Gives no cost: a load that none of them was taken from, for the model to foretell."""
     amount = {"sessions": MIXED, "events": setting.amount(1_000), "pause_us": 10_000}
-    with tower.running(setting, server, 2) as (nodes, _), ThreadPoolExecutor(4) as pool:
+    with tower.running(setting, server, 2) as (nodes, dsn), ThreadPoolExecutor(4) as pool:
         meter = Meter(server, nodes)
+        before = tower.commits(dsn)
         ways = [(home.socket, watched_at.socket) for home in nodes for watched_at in nodes]
         began = time.monotonic()
         with meter.running():
             list(pool.map(lambda way: setting.load("watchers", socket=way[0], far_socket=way[1], **amount), ways))
         took = time.monotonic() - began
+        made = tower.commits(dsn) - before
     points["two nodes, each watched session at home or at the other"] = {
         "sessions": len(ways) * MIXED,
         "events/s of a session": amount["events"] / took,
+        "commits/s": made / took,
         "node CPU": mean(meter.spent[:2]) / took,
         "database CPU": meter.spent[2] / took,
     }

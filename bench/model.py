@@ -130,10 +130,11 @@ def size(load: Load, limits: Limits, costs: Costs, nodes: int) -> Sizing:
     followed = far * min(watchers, active * nodes) * load.events
     commands, attaches = load.clients * load.commands, load.clients * load.attaches
 
-    # Whatever comes while one commit runs goes into the next. All nodes' commits take turns, because they NOTIFY.
+    # Whatever comes while one commit runs goes into the next: one event and those. All nodes' commits take turns, because they
+    # NOTIFY.
     commit_wait = max(costs.commit, nodes * costs.commit_turn)
-    commits = min(events, nodes / commit_wait)
-    rows_in_commit = events / commits if commits else 0.0
+    rows_in_commit = 1 + events / nodes * commit_wait
+    commits = events / rows_in_commit
 
     node_cpu = (
         events * costs.node_event

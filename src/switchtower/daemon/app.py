@@ -3,22 +3,19 @@
 import asyncio
 import contextlib
 import gc
-import importlib.util
 import logging
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 import uvloop
 
 from switchtower import __version__, config
-from switchtower.core import errors, journal, redact, registry, search, workshop
+from switchtower.core import errors, journal, redact, search, workshop
 from switchtower.daemon import flow_engine, logs, pi_house, terminal_engine
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.agent import Agent
@@ -27,7 +24,7 @@ from switchtower.daemon.late_search import LateSearch
 from switchtower.daemon.listeners import Listeners
 from switchtower.daemon.pi_doors import PiDoors, Reception
 from switchtower.daemon.pi_house import LateHouse
-from switchtower.daemon.relay_house import RelayHouse, Shared
+from switchtower.daemon.relay_house import RelayHouse
 from switchtower.daemon.vitals import Vitals
 from switchtower.daemon.web_page import WebPage
 from switchtower.runtime.limits import Limits
@@ -36,8 +33,8 @@ from switchtower.stores.sqlite import SqliteJournal
 from switchtower.transports.errors import CannotListen
 
 if TYPE_CHECKING:
+    from switchtower.daemon.nodes.among import Among
     from switchtower.daemon.nodes.node import Node
-    from switchtower.daemon.pi_nodes import PiNode
     from switchtower.daemon.stdio import Descriptors
 
 log = logging.getLogger(__name__)
@@ -103,21 +100,18 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
             stack.push_async_callback(node.leave)
         doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required, is_of_a_run=agent.is_at)
         house = LateHouse(runtime, settings, __version__)
-        pi_node = None if node is None else _pi_among_nodes(node, house)
-        reception: Callable[[], Reception] = house.get if pi_node is None else lambda: pi_node
+        among = _among(node, house, settings)
+        reception: Callable[[], Reception] = house.get if among is None else lambda: among.pi
         pi = PiDoors(settings, reception, doorkeeper, port_required=stdio is not None)
         page = WebPage(settings, runtime, doorkeeper, vitals, __version__, node)
-        shared = None if node is None else Shared(node.registry, node.jwt_secret, node.mesh)
+        shared = None if among is None else among.shared
         relay = RelayHouse(settings, runtime, doorkeeper, redactor, token, __version__, page, shared=shared)
         stack.push_async_callback(relay.close)
         listeners = Listeners(settings, runtime, doorkeeper, pi, relay, __version__)
         stack.push_async_callback(listeners.close, settings.shutdown_timeout)
         page.connected = listeners.connected
-        if node is not None and pi_node is not None:
-            from switchtower.daemon.nodes.letting_go import LettingGo
-
-            node.residence.let_go = LettingGo(listeners, relay, settings.shutdown_timeout)
-            node.residence.leave_seats = partial(pi_node.leave, settings.shutdown_timeout)
+        if among is not None:
+            among.serves(listeners, relay)
         await _tell_people(settings, runtime, redactor, page, stack, node)
         await listeners.open()
         endpoints = Endpoints(
@@ -145,38 +139,23 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         await agent.load()
         await house.load()
         await listeners.open_host_socket()
-        if settings.hub is not None or node is not None or settings.registry_path.exists():
-            # A hub to be dialled, or hosts to be missed; otherwise the first who comes can wait for it.
-            await relay.parts() if node is None else await _patiently(relay, stop)
+        if among is not None:
+            await among.load(relay, stop)
+        elif settings.hub is not None or settings.registry_path.exists():
+            await relay.parts()  # a hub to be dialled, or hosts to be missed; otherwise the first who comes can wait for it
         gc.freeze()  # what is here now stays, and need not be looked at again
         gc.enable()
         await stop.wait()
         vitals.stopping = True
         log.info("stopping")
         # Clients hear first that we stop, then how their runs ended, before they are disconnected.
-        if pi_node is None:
+        if among is None:
             await house.shut_down(settings.shutdown_timeout)
+            await runtime.stop()
         else:
-            from switchtower.daemon.pi_nodes import GOING_AWAY
-
-            await pi_node.leave(settings.shutdown_timeout, GOING_AWAY)
-        await runtime.stop()
-        if node is not None and pi_node is not None:
-            await pi_node.close()
-            await node.leave()
-
-
-async def _patiently(relay: RelayHouse, stop: asyncio.Event) -> None:
-    """A node that serves does not end because its database is away for a while."""
-    while not stop.is_set():
-        try:
-            await relay.parts()
-            return
-        except (registry.RegistryUnavailable, errors.JournalUnavailable) as problem:
-            log.warning("hosts cannot be missed yet: %s", problem)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await stop.wait()
+            await among.say_goodbye()
+            await runtime.stop()
+            await among.leave()
 
 
 async def _open_node(
@@ -185,16 +164,9 @@ async def _open_node(
     """What a daemon among several has; nobody else pays for it."""
     if settings.store is None:
         return None
-    for library in ("asyncpg", "cryptography"):
-        if importlib.util.find_spec(library) is None:
-            hint = "pip install 'switchtower[postgres]'"
-            raise config.ConfigError("store", "your settings", f"needs `{library}`, which is not installed", hint=hint)
-    from switchtower.daemon.nodes.node import Node
+    from switchtower.daemon.nodes import among
 
-    if password := urlsplit(settings.store).password:
-        redactor.add(unquote(password))
-    node = Node(settings, settings.store, __version__)
-    await node.open(home, os.environ)
+    node = await among.open_node(settings, home, redactor, __version__)
     stack.push_async_callback(node.close)
     return node
 
@@ -208,20 +180,20 @@ async def _open_journal(settings: config.Settings, node: "Node | None", stack: c
     return store
 
 
-def _workshop_among_nodes(node: "Node", here: workshop.Workshop) -> workshop.Workshop:
-    from switchtower.daemon import far_workshop
+def _among(node: "Node | None", house: LateHouse, settings: config.Settings) -> "Among | None":
+    if node is None:
+        return None
+    from switchtower.daemon.nodes.among import Among
 
-    return far_workshop.shared(here, node.mesh, far_workshop.homes(node.leases, node.node_id))
+    return Among(node, house, settings)
 
 
-def _pi_among_nodes(node: "Node", house: LateHouse) -> "PiNode":
-    from switchtower.daemon.pi_nodes import PiNode
-    from switchtower.daemon.pi_seat import Seat
+def _workshop(here: workshop.Workshop, node: "Node | None") -> workshop.Workshop:
+    if node is None:
+        return here
+    from switchtower.daemon.nodes import among
 
-    residence = node.residence
-    pi_node = PiNode(house, Seat(node.leases, node.node_id), node.mesh, holds=lambda: residence.holds_its_leases)
-    node.residence.lapsed = pi_node.lost
-    return pi_node
+    return among.workshop_of(node, here)
 
 
 async def _tell_people(
@@ -260,7 +232,7 @@ def _make_runtime(
     runtime = Runtime(
         store,
         {"agent": agent.engine, "pty": terminal_engine.LateTerminalEngine(settings), "flow": flows},
-        agent.workshop if node is None else _workshop_among_nodes(node, agent.workshop),
+        _workshop(agent.workshop, node),
         redactor=redactor,
         search_=found,
         homes_=None if node is None else node.homes,

@@ -134,9 +134,10 @@ class Node:
 
     async def leave(self) -> None:
         """After the runtime has stopped: the others may have what was here."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
             await self._listener.close()
             await self.residence.close()
             (self._settings.data_dir / "node.id").unlink(missing_ok=True)
