@@ -111,29 +111,37 @@ def _turns(setting: Setting, server: PostgresServer, points: Points) -> dict[str
 
 
 def _events(setting: Setting, server: PostgresServer, points: Points) -> dict[str, Figure]:
+    """Through a whole node, from one session and from many: what a commit costs there, and what each event adds."""
     with tower.running(setting, server, 2) as (nodes, dsn):
         memory = nodes[1].resident_mb()
         meter = Meter(server, nodes)
-        stored, spent = 0, 0.0
-        for number in range(3):
+
+        def per_event(sessions: int, each: int) -> tuple[float, float]:
+            """Its cost, and how many share a commit."""
             path = setting.path("report.json")
-            order = {"sessions": SESSIONS, "order": f"each {setting.amount(300)}", "report_paths": [str(path)]}
+            order = {"sessions": sessions, "order": f"each {each}", "report_paths": [str(path)]}
+            before = tower.commits(dsn)
             with meter.running():
                 setting.load("tower_bursts", sockets=[nodes[0].socket], **order)
-            if number:  # the first only warms it up
-                noted = commits.read(path).commits
-                stored += sum(stretch.count for commit in noted for stretch in commit.stretches)
-                spent += meter.spent[0]
-                streamed = commits.streaming(commits.Report(noted, []))
-                points["events/s of one node"] = commits.events_per_second(streamed, [commit.at_ns for commit in streamed])
+            noted = commits.read(path).commits
+            stored = sum(stretch.count for commit in noted for stretch in commit.stretches)
+            streamed = commits.streaming(commits.Report(noted, []))
+            points["events/s of one node"] = commits.events_per_second(streamed, [commit.at_ns for commit in streamed])
+            return meter.spent[0] / stored, stored / (tower.commits(dsn) - before)
+
+        per_event(SESSIONS, 20)
+        alone, one = per_event(1, setting.amount(3_000))
+        shared, many = per_event(SESSIONS, setting.amount(500))
+        commit = max(0.0, (alone - shared) / (1 / one - 1 / many))
         connections = tower.connections_of(dsn) / 2
         notices = setting.amount(NOTICES)
         with meter.running():
             setting.load("notices", dsn=dsn, count=notices, sessions=NAMED)
         notice = mean(meter.spent[:2]) / notices
-    how = f"CPU of a node, {SESSIONS} sessions whose engines wait for each event to be on the disk"
+    how = f"CPU of a node, 1 and {SESSIONS} sessions whose engines wait for each event to be on the disk"
     return {
-        "node_event": Figure(spent / stored, "s CPU", how),
+        "node_event": Figure(max(0.0, shared - commit / many), "s CPU", how),
+        "node_commit": Figure(commit, "s CPU", how),
         "node_notice": Figure(notice, "s CPU", f"CPU of a node that hears of commits of {NAMED} sessions and follows none"),
         "node_memory": Figure(memory * 1_048_576, "bytes", "resident, a node at rest"),
         "node_connections": Figure(connections, "connections", "to the database, two nodes after some work"),
@@ -154,7 +162,7 @@ def _following(setting: Setting, server: PostgresServer, points: Points) -> dict
             spent[title] = meter.spent
     events = amount["sessions"] * amount["events"]
     delivery = max(0.0, spent["near"][0] - spent["alone"][0]) / events / CLIENTS
-    how = "20 sessions, an event each every 4 ms"
+    how = "20 sessions, an event each every 4 ms on average"
     return {
         "node_delivery": Figure(delivery, "s CPU", f"CPU of the home, {how}, with {CLIENTS} clients each, against nobody"),
         "node_followed": Figure(

@@ -63,6 +63,7 @@ class Costs(NamedTuple):
     """Measured. CPU in seconds of one core, memory in bytes."""
 
     node_event: float
+    node_commit: float
     node_delivery: float
     node_followed: float
     node_notice: float
@@ -138,6 +139,7 @@ def size(load: Load, limits: Limits, costs: Costs, nodes: int) -> Sizing:
 
     node_cpu = (
         events * costs.node_event
+        + commits * costs.node_commit
         + deliveries * costs.node_delivery
         + followed * costs.node_followed
         + commands * costs.node_command

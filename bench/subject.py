@@ -6,6 +6,7 @@ PostgreSQL, each append. The engine takes its orders as messages, and `report FI
 """
 
 import asyncio
+import random
 import sqlite3
 import time
 from itertools import groupby
@@ -31,7 +32,8 @@ _emitted_ns: list[int] = []
 
 
 class BurstEngine:
-    """Orders: `stream N`; `burst N` and `each N`, which wait for the next report's starting shot; `paced N MICROSECONDS`."""
+    """Orders: `stream N`; `burst N` and `each N`, which wait for the next report's starting shot; `paced N MICROSECONDS`, and
+    `random N MICROSECONDS` with pauses of that length on average, so that sessions do not fall into step."""
 
     def __init__(self, *parts: object) -> None:
         self._start = asyncio.Event()
@@ -47,7 +49,9 @@ class BurstEngine:
             case ["stream", count]:
                 await _stream(int(count), desk)
             case ["paced", count, pause_us]:
-                await _paced(int(count), int(pause_us) / 1e6, desk)
+                await _paced([int(pause_us) / 1e6] * int(count), desk)
+            case ["random", count, pause_us]:
+                await _paced([random.expovariate(1e6 / int(pause_us)) for _ in range(int(count))], desk)
             case unknown:
                 raise ValueError(f"no such order: {unknown}")
         return engine.Result(events.Outcome.SUCCESS, "done")
@@ -88,9 +92,9 @@ async def _each(count: int, desk: engine.Desk) -> None:
         await desk.flush()
 
 
-async def _paced(count: int, pause: float, desk: engine.Desk) -> None:
+async def _paced(pauses: list[float], desk: engine.Desk) -> None:
     delta = events.TextDelta(TEXT)
-    for _ in range(count):
+    for pause in pauses:
         await asyncio.sleep(pause)
         _emitted_ns.append(time.monotonic_ns())
         await desk.emit(delta)

@@ -26,6 +26,7 @@ model = _load()
 Costs, Limits, Load = model.Costs, model.Limits, model.Load
 COSTS = Costs(
     node_event=60e-6,
+    node_commit=100e-6,
     node_delivery=5e-6,
     node_followed=40e-6,
     node_notice=20e-6,
@@ -75,7 +76,8 @@ def test_the_sum_is_the_one_done_by_hand() -> None:
     # 1,000 events/s, 500 deliveries/s of which 250 cross, 100 commands/s of which 50 cross, 10 attaches/s. While a commit takes
     # its 1 ms a node has 0.5 events more, so there are two commits for three events.
     commits = 1_000 / 1.5
-    node = (1_000 * 60e-6 + 500 * 5e-6 + 250 * 40e-6 + 100 * 30e-6 + 50 * 45e-6 + 10 * 400e-6) / 2 + commits * 0.5 * 20e-6
+    shared = 1_000 * 60e-6 + commits * 100e-6 + 500 * 5e-6 + 250 * 40e-6 + 100 * 30e-6 + 50 * 45e-6 + 10 * 400e-6
+    node = shared / 2 + commits * 0.5 * 20e-6
     assert sizing.commits == pytest.approx(commits)
     assert used(sizing, "node CPU") == pytest.approx(node)
     database = 1_000 * 15e-6 + commits * (150e-6 + 2 * 30e-6) + 250 * 50e-6 + 10 * 300e-6

@@ -18,7 +18,7 @@ async def load(socket: str, far_socket: str | None, sessions: int, events: int, 
     sender = await peer.Peer.connect(socket)
     ends = [watcher.watch() for watcher in watchers]
     for name in names:
-        await sender.ask(requests.send(peer.number(), name, f"paced {events} {pause_us}"))
+        await sender.ask(requests.send(peer.number(), name, f"random {events} {pause_us}"))
     async with asyncio.timeout(100):
         if ends:
             await asyncio.gather(*ends)

@@ -172,7 +172,7 @@ class Fleet:
         return {node.name: node for node in found if node.is_alive}
 
     async def all_meet(self) -> bool:
-        """All are there, and each can be asked by each: a session that lives on one is seen from all."""
+        """All that run are among the living."""
         return set(await self.alive()) >= {node.name for node in self.nodes if node.daemon is not None}
 
     async def home_of(self, session_id: str) -> Node | None:

@@ -41,12 +41,19 @@ class Mini:
         assert self._working is not None
         await self._working
         for node in self.fleet.nodes:
-            self.leave()
-            client = await self._at(node)
-            # Whoever is answered has been told all that came before.
-            snapshot = await client.snapshot()
+            snapshot = await self._shown_by(node)
             assert snapshot == self.view.as_snapshot(), f"its view is not the session's as {node.name} has it"
         self.leave()
+
+    async def _shown_by(self, node: Node) -> Frame:
+        """Whoever is answered has been told all that came before."""
+        patience = Patience(f"{node.name} shows a session")
+        while True:
+            self.leave()
+            try:
+                return await (await self._at(node)).snapshot()
+            except GONE:
+                await patience.wait()
 
     async def stop(self) -> None:
         if self._working is not None:

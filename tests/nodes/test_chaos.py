@@ -17,8 +17,8 @@ from switchtower.testing.postgres_server import PostgresServer
 TOWERS = 4
 PEOPLE = 6
 MINIS = 2
-LEASE = 1.0
-SHORT = 2.0
+LEASE = 1.5
+SHORT = 2.5
 
 
 @pytest.mark.parametrize("number", range(TOWERS))

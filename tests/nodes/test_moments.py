@@ -11,6 +11,8 @@ from tests.nodes.fleet import Fleet, Node
 
 from switchtower.testing.postgres_server import PostgresServer
 
+LEASE = 2
+"""Short, because its end is waited for; and not so short that a busy machine loses it by itself."""
 LONG = 120
 """A lease that does not end within a test: who gets a session before that was given it."""
 
@@ -56,7 +58,7 @@ async def test_what_happens_on_one_node_is_seen_and_steered_on_another_as_if_it_
 
 
 async def test_a_question_outlives_its_node_and_is_decided_on_another(start_fleet: StartFleet) -> None:
-    fleet = await start_fleet(node_lease=1)
+    fleet = await start_fleet(node_lease=LEASE)
     first, second, third = fleet.nodes
     starter, session_id = await fleet.session_on(first)
     run_id = await starter.send(session_id, "write notes.txt: once\nrun: echo twice >> notes.txt")
@@ -78,7 +80,7 @@ async def test_a_question_outlives_its_node_and_is_decided_on_another(start_flee
 
 
 async def test_a_run_whose_node_dies_is_closed_honestly_by_another(start_fleet: StartFleet) -> None:
-    fleet = await start_fleet(node_lease=1, demo_delay_ms=1)
+    fleet = await start_fleet(node_lease=LEASE, demo_delay_ms=1)
     first, second, _ = fleet.nodes
     starter, session_id = await fleet.session_on(first)
     await starter.send(session_id, "count 100000")
@@ -93,7 +95,7 @@ async def test_a_run_whose_node_dies_is_closed_honestly_by_another(start_fleet: 
 
 
 async def test_a_program_in_a_terminal_is_lost_with_its_node(start_fleet: StartFleet) -> None:
-    fleet = await start_fleet(node_lease=1)
+    fleet = await start_fleet(node_lease=LEASE)
     first, second, _ = fleet.nodes
     starter, session_id = await fleet.session_on(first, engine="pty", command=["sleep", "1000"])
     await starter.until(lambda: any(frame.type == "status" for frame in starter.events))
@@ -108,7 +110,7 @@ async def test_a_program_in_a_terminal_is_lost_with_its_node(start_fleet: StartF
 
 
 async def test_a_node_that_slept_too_long_writes_nothing_more_and_serves_again(start_fleet: StartFleet) -> None:
-    fleet = await start_fleet(node_lease=1, demo_delay_ms=1)
+    fleet = await start_fleet(node_lease=LEASE, demo_delay_ms=1)
     first, second, _ = fleet.nodes
     starter, session_id = await fleet.session_on(first)
     await starter.send(session_id, "count 100000")
@@ -149,7 +151,7 @@ async def test_a_node_that_slept_too_long_writes_nothing_more_and_serves_again(s
 async def test_a_node_without_its_database_loses_what_it_had_and_serves_again_when_it_is_back(
     start_fleet: StartFleet, how: str
 ) -> None:
-    fleet = await start_fleet(node_lease=1)
+    fleet = await start_fleet(node_lease=LEASE)
     first, second, third = fleet.nodes
     starter, session_id = await fleet.session_on(first)
     run_id = await starter.send(session_id, "write notes.txt: noted")
@@ -171,7 +173,7 @@ async def test_a_node_without_its_database_loses_what_it_had_and_serves_again_wh
 
 
 async def test_a_node_whose_database_goes_away_as_soon_as_it_serves_goes_on(start_fleet: StartFleet) -> None:
-    fleet = await start_fleet(node_lease=1)
+    fleet = await start_fleet(node_lease=LEASE)
     (first, *_) = fleet.nodes
     assert await first.stop() == 0
     await first.start()

@@ -94,7 +94,7 @@ async def test_a_program_is_started_watched_typed_into_and_stopped_from_differen
     assert seqs(starter, run) == seqs(watcher, run) == seqs(typist, run)
 
 
-async def test_a_node_that_dies_keeps_its_runs_until_they_are_taken_over_and_then_they_have_ended(
+async def test_a_node_that_dies_keeps_its_runs_until_they_are_taken_over_and_then_they_are_lost(
     nodes: list[Tower], stage: Stage
 ) -> None:
     a, b, c = nodes
@@ -109,7 +109,7 @@ async def test_a_node_that_dies_keeps_its_runs_until_they_are_taken_over_and_the
         rows = {node.name: await row(node, run) for node in (a, c)}
         for name, found in rows.items():
             seen[name].append(found["host_id"])
-        return all(found["status"] == "exited" for found in rows.values())
+        return all(found["status"] == "lost" for found in rows.values())
 
     await eventually(has_ended)
     (home,) = {host_ids[-1] for host_ids in seen.values()}

@@ -67,7 +67,7 @@ async def test_output_that_is_no_text_or_has_no_end_in_sight_is_bounded(pi: Chec
 
 @pytest.mark.requirement("pi:breaker:bash", "pi:error:bash-breaker", "pi:server:health")
 async def test_commands_that_keep_timing_out_are_refused_for_a_while(own_pi: StartPi, join: Join) -> None:
-    pi = await join(own_pi(pi_command_timeout=0.2))
+    pi = await join(own_pi(pi_command_timeout=0.5))
     session_id, other = await pi.session(), await pi.session()
     for _ in range(5):
         assert (await pi.ask("bash", sessionId=session_id, command="sleep 30"))["timedOut"] is True

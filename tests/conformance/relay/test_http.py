@@ -214,7 +214,7 @@ async def test_hosts_are_listed_with_whether_they_are_there(web: Web, hub: Daemo
 
     first = row()
     assert set(first) >= HOST
-    assert set(first) - HOST <= {"state", "first_seen_at", "is_this_daemon"}
+    assert set(first) - HOST <= {"state", "first_seen_at", "is_this_daemon", "is_node"}
     assert (first["name"], first["online"]) == ("the-machine-under-the-desk", True)
     assert is_a_time(first["last_seen_at"])
     # A heartbeat has no run and no answer.

@@ -25,6 +25,12 @@ BY_INDEX = {
 """The journal is only ever used along its indexes. A plan made while a table was small must not say otherwise later."""
 
 
+_CLASSES_OF_TROUBLE = ("08", "28", "3D", "53", "55", "57", "58", "XX")
+"""Connection, authorisation, no such database, out of resources, stopped, failing disk, damage."""
+_TROUBLES = ("25006", "25P03", "42501", "42P01", "42883")
+"""It only reads, it gave up waiting for us in the middle of a transaction, or our tables have gone."""
+
+
 class Connection(Protocol):
     """What we use of the library's."""
 
@@ -99,8 +105,7 @@ def is_of_the_database(problem: BaseException) -> bool:
         return True
     state = sqlstate(problem)
     if state is not None:
-        # Connection, authorisation, no such database, out of resources, stopped, failing disk, damage; or our tables have gone.
-        return state[:2] in ("08", "28", "3D", "53", "55", "57", "58", "XX") or state in ("25006", "42501", "42P01", "42883")
+        return state[:2] in _CLASSES_OF_TROUBLE or state in _TROUBLES
     # The library's own errors are about its use, except when the connection went away under it.
     return type(problem).__module__.startswith("asyncpg") and "connection" in str(problem)
 

@@ -16,6 +16,9 @@ from switchtower.stores.postgres.connections import Connection
 Result = TypeVar("Result")
 STATEMENT_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
+_NO_SUCH_TRANSACTION_YET = "22023"
+# A process that is stopped in the middle, or cut off, would hold its rows for as long as its connection seems to be there.
+_BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '3s'"
 
 
 class Pool:
@@ -64,7 +67,7 @@ class Pool:
             if transaction[0] is not None:
                 raise AssertionError("a transaction of unknown outcome is asked about, not repeated")
             async with asyncio.timeout(STATEMENT_SECONDS):
-                await connection.execute("BEGIN")
+                await connection.execute(_BEGIN)
                 try:
                     result = await work(connection)
                     number = await connection.fetchval("SELECT pg_current_xact_id_if_assigned()::text")
@@ -130,7 +133,7 @@ def _passes(problem: Exception) -> bool:
     state = connections.sqlstate(problem)
     if state is None:
         return connections.is_of_the_database(problem)
-    return state[:2] in ("08", "40", "57") or state == "53300"
+    return state[:2] in ("08", "40", "57") or state in ("25P03", "53300")
 
 
 async def _roll_back(connection: Connection) -> None:
@@ -142,7 +145,12 @@ async def _roll_back(connection: Connection) -> None:
 async def _committed(connection: Connection, transaction: str) -> bool:
     """What became of a transaction. One that still goes on, without us, is waited for."""
     for pause in connections.pauses():
-        status = await connection.fetchval("SELECT pg_xact_status($1::text::xid8)", transaction)
+        try:
+            status = await connection.fetchval("SELECT pg_xact_status($1::text::xid8)", transaction)
+        except Exception as problem:
+            if connections.sqlstate(problem) != _NO_SUCH_TRANSACTION_YET:
+                raise
+            return False  # the server has crashed since, and gives the number to another: nothing was stored under it
         if status != "in progress":
             return bool(status == "committed")
         await asyncio.sleep(pause)
