@@ -387,3 +387,20 @@ def test_a_question_is_taken_back_once_and_only_while_it_is_open() -> None:
     assert len(table.log) == before
     with pytest.raises(errors.ApprovalClosed):
         table.settle("appr_1")
+
+
+def test_a_program_that_went_with_its_machine_is_lost_and_stays_so() -> None:
+    table = Terminal()
+    table.do(commands.InterruptRun(session_id=SESSION_ID, run_id=table.run_id, reason="its node is gone", lost="node-1"))
+    assert table.log[-1] == events.RunCompleted(
+        outcome=events.Outcome.FAILED, summary="Interrupted: its node is gone", exit_code_hint=1
+    )
+    assert events.HostLost(host="node-1") in table.log
+    assert table.session.run is None
+    assert card(table.session).host_lost is True
+
+
+def test_a_program_whose_daemon_was_only_restarted_is_not_lost() -> None:
+    table = Terminal()
+    table.do(commands.InterruptRun(session_id=SESSION_ID, run_id=table.run_id, reason="the daemon ended"))
+    assert card(table.session).host_lost is False

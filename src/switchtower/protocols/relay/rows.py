@@ -32,7 +32,7 @@ def status(card: journal.Card) -> Status:
 def run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
     state = status(card)
     question, waits = card.question, card.waits
-    ended = state == "exited"
+    ended = state == "exited" or (state == "lost" and card.state not in states.ACTIVE)
     asked: dict[str, Any] = {}
     if state == "awaiting_approval" and card.pending_approval_id is not None:
         asked["pending_request_id"] = names.request_of(card.pending_approval_id)
