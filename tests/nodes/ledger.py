@@ -153,7 +153,8 @@ class Ledger:
         runs = self.stories[session_id] = story.read([decode(line) for line in lines])
         last = next(reversed(runs.values()), None)
         if settled and last is not None:
-            assert last.outcome is not None, f"{session_id} is not settled: {last}"
+            sent = [message for message in self.messages.values() if message.session_id == session_id]
+            assert last.outcome is not None, f"{session_id} is not settled: {list(runs.values())[-3:]}, of {sent[-3:]}"
             assert state.value == ENDED[last.outcome]
 
     def _check_message(self, message: Message) -> None:

@@ -105,6 +105,7 @@ class Mini:
         while True:
             try:
                 answer = await (await self._here()).ask(type_, **fields)
+                patience.heard = answer
             except GONE:
                 self.leave()
             else:

@@ -32,9 +32,11 @@ class Patience:
     def __init__(self, what: str) -> None:
         self._what = what
         self._deadline = time.monotonic() + PATIENCE
+        self.heard: object = None
+        """The last that was said against it."""
 
     async def wait(self) -> None:
-        assert time.monotonic() < self._deadline, f"no node lets it happen: {self._what}"
+        assert time.monotonic() < self._deadline, f"no node lets it happen: {self._what}; {self.heard}"
         await asyncio.sleep(PAUSE)
 
 

@@ -123,8 +123,20 @@ class Lane:
         if (refusal := self._overloaded()) is not None:
             done(refusal)
             return
-        self._waiting.append(Ask(command, done, ours, hop))
+        ask = Ask(command, done, ours, hop)
+        if self._goes_straight_on(ask):
+            return
+        self._waiting.append(ask)
         self.wake()
+
+    def _goes_straight_on(self, ask: Ask) -> bool:
+        """What is for a home that is known, with nothing before it, needs no turn of this lane."""
+        if self.at_home or self.afar is None or self._waiting or self._worker is not None or ask.ours or ask.hop:
+            return False
+        if not self.afar.away.knows_the_home:
+            return False
+        self.afar.away.send(ask)
+        return True
 
     def _overloaded(self) -> errors.Overloaded | None:
         waiting = len(self._waiting) + (0 if self.afar is None else len(self.afar.away) + len(self._held or ()))

@@ -237,15 +237,21 @@ class Runtime:
         lane.hold()
         task = asyncio.get_running_loop().create_task(self._recover(lane, lost), name=f"takes {lane.session_id} up")
         self._taking_up[lane.session_id] = task
-        task.add_done_callback(lambda _: self._taking_up.pop(lane.session_id, None))
 
     async def _recover(self, lane: Lane, lost: str | None) -> None:
+        this = asyncio.current_task()
+
+        def is_the_latest() -> bool:
+            """The home may have been left and come back to since: then another is at it, and two would take a run up twice."""
+            return self._taking_up.get(lane.session_id) is this
+
         try:
-            while lane.at_home and not self._stopping:
+            while lane.at_home and is_the_latest() and not self._stopping:
                 await self.runs.ended(lane.session_id)  # what was given up here may still be cleaning up
                 try:
                     await recover(lane, self.runs, self.workshop.kill_processes, lost=lost)
-                except errors.JournalUnavailable as problem:
+                except (errors.JournalUnavailable, errors.NoActiveRun) as problem:
+                    # No such run: it was another node's for a moment, which closed it. There may be a new one to take up.
                     log.warning("%s cannot be taken up yet: %s", lane.session_id, problem)
                     await asyncio.sleep(self._services.limits.journal_retry)
                 else:
@@ -255,7 +261,9 @@ class Runtime:
         except Exception:
             log.exception("%s could not be taken up", lane.session_id)
         finally:
-            lane.release()
+            if is_the_latest():
+                del self._taking_up[lane.session_id]
+                lane.release()
 
     def at_home(self) -> list[Lane]:
         """The lanes in memory whose sessions have this node as their home."""

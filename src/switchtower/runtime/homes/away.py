@@ -67,6 +67,11 @@ class Away:
     def __len__(self) -> int:
         return len(self._waiting) + self.in_flight + self._to_be_repeated
 
+    @property
+    def knows_the_home(self) -> bool:
+        """It was asked before, and nothing has to wait."""
+        return self._node_id is not None and self._finding is None
+
     def send(self, ask: Ask) -> None:
         if self._node_id is not None and self._finding is None and not ask.hop:
             self._forward(self._node_id, ask)

@@ -1,4 +1,5 @@
-"""The one task that writes. Whatever was handed over while one commit ran goes into the next, without waiting for more.
+"""The one task that writes. Whatever was handed over while one commit ran goes into the next, without waiting for more. It is
+put together meanwhile, so that the database does not wait for us.
 
 An append that cannot be stored fails alone. A database that is away for a moment is waited for; when it stays away, those
 that wait hear of it, and new ones are refused until it is back. What waits is bounded.
@@ -35,6 +36,28 @@ class _Waiting(NamedTuple):
             self.stored.set_exception(problem)
 
 
+class _Next:
+    """What is handed over while a commit runs, put together for the next one."""
+
+    def __init__(self, standings: Standings) -> None:
+        self._standings = standings
+        self.group = Group(standings)
+        self.accepted: list[_Waiting] = []
+
+    def takes(self, item: _Waiting) -> bool:
+        """False for whatever is out of the ordinary: that is looked at when the commit is over."""
+        append = item.append
+        begins = bool(append.entries) and append.entries[0].seq == 1
+        if append.session_id not in self._standings and not begins:
+            return False
+        try:
+            self.group.add(append, item.size)
+        except Exception:
+            return False
+        self.accepted.append(item)
+        return True
+
+
 class Writer:
     def __init__(self, dsn: str, node_id: str | None, patience: float) -> None:
         self._node_id = node_id
@@ -43,6 +66,8 @@ class Writer:
         self._standings = Standings()
         self._queue: deque[_Waiting] = deque()
         self._bytes = 0
+        self._next: _Next | None = None
+        """Older than what is queued. There is one while a commit runs, and until it is written itself."""
         self._away: errors.JournalUnavailable | None = None
         self._wake = asyncio.Event()
         self._stopping = False
@@ -68,6 +93,8 @@ class Writer:
             waiting.settle(_again(self._away))
         elif self._queue and (len(self._queue) >= MOST_WAITING or self._bytes + size > MOST_WAITING_BYTES):
             waiting.settle(errors.Overloaded("appends wait for the database", hint="try again in a moment"))
+        elif self._next is not None and not self._queue and self._next.takes(waiting):
+            self._wake.set()
         else:
             self._queue.append(waiting)
             self._bytes += size
@@ -81,8 +108,17 @@ class Writer:
     def _database_went(self, reason: errors.JournalUnavailable | None) -> None:
         self._away = reason
         if reason is not None:
+            self._take_apart()
             for waiting in self._take():
                 waiting.settle(_again(reason))
+
+    def _take_apart(self) -> None:
+        """What was put together stands on what turned out not to be stored."""
+        waiting, self._next = self._next, None
+        if waiting is not None:
+            self._standings.forget(waiting.group.session_ids)
+            self._queue.extendleft(reversed(waiting.accepted))
+            self._bytes += sum([item.size for item in waiting.accepted])
 
     def _take(self) -> list[_Waiting]:
         taken = list(self._queue)
@@ -94,12 +130,24 @@ class Writer:
         while not (self._stopping and not self._queue):
             await self._wake.wait()
             self._wake.clear()
-            while self._queue:
-                await self._store_all(self._take())
+            while self._queue or self._next is not None:
+                if (ready := self._next) is not None:
+                    self._next = None
+                    if ready.accepted:
+                        await self._store_ready(ready)
+                else:
+                    await self._store_all(self._take())
                 self._standings.trim()
             if self._stopping:
                 self._wake.set()
         await self._line.close()
+
+    async def _store_ready(self, ready: _Next) -> None:
+        try:
+            await self._write(ready.group, ready.accepted, fresh=False)
+        except Exception as problem:
+            for item in ready.accepted:
+                item.settle(_told(problem))
 
     async def _store_all(self, waiting: Sequence[_Waiting]) -> None:
         rest = deque(waiting)
@@ -166,9 +214,12 @@ class Writer:
             await self._standings.look_up(await self._line.connection(), wanted)
 
     async def _write(self, group: Group, accepted: list[_Waiting], *, fresh: bool) -> None:
+        if self._next is None and not fresh:
+            self._next = _Next(self._standings)
         try:
             await self._line.write(group.arguments(self._node_id))
         except Exception as problem:
+            self._take_apart()
             self._standings.forget(group.session_ids)
             if connections.is_of_the_database(problem) or isinstance(problem, errors.CoreError):
                 raise
