@@ -19,9 +19,14 @@ class There(Struct, frozen=True):
     node_id: str
 
 
+class Nobody(Struct, frozen=True):
+    """No node does, and this one could not become it: most likely there is no such session."""
+
+
 class Homes(Protocol):
-    async def claim(self, session_id: str) -> Here | There:
-        """The session's home is this node from now on, unless it is another's. Also of a session that is yet to begin.
+    async def claim(self, session_id: str, *, begins: bool = False) -> Here | There | Nobody:
+        """The session's home is this node from now on, unless it is another's. `begins`: also of a session that is not there
+        yet; without it, a made-up id leaves nothing behind.
 
         Raises `errors.HomeUnreachable` when neither can be: this node takes nothing up any more.
         """

@@ -113,8 +113,8 @@ class Leases(Protocol):
         node itself is not alive. A session that does not exist yet can be taken, to be begun."""
         ...
 
-    async def acquire_all(self, session_ids: Sequence[str], node_id: str) -> list[Lease]:
-        """As `acquire`, of many at once; those that it got."""
+    async def acquire_all(self, session_ids: Sequence[str], node_id: str, *, begin: bool = True) -> list[Lease]:
+        """As `acquire`, of many at once; those that it got. Not `begin`: only of sessions that are there."""
         ...
 
     async def hand_over(self, lease: Lease, to_node_id: str) -> Lease | None:

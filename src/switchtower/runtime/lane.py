@@ -59,6 +59,7 @@ class Services(Struct):
     far_batch_watchers: list[tower.BatchWatcher] = field(default_factory=list)
     take_up: Callable[["Lane", str | None], None] = lambda lane, lost: None
     """Told that the session's home is here now and that something is under way in it, which nobody works on."""
+    stopping: Callable[[], bool] = lambda: False
     left: Callable[["Lane"], None] = lambda lane: None
     """Told that the session's home is elsewhere from now on: whatever works on it here has to end, without a word."""
 
@@ -116,7 +117,7 @@ class Lane:
 
     @property
     def busy(self) -> bool:
-        return self._worker is not None or bool(self._waiting) or (self.afar is not None and self.afar.away.busy)
+        return self._worker is not None or bool(self._waiting) or (self.afar is not None and self.afar.is_busy)
 
     def submit(self, command: commands.AnyCommand, done: tower.Done, *, ours: bool = False, hop: bool = False) -> None:
         """`ours`: of this node's own timers. `hop`: another node asks, which believes that the home is here."""
@@ -284,9 +285,10 @@ class Lane:
             for watcher in tuple(self._services.batch_watchers):
                 self.show(watcher, stage.session, batch)
             for run, event, said in stage.notable:
-                # A home that was left while the turn was stored: the next one takes up what it finds.
                 if self.at_home:
                     self._react(run, event, said)
+            if self.afar is not None and not self.at_home:
+                self.afar.reclaim()  # the home was left while the turn was stored: whoever has it takes up what was begun
         await self.let_see(stage.session, items)
 
     async def let_see(self, session: Session, items: Sequence[Item]) -> None:

@@ -216,8 +216,8 @@ class Runs:
             work.desk.release()
             if ending is not None:
                 await self._close(lane, run_id, work, ending)
-        except errors.Fenced:
-            log.warning("run %s is another node's to close", run_id)
+        except (errors.Fenced, errors.NoActiveRun):
+            log.warning("run %s was closed by another node, or is that one's to close", run_id)
         except errors.CoreError as refusal:
             log.error("run %s could not be closed", run_id, exc_info=refusal)
         finally:

@@ -87,6 +87,7 @@ class Runtime:
             homes=homes_,
             left=self._left,
             take_up=self._take_up,
+            stopping=lambda: self._stopping,
         )
         self._services = services
         self.runs = Runs(services, engines, workshop, approval_timeout_ms)
@@ -328,7 +329,7 @@ class Runtime:
 
     def _lane_is_idle(self, lane: Lane) -> None:
         """Keeps the lanes that were used last; the others are read from the journal again when somebody asks."""
-        if lane.feed.head == 0:
+        if lane.feed.head == 0 and not (lane.afar is not None and lane.afar.away.knows_the_home):
             # A forged id must not leave anything behind.
             if not lane.busy:
                 self._lanes.pop(lane.session_id, None)
@@ -349,7 +350,7 @@ class Runtime:
         if self._services.homes is None:
             return True
         try:
-            return isinstance(await self._services.homes.claim("seat:house"), homes.Here)
+            return isinstance(await self._services.homes.claim("seat:house", begins=True), homes.Here)
         except errors.CoreError:
             return False
 

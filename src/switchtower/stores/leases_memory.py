@@ -119,8 +119,10 @@ class MemoryLeases:
             return None
         return self._put(session_id, node_id, epoch if owner == node_id else epoch + 1)
 
-    async def acquire_all(self, session_ids: Sequence[str], node_id: str) -> list[leases.Lease]:
-        taken = [await self.acquire(session_id, node_id) for session_id in dict.fromkeys(session_ids)]
+    async def acquire_all(self, session_ids: Sequence[str], node_id: str, *, begin: bool = True) -> list[leases.Lease]:
+        there = self._homes.keys() | {card.session_id for card in self._cards()}
+        wanted = [session_id for session_id in dict.fromkeys(session_ids) if begin or session_id in there]
+        taken = [await self.acquire(session_id, node_id) for session_id in wanted]
         return [lease for lease in taken if lease is not None]
 
     async def hand_over(self, lease: leases.Lease, to_node_id: str) -> leases.Lease | None:

@@ -234,3 +234,27 @@ async def test_whoever_is_asked_first_about_a_dead_nodes_session_takes_up_what_w
     await there.ask(decide(approval.id))  # before anybody has looked around
     assert (await outlet.next_of(events.RunCompleted)).outcome is events.Outcome.SUCCESS
     assert len(there.engine.tasks) == 1
+
+
+async def test_what_is_stored_while_its_home_is_left_is_taken_up_all_the_same(town: Town) -> None:
+    here, _ = await town.build(finish_at_once, finish_at_once)
+    outlet = await here.with_session()
+    here.journal.confirmation.clear()  # it can be read already, but its writer does not know yet
+    asking = here.asking(send())
+    await here.journal.until(lambda: here.journal.stored == 2)
+    here.residence._lapse()
+    here.homes.takes_up = here.homes.keeps = True  # renewed, late, and nobody has taken anything
+    here.journal.confirmation.set()
+    assert "run_id" in await asking
+    completed = await outlet.next_of(events.RunCompleted)
+    assert "Interrupted" in completed.summary
+
+
+async def test_a_made_up_id_leaves_no_home_behind(town: Town) -> None:
+    here, there = await town.build(finish_at_once, finish_at_once)
+    for house in (here, there):
+        with pytest.raises(errors.SessionNotFound):
+            await house.send(session_id="sess_forged")
+    assert await here.home_of("sess_forged") is None
+    assert await there.leases.owned(there.node_id, limit=10) == []
+    assert "sess_forged" not in here.runtime._lanes

@@ -27,7 +27,8 @@ class Afar:
     def __init__(self, lane: "Lane", services: "Services", homes_: homes.Homes) -> None:
         self._lane = lane
         self._services = services
-        self.away = Away(lane.session_id, homes_, services.limits.home_patience, self.come_home)
+        self._homes = homes_
+        self.away = Away(lane.session_id, homes_, services.limits.home_patience, self.come_home, self._is_there)
         self.away.settled = self._answers_are_in
         self._arriving: int | None = None
         """The epoch of a lease that was taken, while what was stored before it is still to be read."""
@@ -38,6 +39,14 @@ class Afar:
         self._shown: int | None = None
         """The last seq that those who watch everything have been told of, where that is known."""
         self._held_since: float | None = None
+        self._reclaiming: asyncio.Task[None] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self.away.busy or self._reclaiming is not None
+
+    async def _is_there(self) -> bool:
+        return await self._services.journal.load(self._lane.session_id) is not None
 
     # Coming and leaving
 
@@ -53,13 +62,36 @@ class Afar:
         """Another node is the session's home, or nobody is: what is folded here may be more than what was stored."""
         self.away.forget()
         self._arriving = None
-        if not self._lane.at_home:
+        lane, session = self._lane, self._lane.session
+        if not lane.at_home:
             return
-        self._lane.at_home = False
-        self._shown = self._lane.feed.head
-        self._lane.forget()
-        self._services.left(self._lane)
+        lane.at_home = False
+        self._shown = lane.feed.head
+        lane.forget()
+        self._services.left(lane)
         self.moved(self._shown)
+        if lane.busy or session is None or session.run is not None or session.shells or session.errands:
+            self.reclaim()
+
+    def reclaim(self) -> None:
+        """Something may be under way that was stopped here, or was stored while the home was left. If the session turns out to be
+        this node's still, nobody else takes that up."""
+        if self._reclaiming is None:
+            self._reclaiming = asyncio.get_running_loop().create_task(self._find_out_whose_it_is())
+
+    async def _find_out_whose_it_is(self) -> None:
+        try:
+            while not self._lane.at_home and self._arriving is None and not self._services.stopping():
+                try:
+                    home = await self._homes.claim(self._lane.session_id)
+                except errors.HomeUnreachable:
+                    await asyncio.sleep(self._services.limits.journal_retry)
+                    continue
+                if isinstance(home, homes.Here):
+                    self.come_home(home.epoch, lost=None)
+                return
+        finally:
+            self._reclaiming = None
 
     # Following
 

@@ -5,7 +5,7 @@ What was sent to a home that died before it answered is sent to the next one onl
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from msgspec import Struct
@@ -27,6 +27,8 @@ REPEATABLE = (
     commands.MarkHost,
 )
 """To ask these twice is to ask once: the first to arrive has happened, and the second finds it so."""
+BEGINNING = (commands.StartSession, commands.MirrorRun)
+"""What a session may begin with."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 ASK_AGAIN = "look at the session, and ask again with the same identity"
 
@@ -42,9 +44,16 @@ class Ask(Struct):
 
 class Away:
     def __init__(
-        self, session_id: str, homes_: homes.Homes, patience: float, come_home: Callable[[int, list[Ask]], None]
+        self,
+        session_id: str,
+        homes_: homes.Homes,
+        patience: float,
+        come_home: Callable[[int, list[Ask]], None],
+        is_there: Callable[[], Awaitable[bool]],
     ) -> None:
-        """`patience`: how long a home that cannot be reached is waited for. `come_home` is handed what waits for this node."""
+        """`patience`: how long a home that cannot be reached is waited for. `come_home` is handed what waits for this node.
+        `is_there`: whether there is such a session at all."""
+        self._is_there = is_there
         self._session_id = session_id
         self._homes = homes_
         self._patience = patience
@@ -119,14 +128,20 @@ class Away:
         pause = self._pause
         while True:
             all_hop = all(ask.hop for ask in self._waiting)  # these go no further, wherever the home is
+            begins = any(isinstance(ask.command, BEGINNING) for ask in self._waiting)
             try:
-                home = await self._homes.claim(self._session_id)
+                home = await self._homes.claim(self._session_id, begins=begins)
             except errors.HomeUnreachable as problem:
                 refusal = problem
             else:
-                if isinstance(home, homes.Here) or all_hop or self._homes.reaches(home.node_id):
+                if isinstance(home, homes.Nobody):
+                    if not begins and not await self._is_there():
+                        raise errors.SessionNotFound(self._session_id)
+                    refusal = errors.HomeUnreachable(self._session_id, hint="ask again in a moment")
+                elif isinstance(home, homes.Here) or all_hop or self._homes.reaches(home.node_id):
                     return home
-                refusal = errors.HomeUnreachable(home.node_id, hint="ask again in a moment")
+                else:
+                    refusal = errors.HomeUnreachable(home.node_id, hint="ask again in a moment")
             if all_hop or loop.time() + pause > deadline:
                 raise refusal
             await asyncio.sleep(pause)

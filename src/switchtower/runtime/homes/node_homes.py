@@ -15,6 +15,9 @@ SUBJECT = "command"
 CLAIMED_AT_ONCE = 1_000
 TAKES_NOTHING = "this node takes nothing up any more"
 
+Found = homes.Here | homes.There | homes.Nobody
+Claim = tuple[str, bool]
+"""A session, and whether it may begin with it."""
 Take = Callable[[commands.AnyCommand, tower.Done], None]
 
 
@@ -35,15 +38,16 @@ class NodeHomes:
         """The other nodes that take sessions up."""
         self.forwarded = 0
         self.taken = 0
-        self._claims: dict[str, asyncio.Future[homes.Here | homes.There]] = {}
+        self._claims: dict[Claim, asyncio.Future[Found]] = {}
         self._claiming: asyncio.Task[None] | None = None
         mesh.answers(SUBJECT, self._asked)
 
-    async def claim(self, session_id: str) -> homes.Here | homes.There:
+    async def claim(self, session_id: str, *, begins: bool = False) -> Found:
         """What is claimed while the database is asked goes into the next question, however much that is."""
-        claim = self._claims.get(session_id)
+        asked = (session_id, begins)
+        claim = self._claims.get(asked)
         if claim is None:
-            claim = self._claims[session_id] = asyncio.get_running_loop().create_future()
+            claim = self._claims[asked] = asyncio.get_running_loop().create_future()
         if self._claiming is None:
             self._claiming = asyncio.get_running_loop().create_task(self._claim_all())
         return await asyncio.shield(claim)
@@ -52,31 +56,36 @@ class NodeHomes:
         try:
             while self._claims:
                 claims, self._claims = self._claims, {}
-                try:
-                    found = await self._found(list(claims))
-                except Exception as problem:
-                    if not isinstance(problem, leases.LeasesUnavailable):
-                        log.exception("the homes of sessions cannot be told")
-                    found = dict.fromkeys(claims, errors.HomeUnreachable(str(problem)))
-                for session_id, claim in claims.items():
-                    _settle(claim, found[session_id])
+                for begins in (False, True):
+                    session_ids = [session_id for session_id, its_begins in claims if its_begins is begins]
+                    for first in range(0, len(session_ids), CLAIMED_AT_ONCE):
+                        page = session_ids[first : first + CLAIMED_AT_ONCE]
+                        for session_id, found in (await self._found_or_not(page, begins=begins)).items():
+                            _settle(claims[session_id, begins], found)
         finally:
             self._claiming = None
 
-    async def _found(self, session_ids: list[str]) -> dict[str, homes.Here | homes.There | errors.HomeUnreachable]:
-        found: dict[str, homes.Here | homes.There | errors.HomeUnreachable] = {}
-        for first in range(0, len(session_ids), CLAIMED_AT_ONCE):
-            page = session_ids[first : first + CLAIMED_AT_ONCE]
-            taken = await self._leases.acquire_all(page, self._node_id) if self.takes_up else []
-            found |= {lease.session_id: homes.Here(lease.epoch) for lease in taken}
-            if others := [session_id for session_id in page if session_id not in found]:
-                owners = {lease.session_id: lease for lease in await self._leases.owners(others)}
-                found |= {session_id: self._elsewhere(owners.get(session_id)) for session_id in others}
+    async def _found_or_not(self, session_ids: list[str], *, begins: bool) -> dict[str, Found | errors.HomeUnreachable]:
+        try:
+            return await self._found(session_ids, begins=begins)
+        except Exception as problem:
+            if not isinstance(problem, leases.LeasesUnavailable):
+                log.exception("the homes of sessions cannot be told")
+            return dict.fromkeys(session_ids, errors.HomeUnreachable(str(problem)))
+
+    async def _found(self, session_ids: list[str], *, begins: bool) -> dict[str, Found | errors.HomeUnreachable]:
+        taken = await self._leases.acquire_all(session_ids, self._node_id, begin=begins) if self.takes_up else []
+        found: dict[str, Found | errors.HomeUnreachable] = {lease.session_id: homes.Here(lease.epoch) for lease in taken}
+        if others := [session_id for session_id in session_ids if session_id not in found]:
+            owners = {lease.session_id: lease for lease in await self._leases.owners(others)}
+            found |= {session_id: self._elsewhere(owners.get(session_id)) for session_id in others}
         return found
 
-    def _elsewhere(self, owner: leases.Lease | None) -> homes.Here | homes.There | errors.HomeUnreachable:
+    def _elsewhere(self, owner: leases.Lease | None) -> Found | errors.HomeUnreachable:
         if owner is not None and owner.node_id != self._node_id:
             return homes.There(owner.node_id)
+        if owner is None and self.takes_up:
+            return homes.Nobody()
         if owner is not None and self.keeps and not self.takes_up:
             return homes.Here(owner.epoch)  # it gives its sessions away, and this is still its own
         if owner is None and (taker := next(filter(self.reaches, self.takers), None)) is not None:
@@ -103,7 +112,7 @@ class NodeHomes:
         self.take(command, partial(_reply, reply))
 
 
-def _settle(claim: "asyncio.Future[homes.Here | homes.There]", found: homes.Here | homes.There | errors.HomeUnreachable) -> None:
+def _settle(claim: "asyncio.Future[Found]", found: Found | errors.HomeUnreachable) -> None:
     if claim.done():
         return
     if isinstance(found, errors.HomeUnreachable):

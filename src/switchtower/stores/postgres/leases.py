@@ -146,20 +146,20 @@ class PostgresLeases:
     async def acquire(self, session_id: str, node_id: str) -> leases.Lease | None:
         return next(iter(await self.acquire_all([session_id], node_id)), None)
 
-    async def acquire_all(self, session_ids: Sequence[str], node_id: str) -> list[leases.Lease]:
+    async def acquire_all(self, session_ids: Sequence[str], node_id: str, *, begin: bool = True) -> list[leases.Lease]:
         # In the order that appends have too: two nodes that want the same rows do not wait for each other in a circle.
         wanted = sorted({names.put(session_id) for session_id in session_ids})
         rows = await self._rows(
             f"WITH taker AS ({_TAKER.format('$2')}), taken AS ("
             " INSERT INTO homes (session_id, epoch, node_id)"
             "   SELECT wanted.session_id, 1, node_id FROM taker, unnest($1::text[]) WITH ORDINALITY AS wanted (session_id, place)"
-            "   ORDER BY place"
+            "   WHERE $3 OR EXISTS (SELECT FROM homes WHERE homes.session_id = wanted.session_id) ORDER BY place"
             " ON CONFLICT (session_id) DO UPDATE SET node_id = excluded.node_id,"
             "   epoch = CASE WHEN homes.node_id = excluded.node_id THEN homes.epoch ELSE homes.epoch + 1 END"
             f" WHERE homes.node_id IS NULL OR homes.node_id = excluded.node_id OR {_SILENT}"
             " RETURNING session_id, node_id, epoch)"
             f" SELECT session_id, node_id, epoch, {_MS.format('expires_at')} FROM taken JOIN taker USING (node_id)",
-            *(wanted, names.put(node_id)),
+            *(wanted, names.put(node_id), begin),
         )
         return [_lease(row) for row in rows]
 
