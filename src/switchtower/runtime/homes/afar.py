@@ -132,6 +132,8 @@ class Afar:
     def _answers_are_in(self) -> None:
         if self._moved:
             self._lane.wake()
+        elif not self._lane.busy:
+            self._services.idle(self._lane)
 
     # A turn of the lane
 

@@ -66,7 +66,7 @@ class Away:
         self.in_flight = 0
         """Asked, and not answered yet."""
         self.settled: Callable[[], None] = lambda: None
-        """Called when nothing is in flight any more."""
+        """Called when nothing is in flight any more, and nothing is looked for."""
 
     @property
     def busy(self) -> bool:
@@ -120,6 +120,8 @@ class Away:
                         self._forward(home.node_id, ask)
         finally:
             self._finding = None
+            if self.in_flight == 0:
+                self.settled()
 
     async def _found(self) -> homes.Here | homes.There:
         """Waits for a home that can be asked: after a node has died that takes as long as its lease."""
@@ -172,7 +174,7 @@ class Away:
                 outcome = errors.OutcomeUnknown(hint=ASK_AGAIN)
             ask.done(outcome)
         finally:
-            if self.in_flight == 0:
+            if self.in_flight == 0 and self._finding is None:
                 self.settled()
 
     def _again(self, ask: Ask) -> None:
