@@ -17,9 +17,7 @@ def is_wanted() -> bool:
     return os.environ.get("TOWER_TESTS_STORE") == "postgres"
 
 
-only_with_sqlite = pytest.mark.skipif(
-    is_wanted(), reason="it looks into SQLite's files, or dials a hub"
-)
+only_with_sqlite = pytest.mark.skipif(is_wanted(), reason="it looks into SQLite's files, or dials a hub")
 
 
 def new_database() -> str:
