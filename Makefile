@@ -44,10 +44,10 @@ run: setup web ## Start the daemon in the foreground, with the demo model
 
 test: setup web ## Run the whole suite, offline (TESTS=path narrows it)
 	@[ -n "$(TESTS)" ] || $(MAKE) --no-print-directory webtest
-	$(BIN)/pytest -n 2 --dist worksteal $(TESTS)
+	$(BIN)/pytest -n 3 --dist worksteal $(TESTS)
 
 test-postgres: setup ## Run the conformance suites with daemons on PostgreSQL
-	TOWER_TESTS_STORE=postgres $(BIN)/pytest -n 2 --dist worksteal tests/conformance
+	TOWER_TESTS_STORE=postgres $(BIN)/pytest -n 3 --dist worksteal tests/conformance
 
 check: setup ## Lint, strict types, and the floors of the house
 	$(BIN)/ruff check

@@ -1,6 +1,7 @@
 """The end of a daemon as pi's clients see it: told first, short work done, closed with 1001; and `pi-server` on its own."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -142,7 +143,12 @@ class Server:
 
     def end(self) -> tuple[int, str]:
         """What is left on stdout must be frames too. The exit code, and what people were told."""
-        rest, stderr = self.process.communicate(timeout=PATIENCE)
+        if self.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
+            self.process.stdin = None
+        rest = self.stdout.read()  # what `readline` has taken in already is here, and nowhere else
+        _, stderr = self.process.communicate(timeout=PATIENCE)
         self.frames += [json.loads(line) for line in rest.splitlines()]
         return self.process.returncode, stderr.decode()
 
