@@ -258,3 +258,25 @@ async def test_a_made_up_id_leaves_no_home_behind(town: Town) -> None:
     assert await here.home_of("sess_forged") is None
     assert await there.leases.owned(there.node_id, limit=10) == []
     assert "sess_forged" not in here.runtime._lanes
+
+
+async def test_what_could_not_be_read_when_it_was_taken_over_is_taken_up_when_it_can(town: Town) -> None:
+    here, there = await town.build(ask_once, ask_once)
+    approval = await waiting_for_a_decision(here)
+    await here.die()
+    there.journal.failing_reads = [errors.JournalUnavailable("away for a moment")]
+    await there.look_around()
+    await there.engine.until(lambda: len(there.engine.tasks) == 1)  # nobody had to ask for it
+    outlet = await there.attached()
+    await there.ask(decide(approval.id))
+    assert (await outlet.next_of(events.RunCompleted)).outcome is events.Outcome.SUCCESS
+
+
+async def test_what_a_node_gave_away_it_does_not_take_back_with_its_next_renewal(town: Town) -> None:
+    here, _ = await town.build(ask_once, ask_once)
+    await waiting_for_a_decision(here)
+    await here.residence.drain(0.0)
+    here.residence._renewed(asyncio.get_running_loop().time())
+    assert not here.homes.takes_up
+    assert not here.homes.keeps
+    assert here.runtime.at_home() == []

@@ -28,7 +28,8 @@ class Afar:
         self._lane = lane
         self._services = services
         self._homes = homes_
-        self.away = Away(lane.session_id, homes_, services.limits.home_patience, self.come_home, self._is_there)
+        patience = services.limits.home_patience
+        self.away = Away(lane.session_id, homes_, patience, self.come_home, self._is_there, lane.tell)
         self.away.settled = self._answers_are_in
         self._arriving: int | None = None
         """The epoch of a lease that was taken, while what was stored before it is still to be read."""
@@ -66,6 +67,7 @@ class Afar:
         if not lane.at_home:
             return
         lane.at_home = False
+        self._lost = None
         self._shown = lane.feed.head
         lane.forget()
         self._services.left(lane)
@@ -74,21 +76,21 @@ class Afar:
             self.reclaim()
 
     def reclaim(self) -> None:
-        """Something may be under way that was stopped here, or was stored while the home was left. If the session turns out to be
-        this node's still, nobody else takes that up."""
+        """Something may be under way that was stopped here, was stored while the home was left, or could not be read. If the
+        session turns out to be this node's, nobody else takes that up."""
         if self._reclaiming is None:
             self._reclaiming = asyncio.get_running_loop().create_task(self._find_out_whose_it_is())
 
     async def _find_out_whose_it_is(self) -> None:
         try:
             while not self._lane.at_home and self._arriving is None and not self._services.stopping():
+                await asyncio.sleep(self._services.limits.journal_retry)
                 try:
                     home = await self._homes.claim(self._lane.session_id)
                 except errors.HomeUnreachable:
-                    await asyncio.sleep(self._services.limits.journal_retry)
                     continue
                 if isinstance(home, homes.Here):
-                    self.come_home(home.epoch, lost=None)
+                    self.come_home(home.epoch, lost=self._lost)
                 return
         finally:
             self._reclaiming = None
@@ -147,6 +149,7 @@ class Afar:
             session = await self._come_up_to_date(is_new=epoch == 1)
         except Exception as failure:
             self._lane.give_up(items, failure)
+            self.reclaim()  # the lease is this node's, so nobody else takes up what is under way
             return False
         self._lane.settle_in(epoch)
         if session.host is None and (session.run is not None or session.shells or session.errands):

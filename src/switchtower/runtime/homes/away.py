@@ -50,9 +50,11 @@ class Away:
         patience: float,
         come_home: Callable[[int, list[Ask]], None],
         is_there: Callable[[], Awaitable[bool]],
+        tell: Callable[[tower.Done, tower.Outcome | errors.CoreError], object],
     ) -> None:
         """`patience`: how long a home that cannot be reached is waited for. `come_home` is handed what waits for this node.
-        `is_there`: whether there is such a session at all."""
+        `is_there`: whether there is such a session at all. `tell` answers one asker, whose trouble is its own."""
+        self._tell = tell
         self._is_there = is_there
         self._session_id = session_id
         self._homes = homes_
@@ -115,7 +117,7 @@ class Away:
                 self._node_id = home.node_id
                 for ask in asks:
                     if ask.hop:
-                        ask.done(errors.Fenced())  # whoever asked finds the home for themselves
+                        self._tell(ask.done, errors.Fenced())  # whoever asked finds the home for themselves
                     else:
                         self._forward(home.node_id, ask)
         finally:
@@ -152,7 +154,7 @@ class Away:
     def _refuse_all(self, refusal: errors.CoreError) -> None:
         asks, self._waiting = self._waiting, []
         for ask in asks:
-            ask.done(refusal)
+            self._tell(ask.done, refusal)
 
     def _forward(self, node_id: str, ask: Ask) -> None:
         self.in_flight += 1
@@ -172,7 +174,7 @@ class Away:
             self._pause = FIRST_PAUSE
             if isinstance(outcome, errors.OutcomeUnknown):
                 outcome = errors.OutcomeUnknown(hint=ASK_AGAIN)
-            ask.done(outcome)
+            self._tell(ask.done, outcome)
         finally:
             if self.in_flight == 0 and self._finding is None:
                 self.settled()

@@ -37,7 +37,6 @@ class NodeHomes:
         self.takers: tuple[str, ...] = ()
         """The other nodes that take sessions up."""
         self.forwarded = 0
-        self.taken = 0
         self._claims: dict[Claim, asyncio.Future[Found]] = {}
         self._claiming: asyncio.Task[None] | None = None
         mesh.answers(SUBJECT, self._asked)
@@ -100,7 +99,6 @@ class NodeHomes:
         self._mesh.ask(node_id, SUBJECT, wire.command(command), partial(_answered, done))
 
     def _asked(self, node_id: str, body: bytes, reply: ports.Reply) -> None:
-        self.taken += 1
         if self.take is None:
             reply(wire.outcome(errors.Fenced()))
             return

@@ -69,7 +69,6 @@ class Residence:
         """Ends what only one node may do at a time, before another can begin with it."""
         self.let_go: Callable[[], Coroutine[Any, Any, None]] | None = None
         """Lets the clients go, with a hint to come back to another node."""
-        self.draining_began: Callable[[], None] = lambda: None
         homes.take = lambda command, done: runtime.submit(command, done, hop=True)
         mesh.hears(FREED, lambda _node, _body: self._look.set())
 
@@ -127,7 +126,7 @@ class Residence:
                 renewal = await self._leases.renew(self.node_id, self._terms.lease_ms)
                 if renewal is leases.Renewal.UNKNOWN:
                     await self._join_again()
-                had_lapsed = not self._homes.keeps
+                had_lapsed = not self._homes.keeps and not self.is_draining
                 if renewal is not leases.Renewal.KEPT or had_lapsed:
                     self._lapse()
                     self._renewed(started)
@@ -152,8 +151,8 @@ class Residence:
         if self._lapse_timer is not None:
             self._lapse_timer.cancel()
         self._lapse_timer = asyncio.get_running_loop().call_at(self._good_until, self._too_late)
-        self._homes.takes_up = not self.is_draining
-        self._homes.keeps = True
+        if not self.is_draining:  # what that has given up stays given up
+            self._homes.takes_up = self._homes.keeps = True
 
     def _too_late(self) -> None:
         log.error("this node could not renew its leases of %g s in time: it gives its sessions up", self._terms.lease_s)
@@ -253,7 +252,6 @@ class Residence:
     async def _drain(self, wait_s: float) -> nodes.Drained:
         log.info("draining: runs have %g s to end", wait_s)
         await self._leases.begin_drain(self.node_id)
-        self.draining_began()
         await self._until_idle(asyncio.get_running_loop().time() + wait_s)
         self._homes.keeps = False
         interrupted = self._working()
