@@ -6,8 +6,9 @@ from typing import Any
 
 from switchtower.core import events, search
 from switchtower.stores import texts
-from switchtower.stores.postgres import connections, names, schema, words
+from switchtower.stores.postgres import connections, names, words
 from switchtower.stores.postgres.connections import Connection
+from switchtower.stores.postgres.late_pool import LatePool
 from switchtower.stores.postgres.pool import Pool
 
 PATIENCE = 5.0
@@ -22,31 +23,17 @@ class PostgresSearch:
     """Implements `search.Search`. Opens by itself when it is first used."""
 
     def __init__(self, dsn: str, *, patience: float = PATIENCE) -> None:
-        self._dsn = dsn
-        self._patience = patience
-        self._pool: Pool | None = None
-
-    async def _opened(self) -> Pool:
-        if self._pool is None:
-            pool = Pool(self._dsn, most=_CONNECTIONS, patience=self._patience)
-            await pool.open(schema.migrate)
-            if self._pool is not None:  # somebody else was quicker
-                await pool.close()
-            else:
-                self._pool = pool
-        return self._pool
+        self._pool = LatePool(dsn, most=_CONNECTIONS, patience=patience)
 
     async def close(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.close()
+        await self._pool.close()
 
     async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.Hit]:
         question = words.question(text)
         if question is None or limit <= 0:
             return []
         with connections.telling():
-            pool = await self._opened()
+            pool = await self._pool.get()
             await _catch_up(pool)
             rows = await pool.fetch(
                 "SELECT sessions.session_id, words.seq, events.ts_ms, events.kind, events.data"
@@ -68,7 +55,7 @@ class PostgresSearch:
                 await connection.execute(f"DELETE FROM {table} WHERE sid = $1", sid)  # noqa: S608 - the names are written here
 
         with connections.telling():
-            await (await self._opened()).change(work)
+            await (await self._pool.get()).change(work)
 
 
 async def _catch_up(pool: Pool) -> None:

@@ -6,7 +6,8 @@ import msgspec
 
 from switchtower.core import audit, events
 from switchtower.stores import decisions
-from switchtower.stores.postgres import connections, names, schema
+from switchtower.stores.postgres import connections, names
+from switchtower.stores.postgres.late_pool import LatePool
 from switchtower.stores.postgres.pool import Pool
 
 PATIENCE = 5.0
@@ -36,34 +37,20 @@ class PostgresAudit:
     """Implements `audit.Audit`. Opens by itself when it is first used."""
 
     def __init__(self, dsn: str, *, patience: float = PATIENCE) -> None:
-        self._dsn = dsn
-        self._patience = patience
-        self._pool: Pool | None = None
+        self._pool = LatePool(dsn, most=1, patience=patience)
 
     async def page(self, limit: int, *, before: str | None = None, since_ms: int = 0) -> audit.Page:
         start = decisions.BEHIND_THE_LAST if before is None else decisions.read_place(before)
         since_ms = max(-_LARGEST, min(since_ms, _LARGEST))
         with connections.telling():
-            pool = await self._opened()
+            pool = await self._pool.get()
             rows = await pool.fetch(_DECIDED, *start, since_ms, limit + 1)
             found = await _told(pool, rows[:limit])
         is_more = len(rows) > limit
         return audit.Page(found, decisions.place(*tuple(rows[limit - 1])[:3]) if is_more else None)
 
     async def close(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.close()
-
-    async def _opened(self) -> Pool:
-        if self._pool is None:
-            pool = Pool(self._dsn, most=1, patience=self._patience)
-            await pool.open(schema.migrate)
-            if self._pool is not None:  # somebody else was quicker
-                await pool.close()
-            else:
-                self._pool = pool
-        return self._pool
+        await self._pool.close()
 
 
 async def _told(pool: Pool, rows: list[Any]) -> list[audit.Decision]:
