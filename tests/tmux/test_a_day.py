@@ -60,7 +60,7 @@ class Terminal:
 
     def asks(self, command: str) -> None:
         """Keys that were meant for something else decide nothing: they count when it has been quiet for a moment."""
-        self.shows("Esc decides later", command, without="keys count in a moment")
+        self.shows("Esc: decide later", command, without="keys are off")
 
     def tower(self, *arguments: str) -> str:
         ended = subprocess.run(
@@ -111,7 +111,7 @@ def test_a_day_at_the_terminal(terminal: Terminal) -> None:
     terminal.write("run: sleep 1000")
     terminal.asks("sleep 1000")
     terminal.press("y")
-    terminal.shows("Esc cancels", without="Esc decides later")
+    terminal.shows("Esc cancels", without="Esc: decide later")
     terminal.press("Escape")
     terminal.shows("cancelled")
 

@@ -1,4 +1,4 @@
-"""Decisions: they come to the front wherever one is, show exactly what will run, and are never made by accident."""
+"""Approvals: the open session shows exactly what will run, the others wait in the inbox, and no key decides by accident."""
 
 from pathlib import Path
 
@@ -9,7 +9,6 @@ from tests.tui.seats import Seat, sit
 from switchtower.client.client import Client
 from switchtower.protocols.push import messages
 from switchtower.tui.screens.dialog import DialogScreen
-from switchtower.tui.screens.help import HelpScreen
 from switchtower.tui.screens.inbox import InboxScreen
 
 # In what is added, the file's own end is told too.
@@ -63,6 +62,8 @@ async def test_always_shows_its_rule_and_asks_no_second_time(pushd: Daemon, work
         await seat.until_asked()
         assert "always for this session: allow write_file notes.txt" in seat.shown()
         await seat.press("a")
+        assert not (workspace / "notes.txt").exists()
+        await seat.press("ctrl+y")
         await seat.until_said("✓ done")
         await seat.write("write notes.txt: again")
         await seat.until(lambda: (workspace / "notes.txt").read_text() == "again")
@@ -84,11 +85,16 @@ async def test_later_leaves_it_in_the_inbox(pushd: Daemon, workspace: Path) -> N
         await seat.until_said("✓ done")
 
 
-async def test_a_question_of_another_session_comes_to_the_front_on_any_screen(pushd: Daemon, workspace: Path) -> None:
-    async with sit(pushd, workspace) as seat:
-        await seat.press("f1")
-        assert isinstance(seat.app.screen, HelpScreen)
+async def test_an_approval_of_another_session_raises_the_badge_and_the_inbox_only(
+    own_daemon: StartDaemon, workspace: Path
+) -> None:
+    async with sit(own_daemon(), workspace) as seat:
         client, _ = await another_session(seat, workspace, WRITE)
+        await seat.until_shown("1 waiting")
+        assert seat.app.screen is seat.app.main
+        await seat.press("ctrl+t")
+        assert isinstance(seat.app.screen, InboxScreen)
+        await seat.press("enter")
         screen = await seat.until_asked()
         assert screen.pending.session_name == WRITE
         await seat.press("y")
@@ -96,11 +102,12 @@ async def test_a_question_of_another_session_comes_to_the_front_on_any_screen(pu
         client.close()
 
 
-async def test_what_somebody_else_decides_is_not_asked_any_more(pushd: Daemon, workspace: Path) -> None:
+async def test_what_another_client_decides_is_not_asked_any_more(pushd: Daemon, workspace: Path) -> None:
     async with sit(pushd, workspace) as seat:
-        client, session_id = await another_session(seat, workspace, WRITE)
+        await seat.write(WRITE)
         pending = (await seat.until_asked()).pending
-        await client.decide(session_id, pending.run_id, pending.id, "deny")
+        client = await Client.connect(seat.app.settings, start=False)
+        await client.decide(pending.session_id, pending.run_id, pending.id, "deny")
         await seat.until(lambda: seat.app.screen is seat.app.main)
         assert not seat.app.inbox.pending
         client.close()

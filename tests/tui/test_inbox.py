@@ -63,12 +63,18 @@ def test_what_is_put_aside_waits_without_coming_back_by_itself() -> None:
     inbox.add(asked("appr_1"))
     inbox.add(asked("appr_2"))
     inbox.put_aside("appr_1")
-    following = inbox.next_to_show()
+    following = inbox.next_to_show(told.SESSION)
     assert following is not None
     assert following.id == "appr_2"
     inbox.is_over("appr_2")
-    assert inbox.next_to_show() is None
+    assert inbox.next_to_show(told.SESSION) is None
     assert [one.id for one in inbox.pending] == ["appr_1"]
+
+
+def test_only_the_open_session_has_an_approval_to_show() -> None:
+    inbox = Inbox()
+    inbox.add(asked("appr_1"))
+    assert inbox.next_to_show("sess_B") is None
 
 
 def test_time_runs_out_and_not_below_nothing() -> None:

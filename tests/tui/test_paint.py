@@ -140,7 +140,7 @@ def test_acceptance_and_the_outcome_end_a_run() -> None:
 
 
 def test_a_question_shows_who_decided() -> None:
-    assert "waits for a decision" in painted(told.approval(command="ls"))
+    assert "needs approval" in painted(told.approval(command="ls"))
     assert "denied by app" in painted(told.approval(command="ls"), told.decided(decision="deny", by="app"))
 
 

@@ -35,7 +35,7 @@ async def settled(pilot: Pilot[Any]) -> None:
             return True
         if app.open is not None and not app.open.transcript.blocks:
             return True
-        asked = app.inbox.next_to_show() or (app.open is not None and app.open.next_dialog())
+        asked = app.open is not None and (app.inbox.next_to_show(app.open.session_id) or app.open.next_dialog())
         return bool(asked) and len(app.screen_stack) == 1
 
     async with asyncio.timeout(10):

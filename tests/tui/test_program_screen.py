@@ -129,6 +129,6 @@ def test_a_run_is_under_way_from_its_beginning_to_its_end() -> None:
     conversation.extend(told.story(told.call("sandbox_exec", command="ls"), first=3))
     assert conversation.doing() == "runs a tool"
     conversation.extend(told.story(told.approval(command="ls"), first=4))
-    assert conversation.doing() == "waits for your decision"
+    assert conversation.doing() == "needs approval: Ctrl-T"
     conversation.extend(told.story(told.complete(), first=5))
     assert not conversation.is_running

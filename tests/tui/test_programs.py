@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.conformance.daemons import Daemon
+from tests.conftest import StartDaemon
 from tests.tui.seats import Seat, sit
 
 
@@ -38,9 +39,18 @@ async def test_a_program_has_the_window_that_it_is_seen_in(pushd: Daemon, worksp
         await seat.until(lambda: f"{view.size.height} {view.size.width}" in screen(seat))
 
 
-async def test_what_a_program_asks_comes_to_the_front(pushd: Daemon, workspace: Path) -> None:
-    async with sit(pushd, workspace) as seat:
-        await seat.write("/exec sh -c 'printf \"Proceed? [y/n] \"; read x; echo got $x'")
+async def test_what_a_program_asks_is_answered_where_it_asks_or_through_the_inbox(
+    own_daemon: StartDaemon, workspace: Path
+) -> None:
+    async with sit(own_daemon(), workspace) as seat:
+        ask = 'printf "Proceed? [y/n] "; read x; echo got $x'
+        await seat.write(f"/exec sh -c '{ask}; {ask}'")
+        await seat.until_shown("1 waiting")
+        assert seat.app.screen is seat.app.main, "the program's own question is on the screen, and keys are the program's"
+        await seat.press("n", "enter")
+        await seat.until(lambda: "got n" in screen(seat))
+        await seat.until(lambda: screen(seat).count("Proceed?") == 2 and len(seat.app.inbox) == 1)
+        await seat.press("ctrl+right_square_bracket", "ctrl+t", "enter")
         await seat.until_asked()
         await seat.press("y")
         await seat.until(lambda: "got y" in screen(seat))

@@ -78,6 +78,8 @@ class TowerApp(App[int]):
         self.opening = opening.Opening(self)
         self.sending = sending.Sending(self)
         self._leaving_at = 0.0
+        self._approval_left_at = 0.0
+        self._cancel_warned_at = 0.0
         self._is_ready = False
 
     # Coming and going
@@ -162,8 +164,27 @@ class TowerApp(App[int]):
     def on_composer_left(self, message: Composer.Left) -> None:
         self.action_cancel()
 
+    def on_text_area_changed(self) -> None:
+        if self.is_there and not self.main.composer.text.strip():
+            self.deciding.ask_next()  # an approval may have waited for the draft
+
+    def on_main_screen_uncovered(self) -> None:
+        self.deciding.ask_next()
+
+    def note_approval_left(self) -> None:
+        """An approval was closed without a decision: the next Esc may have been meant for it."""
+        self._approval_left_at = self.now_ms()
+
     def action_cancel(self) -> None:
-        if self.open is not None and self.open.is_running:
+        """Esc. Where it may have been meant for an approval, it takes one more."""
+        if self.open is None or not self.open.is_running:
+            return
+        now = self.now_ms()
+        may_mean_approval = now - self._approval_left_at < 1_000 or bool(self.inbox.of(self.open.session_id))
+        if may_mean_approval and now - self._cancel_warned_at > 3_000:
+            self._cancel_warned_at = now
+            self.say("Esc again cancels the run. Ctrl-T opens the inbox.")
+        else:
             self.do(self.feed.cancel(self.open.session_id))
 
     # The rest of what a person does

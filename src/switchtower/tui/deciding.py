@@ -1,4 +1,8 @@
-"""Brings what waits for somebody to the front, one at a time: approvals of all sessions, and questions of the open one."""
+"""Shows what waits for a decision, one at a time: approvals and dialogs of the open session, and the inbox for all others.
+
+An approval of another session never takes the keyboard, and nothing is shown over a draft or over another screen: a key that was
+meant for a text must not decide.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -25,11 +29,13 @@ class Deciding:
         if not app.is_there:
             return
         app.drawing.all()
-        if self._is_asking():
+        if self._is_asking() or app.open is None or len(app.screen_stack) > 1:
             return
-        if (pending := app.inbox.next_to_show()) is not None:
-            self.ask(pending)
-        elif app.open is not None and (asked := app.open.next_dialog(but=self._dialogs_aside)) is not None:
+        if (pending := app.inbox.next_to_show(app.open.session_id)) is not None:
+            # A program in a terminal shows its question itself, where you type.
+            if not app.open.is_program and not app.main.composer.text.strip():
+                self.ask(pending)
+        elif (asked := app.open.next_dialog(but=self._dialogs_aside)) is not None:
             app.do(self._answer(app.open.session_id, dialog.DialogScreen(asked)))
 
     def _is_asking(self) -> bool:
@@ -38,7 +44,7 @@ class Deciding:
         for screen in app.screen_stack:
             if isinstance(screen, approval.ApprovalScreen):
                 if app.inbox.get(screen.pending.id) is None:
-                    app.say("it was decided elsewhere, or cannot be decided any more")
+                    app.say("This approval was decided by another client, or has ended.")
                     screen.dismiss(None)
                 return True
             if isinstance(screen, dialog.DialogScreen):
@@ -57,8 +63,17 @@ class Deciding:
         app, pending = self._app, screen.pending
         if any(isinstance(other, approval.ApprovalScreen) for other in app.screen_stack):
             return
-        decision = await app.push_screen_wait(screen)
+        # Nothing decides while the composer holds a draft: it is taken out and comes back afterwards.
+        composer = app.main.composer
+        draft = composer.text
+        composer.put("")
+        try:
+            decision = await app.push_screen_wait(screen)
+        finally:
+            if draft and not composer.text:
+                composer.put(draft)
         if decision is None:
+            app.note_approval_left()
             app.inbox.put_aside(pending.id)
         else:
             await self._tell(pending, decision)
@@ -71,10 +86,10 @@ class Deciding:
         except errors.RequestFailed as problem:
             if problem.code not in _TOO_LATE:
                 raise
-            app.say("somebody else was first, or it has expired")
+            app.say("Another client decided first, or the approval has expired.")
         else:
             if decision.scope == "session":
-                app.say(f"from now on in this session: {decisions.always_rule(pending.approval)}")
+                app.say(f"Allowed for the rest of this session: {decisions.always_rule(pending.approval)}")
         app.inbox.is_over(pending.id)
         app.feed.look()
 

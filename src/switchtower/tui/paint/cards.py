@@ -150,7 +150,7 @@ def _asked(block: blocks.Asked, look: Look) -> Iterator[Text]:
     style = "warn" if decided is None else "good" if decided.startswith("approved") else "bad"
     title = harmless.line(approval.title if decided is not None else f"{approval.title}: {approval.summary}")
     yield Text.assemble(
-        ("◆ ", style), (title, "" if decided is None else "dim"), (f"  {decided or 'waits for a decision'}", style)
+        ("◆ ", style), (title, "" if decided is None else "dim"), (f"  {decided or 'needs approval: Ctrl-T'}", style)
     )
     if look.unfolded:
         for part in decisions.parts(approval):

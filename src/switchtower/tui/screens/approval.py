@@ -1,6 +1,8 @@
-"""An approval, before everything else: what will run, exactly, and the keys that decide it.
+"""An approval of the open session: what will run, exactly, and the keys that decide it.
 
-Keys that were meant for something else must not decide: they count only after a moment in which nothing was typed.
+A key that was meant for something else must not decide. Keys count only after a moment without typing, a key that decides nothing
+disarms the screen again, and a decision key that another key follows at once was part of a word. "Always" and the approval of a
+destructive action need a second, different key that no text contains.
 """
 
 from collections.abc import Callable
@@ -24,6 +26,14 @@ from switchtower.tui.state.inbox import Pending
 
 QUIET = 0.6
 """Seconds without a key after which keys decide."""
+_DISARMED = 5 / 3
+"""For how long a key that decides nothing disarms the screen, in quiet times: one second."""
+_WORD = 1 / 2
+"""Within how many quiet times another key makes a decision key part of a word."""
+
+
+_DECISION_KEYS = frozenset({"y", "a", "n", "d", "ctrl+y", "escape"})
+"""Every other key disarms the screen, also one that scrolls."""
 
 
 class ApprovalScreen(ModalScreen[Decision | None]):
@@ -35,6 +45,7 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         Binding("a", "decide('always')", "Always"),
         Binding("n", "decide('no')", "No"),
         Binding("d", "decide('stop')", "Deny and stop"),
+        Binding("ctrl+y", "confirm", "Confirm", show=False),
         Binding("escape", "later", "Later"),
         Binding("down,j", "scroll(1)", "Down", show=False),
         Binding("up,k", "scroll(-1)", "Up", show=False),
@@ -49,7 +60,11 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         self._waiting = waiting
         self._quiet = quiet
         self._armed = quiet <= 0
+        self._was_armed = self._armed
         self._arming: Timer | None = None
+        self._deciding: Timer | None = None
+        self._unconfirmed: str | None = None
+        """The decision that waits for its second key."""
         self._rule = decisions.always_rule(pending.approval)
 
     def compose(self) -> ComposeResult:
@@ -61,21 +76,29 @@ class ApprovalScreen(ModalScreen[Decision | None]):
             if self._rule is not None:
                 always = Content.assemble(("always for this session: ", "$muted"), self._rule)
                 yield Static(always, id="approval-rule", markup=False)
-            yield Input(placeholder="why not? Enter sends, empty is fine; Esc goes back", id="approval-why", compact=True)
+            yield Static(
+                "Reason for the denial (optional). Enter sends it, Esc goes back.", id="approval-why-label", markup=False
+            )
+            yield Input(id="approval-why", compact=True)
             with Horizontal(id="approval-keys"):
-                yield Button("y  yes, once", id="yes", variant="success", compact=True)
+                yield Button("y  Approve", id="yes", variant="success", compact=True)
                 if self._rule is not None:
-                    yield Button("a  always", id="always", variant="primary", compact=True)
-                yield Button("n  no, go on", id="no", variant="warning", compact=True)
-                yield Button("d  deny, stop", id="stop", variant="error", compact=True)
+                    yield Button("a  Always", id="always", variant="primary", compact=True)
+                yield Button("n  Deny", id="no", variant="warning", compact=True)
+                yield Button("d  Deny and stop", id="stop", variant="error", compact=True)
+            with Horizontal(id="approval-confirm"):
+                yield Button("Esc  Go back", id="back", compact=True)
+                yield Static(self._question(), id="approval-question", markup=False)
+                yield Button("Ctrl-Y  Confirm", id="confirm", variant="error", compact=True)
             yield Static("", id="approval-foot", markup=False)
         self.set_class(decisions.is_destructive(approval), "destructive")
 
     def on_mount(self) -> None:
-        self.query_one("#approval-why").display = False
+        self._ask_reason(False)
+        self._show_confirmation(None)
         self._draw_foot()
         self.set_interval(1.0, self._draw_foot)
-        self._arm_later()
+        self._arm_later(self._quiet)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._make_room)
@@ -138,69 +161,129 @@ class ApprovalScreen(ModalScreen[Decision | None]):
             return
         left = self.pending.seconds_left(self._now_ms())
         more = f"  ·  {self._waiting - 1} more waiting" if self._waiting > 1 else ""
-        ready = "" if self._armed else "  ·  keys count in a moment"
+        ready = "" if self._armed else "  ·  keys are off while you type"
         body = self.query_one("#approval-body")
-        below = "  ·  ↓ there is more to see" if body.scroll_y < body.max_scroll_y else ""
-        text = f"{decisions.countdown(left)}  ·  Esc decides later{below}{more}{ready}"
+        below = "  ·  ↓ more below" if body.scroll_y < body.max_scroll_y else ""
+        text = f"{decisions.countdown(left)}  ·  Esc: decide later{below}{more}{ready}"
         self.query_one("#approval-foot", Static).update(Content.styled(text, "bold $error" if left < 60 else "$muted"))
 
     # When keys count
 
-    def _arm_later(self) -> None:
-        if self._armed:
+    def _arm_later(self, seconds: float) -> None:
+        if self._quiet <= 0:
             return
+        self._armed = False
         if self._arming is not None:
             self._arming.stop()
-        self._arming = self.set_timer(self._quiet, self._arm)
+        self._arming = self.set_timer(seconds, self.arm)
 
-    def _arm(self) -> None:
-        self._armed = True
+    def arm(self) -> None:
+        """Lets keys decide."""
+        self._armed = self._was_armed = True
         self._draw_foot()
 
     def on_key(self, event: events.Key) -> None:
-        if not self._armed:
+        if self._is_giving_reason:
+            return
+        is_part_of_a_word = self._deciding is not None
+        is_early = not self._armed and not (event.key == "escape" and self._was_armed)
+        if is_part_of_a_word or is_early:
             event.stop()
             event.prevent_default()
-            self._arm_later()
+        if is_part_of_a_word or not self._armed or event.key not in _DECISION_KEYS:
+            self._take_back()
+            self._arm_later(self._quiet * (1 if event.key in _DECISION_KEYS else _DISARMED))
+            self._draw_foot()
 
     # Deciding
 
     def action_decide(self, how: str) -> None:
-        if not self._armed or self.query_one("#approval-why").display:
+        """A key chose `how`. It counts when no other key follows at once."""
+        if not self._armed or self._is_giving_reason or self._unconfirmed is not None:
             return
-        self._decide(how)
+        if self._quiet <= 0:
+            self._choose(how)
+        else:
+            self._deciding = self.set_timer(self._quiet * _WORD, lambda: self._settle(how))
+
+    def _settle(self, how: str) -> None:
+        self._deciding = None
+        self._choose(how)
+
+    def _take_back(self) -> None:
+        if self._deciding is not None:
+            self._deciding.stop()
+            self._deciding = None
+
+    def _choose(self, how: str) -> None:
+        needs_confirmation = how == "always" or (how == "yes" and decisions.is_destructive(self.pending.approval))
+        if how == "always" and self._rule is None:
+            self.notify("This action is asked about every time; no rule can allow it.", severity="warning", markup=False)
+        elif needs_confirmation:
+            self._show_confirmation(how)
+        else:
+            self._decide(how)
 
     def _decide(self, how: str) -> None:
         match how:
             case "yes":
                 self.dismiss(decisions.YES)
-            case "always" if self._rule is not None:
+            case "always":
                 self.dismiss(decisions.ALWAYS)
             case "stop":
                 self.dismiss(decisions.DENY_AND_STOP)
             case "no":
-                why = self.query_one("#approval-why", Input)
-                why.display = True
-                why.focus()
-            case _:
-                self.notify(
-                    "this is asked each time anew: there is no rule that would allow it", severity="warning", markup=False
-                )
+                self._ask_reason(True)
+
+    def _question(self) -> Content:
+        if self._unconfirmed == "always":
+            return Content("Allow this rule for the rest of the session?")
+        return Content("Approve an action that cannot be undone?")
+
+    def _show_confirmation(self, how: str | None) -> None:
+        self._unconfirmed = how
+        self.query_one("#approval-confirm").display = how is not None
+        self.query_one("#approval-keys").display = how is None
+        self.query_one("#approval-question", Static).update(self._question())
+        self.call_after_refresh(self._make_room)
+
+    def action_confirm(self) -> None:
+        if self._armed and self._unconfirmed is not None:
+            self._decide(self._unconfirmed)
+
+    @property
+    def _is_giving_reason(self) -> bool:
+        return bool(self.query_one("#approval-why").display)
+
+    def _ask_reason(self, asked: bool) -> None:
+        self.query_one("#approval-why-label").display = asked
+        why = self.query_one("#approval-why", Input)
+        why.display = asked
+        if asked:
+            why.focus()
+        else:
+            self.set_focus(None)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()
-        self._decide(event.button.id or "")
+        match event.button.id:
+            case "back":
+                self._show_confirmation(None)
+            case "confirm" if self._unconfirmed is not None:
+                self._decide(self._unconfirmed)
+            case str(how):
+                self._choose(how)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.dismiss(decisions.no(event.value))
 
     def action_later(self) -> None:
-        why = self.query_one("#approval-why", Input)
-        if why.display:
-            why.display = False
-            self.set_focus(None)
-        elif self._armed:
+        if self._is_giving_reason:
+            self._ask_reason(False)
+        elif self._unconfirmed is not None:
+            self._show_confirmation(None)
+        else:
             self.dismiss(None)
 
     def action_scroll(self, lines: int) -> None:

@@ -17,7 +17,7 @@ _KEYS = (
     ("Ctrl-O", "unfold everything: thinking, arguments, output"),
     ("[ ] Enter", "in the transcript: from card to card, and unfold one"),
     ("Ctrl-B", "the sessions: type / to filter, n new, r rename, f fork, d delete"),
-    ("Ctrl-T", "what waits for a decision"),
+    ("Ctrl-T", "inbox: approvals of all sessions"),
     ("Ctrl-N", "a new session"),
     ("Ctrl-P", "all commands, to search in"),
     ("Ctrl-R", "start the daemon when it is away"),
@@ -25,11 +25,12 @@ _KEYS = (
     ("Ctrl-Q", "leave: what runs goes on"),
 )
 _DECIDING = (
-    ("y", "yes, this once"),
-    ("a", "always for this session, by the rule that is shown"),
-    ("n", "no, with a reason if you like; the run goes on"),
-    ("d", "deny, and stop the run"),
-    ("Esc", "decide later; it stays in the inbox"),
+    ("y", "approve once"),
+    ("a", "allow the rule shown for the rest of the session"),
+    ("Ctrl-Y", "confirm: needed for a, and for destructive actions"),
+    ("n", "deny, with an optional reason; the run continues"),
+    ("d", "deny and stop the run"),
+    ("Esc", "decide later; the approval stays in the inbox"),
 )
 
 

@@ -7,6 +7,7 @@ from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer
 
@@ -28,6 +29,9 @@ _WELCOME = (
 
 
 class MainScreen(Screen[None]):
+    class Uncovered(Message):
+        """No other screen covers this one any more."""
+
     def __init__(self, history: History) -> None:
         super().__init__(id="main")
         self._history = history
@@ -69,6 +73,9 @@ class MainScreen(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         self._place_list()
+
+    def on_screen_resume(self) -> None:
+        self.post_message(self.Uncovered())
 
     # The list
 

@@ -64,7 +64,7 @@ class Conversation:
         for block in reversed(self.transcript.blocks[-30:]):
             match block:
                 case blocks.Asked() if self.transcript.facts.decided(block.approval.approvalId) is None:
-                    return "waits for your decision"
+                    return "needs approval: Ctrl-T"
                 case blocks.Tool(is_open=True):
                     return "runs a tool"
                 case blocks.Thought(done=False):

@@ -45,8 +45,9 @@ class Inbox:
     def of(self, session_id: str) -> list[Pending]:
         return [one for one in self.pending if one.session_id == session_id]
 
-    def next_to_show(self) -> Pending | None:
-        return next((one for one in self.pending if one.id not in self._aside), None)
+    def next_to_show(self, session_id: str) -> Pending | None:
+        """The next approval of this session that was not put aside."""
+        return next((one for one in self.of(session_id) if one.id not in self._aside), None)
 
     def get(self, approval_id: str) -> Pending | None:
         return self._pending.get(approval_id)
