@@ -108,8 +108,9 @@ class Listeners:
 
         self._host = await http.serve_unix(LinkPage(LateApp(pages), self._relay.link), self._settings.host_socket)
 
-    def _accept_socket(self, origin: Origin) -> Receiver:
-        return PushPeer(self._tower, self._doorkeeper.on_socket(origin), self._version, peers=self._push)
+    def _accept_socket(self, origin: Origin) -> Receiver | None:
+        access = self._doorkeeper.on_socket(origin)
+        return None if access is None else PushPeer(self._tower, access, self._version, peers=self._push)
 
     def _accept_websocket(self, request: "upgrade.Upgrade") -> "websocket.Verdict | Awaitable[websocket.Verdict]":
         from switchtower.transports import upgrade

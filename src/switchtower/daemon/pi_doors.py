@@ -112,7 +112,7 @@ class PiDoors:
 
     def _accept_socket(self, origin: Origin) -> Receiver:
         access = self._doorkeeper.on_socket(origin)
-        if not access.trusted:
+        if access is None or not access.trusted:
             # Pi's clients have no attach token to show.
             return self._house().refuse(POLICY_VIOLATION, "not let in")
         return self._house().accept(access)

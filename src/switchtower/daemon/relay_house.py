@@ -78,7 +78,7 @@ class RelayHouse:
                     self._redactor,
                     self._owner_token,
                     self._version,
-                    self._doorkeeper.is_of_a_run,
+                    self._doorkeeper.find_run,
                     self._page,
                     self._shared or self._own(),
                 )
@@ -99,7 +99,7 @@ class RelayHouse:
         if (access := self._doorkeeper.on_websocket(request.origin)) is not None:
             return access
         token = request.origin.token
-        if token is None or self._doorkeeper.is_of_a_run(request.origin):
+        if token is None or not self._doorkeeper.is_owners(request.origin):
             return None
         identity = await (await self.parts()).accounts.verify(token)
         return None if identity is None else Access(name=identity.name, via="web", trusted=True)

@@ -17,6 +17,7 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
@@ -35,15 +36,23 @@ FindOrigin = Callable[[asyncio.Transport], Origin | None]
 """Who is at the other end; None when that is nobody to be served."""
 
 
+class Attribution(Struct, frozen=True):
+    """Whose process is at the other end: the owner's own when neither is set."""
+
+    run_id: str | None = None
+    refused: bool = False
+    """It cannot be told whose it is."""
+
+
 class Peer:
     """The other end of a connection, for as long as that lasts."""
 
-    __slots__ = ("of_a_run", "origin")
+    __slots__ = ("attribution", "origin")
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
-        self.of_a_run: bool | None = None
-        """Whether it is a process of a run: kept here by whoever found out, so that it is found out once."""
+        self.attribution: Attribution | None = None
+        """Kept here by the protocol that found it, so that it is found once."""
 
 
 class _Listener:

@@ -25,7 +25,7 @@ def make_app(
     *,
     version: str,
     explain: ports.Explain,
-    is_of_a_run: ports.IsOfARun,
+    find_run: ports.FindRun,
     names: Collection[str] = (),
     origins: Collection[str] = (),
     body_timeout_s: float = routing.BODY_TIMEOUT,
@@ -41,10 +41,10 @@ def make_app(
         *users.Users(accounts).rows(),
         *_extra_rows(extras),
     )
-    door = auth.TokenDoor(accounts, is_of_a_run, public_url=extras.public_url, may_look=extras.may_look)
+    door = auth.TokenDoor(accounts, find_run, public_url=extras.public_url, may_look=extras.may_look)
     otherwise = pages.nothing
     if extras.page is not None:
-        otherwise = pages.Page(extras.page, auth.FirstVisit(accounts, logins, is_of_a_run, explain))
+        otherwise = pages.Page(extras.page, auth.FirstVisit(accounts, logins, find_run, explain))
     router = routing.router(rows, door, explain, body_timeout_s=body_timeout_s, otherwise=otherwise)
     return guard.Guard(router, hosts=names, origins=origins)
 

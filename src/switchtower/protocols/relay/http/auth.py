@@ -8,7 +8,7 @@ from starlette.responses import Response
 from switchtower.protocols.relay import messages, stamps
 from switchtower.protocols.relay.http import answers, bodies, calls, cookies, ports, problems
 from switchtower.protocols.relay.http.calls import Call, Caller
-from switchtower.protocols.relay.http.peers import is_of_a_run, origin_of
+from switchtower.protocols.relay.http.peers import origin_of, run_of
 from switchtower.protocols.relay.http.routing import Entry, Row
 
 READS = ("GET", "HEAD")
@@ -20,13 +20,13 @@ class TokenDoor:
     def __init__(
         self,
         accounts: ports.Accounts,
-        of_a_run: ports.IsOfARun,
+        find_run: ports.FindRun,
         *,
         public_url: str | None = None,
         may_look: ports.MayLook = lambda origin, headers: False,
     ) -> None:
         self._accounts = accounts
-        self._of_a_run = of_a_run
+        self._find_run = find_run
         self._public_url = public_url
         self._may_look = may_look
 
@@ -37,7 +37,7 @@ class TokenDoor:
             return nobody
         if entry is Entry.LOOKER and self._may_look(origin, request.headers):
             return nobody
-        if is_of_a_run(request, self._of_a_run):
+        if run_of(request, self._find_run) is not None:
             raise problems.of_a_run()
         if entry is Entry.STRANGER:
             return nobody
@@ -110,19 +110,21 @@ class Logins:
 class FirstVisit:
     """Somebody opens the address that `tower token url` printed: its token becomes a login, and is gone from the address."""
 
-    def __init__(self, accounts: ports.Accounts, logins: Logins, of_a_run: ports.IsOfARun, explain: ports.Explain) -> None:
+    def __init__(self, accounts: ports.Accounts, logins: Logins, find_run: ports.FindRun, explain: ports.Explain) -> None:
         self._accounts = accounts
         self._logins = logins
-        self._of_a_run = of_a_run
+        self._find_run = find_run
         self._explain = explain
 
     async def __call__(self, request: Request) -> Response | None:
         """None for who brings no token, or none that is good any more."""
         given = request.query_params.getlist("token")
         is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
-        if len(given) != 1 or not is_opened or is_of_a_run(request, self._of_a_run):
+        if len(given) != 1 or not is_opened:
             return None
         try:
+            if run_of(request, self._find_run) is not None:
+                return None
             token = await self._accounts.exchange(given[0], client=calls.user_agent(request))
         except Exception as refusal:
             if (problem := problems.of(refusal) or self._explain(refusal)) is None:
