@@ -47,8 +47,8 @@ class Doorkeeper:
         """As `on_websocket`, but a process of the owner needs no token. `by_name`: it called us by a name of this machine."""
         if origin.token is not None:
             return self.on_websocket(origin)
-        # A page under a stranger's name is shown by the owner's own browser: then the uid says nothing.
-        if not by_name or not tcp_owner.is_loopback(origin.address):
+        # The owner's own browser shows pages of anybody, also under names that lead here: then the uid says nothing.
+        if origin.is_page or not by_name or not tcp_owner.is_loopback(origin.address):
             return None
         if tcp_owner.uid_of(origin.address, origin.reached_at) not in (os.geteuid(), _ROOT) or not self.is_owners(origin):
             return None

@@ -84,6 +84,7 @@ class Listeners:
     async def _serve(self, address: values.Address) -> "HttpListener":
         # The HTTP server is the heaviest import of the daemon; one without it does not pay for it.
         from switchtower.transports import http
+        from switchtower.transports.origins import Sites
 
         async def pages() -> Any:
             return (await self._relay.parts()).app_for(address.host)
@@ -95,7 +96,7 @@ class Listeners:
             self._accept_websocket,
             max_message_bytes=self._settings.max_line_bytes,
             output_limit_bytes=self._settings.output_limit_bytes,
-            hosts=self._settings.origins,
+            sites=Sites(self._settings.origins, public_url=self._settings.public_url),
         )
 
     async def open_host_socket(self) -> None:

@@ -22,6 +22,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from switchtower.transports import errors, socketfile, unix, websocket
+from switchtower.transports.origins import Sites
 from switchtower.transports.stream import Origin
 
 _log = logging.getLogger(__name__)
@@ -121,16 +122,20 @@ async def serve(
     max_message_bytes: int,
     output_limit_bytes: int,
     hosts: Collection[str] = (),
+    sites: Sites | None = None,
     ping_seconds: float = 30.0,
     head_seconds: float = HEAD_SECONDS,
 ) -> HttpListener:
     """Listens at `host:port`; port 0 picks a free one. Raises an `errors.CannotListen` that says what stands in the way.
 
-    `hosts` are names, besides `host` and loopback's, under which clients may reach us.
+    `hosts` are names, besides `host`, loopback's and those of `sites`, under which clients may reach us; `sites` are the pages
+    that may connect.
     """
+    sites = sites or Sites()
     door = websocket.Door(
         accept=accept,
-        hosts=frozenset(name.lower() for name in (host, *hosts)),
+        hosts=frozenset(name.lower() for name in (host, *hosts, *sites.names)),
+        sites=sites,
         max_message_bytes=max_message_bytes,
         output_limit_bytes=output_limit_bytes,
         ping_seconds=ping_seconds,

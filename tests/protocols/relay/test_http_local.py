@@ -288,3 +288,10 @@ async def test_a_run_of_another_host_is_not_of_this_one(stage: Stage) -> None:
     for method, path in (("GET", ""), ("GET", "/fs/list"), ("GET", "/stdout"), ("POST", "/stop"), ("POST", "/stdin")):
         answer = await stage.local.ask(method, f"/runs/far%2F1{path}")
         assert (answer.status, answer.json) == (404, {"error": "unknown run_id"})
+
+
+async def test_no_page_is_served_at_the_socket(stage: Stage) -> None:
+    """A program may forward a port to the socket, and a browser reaches that port."""
+    for origin in ("http://localhost:3000", "http://127.0.0.1:8787", "https://evil.example", "null", ""):
+        for method, path in (("GET", "/runs"), ("POST", "/runs"), ("GET", "/health"), ("GET", "/users")):
+            assert (await stage.local.ask(method, path, Origin=origin)).status == 403, (origin, path)
