@@ -23,7 +23,7 @@ export default defineConfig({
     fs: { allow: [".", documents] },
     proxy: Object.fromEntries(
       ["/ws", "/auth", "/runs", "/sessions", "/hosts", "/users", "/tokens", "/health", "/readyz", "/metrics", "/audit", "/push"].map(
-        (path) => [path, { target: daemon, ws: path === "/ws", changeOrigin: true }],
+        (path) => [path, { target: daemon, ws: path === "/ws", changeOrigin: false }],
       ),
     ),
   },

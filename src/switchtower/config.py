@@ -221,7 +221,10 @@ class Settings:
     )
     heartbeat: float = _setting(10.0, values.number(0.001), "SECONDS", "How often a host tells its hub that it lives")
     origins: tuple[str, ...] = _setting(
-        (), values.names, "NAMES", "Other names that pages may come from and be reached by, such as `hub.example`"
+        (),
+        values.origins,
+        "NAMES",
+        "Names that this daemon may be reached by, such as `hub.example`, and pages that may use it, such as `https://app.example:8443`",
     )
     public_url: str | None = _setting(
         None,

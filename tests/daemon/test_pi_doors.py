@@ -181,7 +181,17 @@ async def test_pages_of_other_sites_are_refused(open_doors: Open, dial: Dial) ->
     doors = await open_doors()
     assert (await dial(doors.port, f"/?token={TOKEN}", Origin="https://evil.example")).status == 403
     assert (await dial(doors.port, Host="evil.example", Origin="http://evil.example")).status == 403
-    assert (await dial(doors.port, Origin="http://localhost:5173")).status == 101
+    for scheme in ("app", "tauri", "chrome-extension"):
+        assert (await dial(doors.port, Origin=f"{scheme}://localhost")).status == 403
+
+
+async def test_a_page_of_this_machine_needs_the_token(open_doors: Open, dial: Dial) -> None:
+    """The browser that shows it is the owner's process, whatever page it shows."""
+    doors = await open_doors()
+    for origin in ("http://localhost:5173", f"http://127.0.0.1:{doors.port}", "https://[::1]"):
+        assert (await (await dial(doors.port, Origin=origin)).closed_with())[0] == 1008
+        allowed = await dial(doors.port, f"/?token={TOKEN}", Origin=origin)
+        assert (await greeting(allowed))["type"] == "server_ready"
 
 
 async def test_at_all_interfaces_a_name_that_leads_here_needs_the_token(open_doors: Open, dial: Dial) -> None:

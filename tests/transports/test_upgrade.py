@@ -1,6 +1,7 @@
 import pytest
 
 from switchtower.transports import upgrade
+from switchtower.transports.origins import Sites
 
 HEAD = (
     "GET {target} HTTP/1.1\r\nhost: 127.0.0.1:8787\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
@@ -13,11 +14,11 @@ def read(target: str = "/ws", **headers: str) -> upgrade.Upgrade:
     return upgrade.read(HEAD.format(target=target, more=more).encode("latin-1"), "127.0.0.1:5")
 
 
-def refusal(hosts: tuple[str, ...] = (), **headers: str) -> upgrade.Refusal | None:
+def refusal(hosts: tuple[str, ...] = (), sites: tuple[str, ...] = (), **headers: str) -> upgrade.Refusal | None:
     request = read()
     changed = {name.replace("_", "-"): value for name, value in headers.items()}
     kept = {name: value for name, value in (request.headers | changed).items() if value}
-    return upgrade.objection(upgrade.Upgrade(request.path, {}, kept, request.origin), hosts)
+    return upgrade.objection(upgrade.Upgrade(request.path, {}, kept, request.origin), hosts, Sites(sites))
 
 
 def test_path_and_query_are_decoded() -> None:
@@ -79,10 +80,18 @@ def test_any_other_host_is_refused(host: str) -> None:
 
 @pytest.mark.parametrize(
     "origin",
-    ["http://127.0.0.1:8787", "http://localhost:5173", "https://[::1]", "https://tower.example", "http://TOWER.example:9"],
+    [
+        "http://127.0.0.1:8787",
+        "http://localhost:5173",
+        "https://[::1]",
+        "http://TOWER.example:8787",
+        "https://tower.example",
+        "http://app.example:9",
+    ],
 )
-def test_pages_from_here_may_connect(origin: str) -> None:
-    assert refusal(("tower.example",), host="tower.example:8787", origin=origin) is None
+def test_pages_from_here_and_configured_ones_may_connect(origin: str) -> None:
+    sites = ("tower.example", "http://app.example:9")
+    assert refusal(("tower.example",), sites, host="tower.example:8787", origin=origin) is None
 
 
 @pytest.mark.parametrize(
@@ -93,13 +102,20 @@ def test_pages_from_here_may_connect(origin: str) -> None:
         "http://localhost.evil.example",
         "http://localhost@evil.example",
         "http://other.tower.example",
+        "http://tower.example:9",
+        "https://tower.example:8787",
+        "https://app.example:9",
+        "http://app.example",
+        "tauri://localhost",
+        "app://localhost",
+        "chrome-extension://localhost",
         "evil",
         "://",
         "file://",
     ],
 )
 def test_pages_from_elsewhere_may_not(origin: str) -> None:
-    answer = refusal(("tower.example", "other.tower.example"), host="tower.example", origin=origin)
+    answer = refusal(("tower.example", "other.tower.example"), ("http://app.example:9",), host="tower.example", origin=origin)
     assert answer is not None
     assert answer.status == 403
 

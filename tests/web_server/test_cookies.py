@@ -36,7 +36,7 @@ def test_any_header_is_read_without_trouble_and_two_of_ours_are_none(rude: str) 
 
 @given(texts.text(), texts.text())
 def test_no_origin_but_our_own_is_ours(origin: str, fetch_site: str) -> None:
-    ours = origin.lower() in (f"http://{HOST}", f"https://{HOST}")
+    ours = origin.lower() == f"http://{HOST}"
     assert cookies.is_our_page(origin, fetch_site, HOST, None) == ours
     assert cookies.is_our_page(None, fetch_site, HOST, None) == (fetch_site == "same-origin")
 
@@ -52,6 +52,8 @@ def test_no_origin_but_our_own_is_ours(origin: str, fetch_site: str) -> None:
         ("https://tower.example", HOST, "https://tower.example", True),
         ("https://tower.example:444", HOST, "https://tower.example", False),
         ("http://tower.example", HOST, "https://tower.example", False),
+        ("https://127.0.0.1:8787", HOST, None, False),
+        ("https://tower.example", "tower.example", None, True),
         ("ws://127.0.0.1:8787", HOST, None, False),
         ("http://127.0.0.1:8787/", HOST, None, False),
         ("http://127.0.0.1:8787, http://evil.example", HOST, None, False),

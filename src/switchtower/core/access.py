@@ -5,14 +5,22 @@ from msgspec import Struct
 from switchtower.core import events
 
 
+class Unattributed(Exception):
+    """The process at the other end cannot be attributed to the owner nor to a run. Its connection is refused."""
+
+
 class Access(Struct, frozen=True):
     name: str
     via: str
     """How it arrived, for provenance: `cli` for the owner's socket, `app` for WebSockets."""
     trusted: bool
     """The owner: may attach to any session without a token."""
-    of_a_run: bool = False
-    """A process that a run has started: it may not decide, nor start a program that nobody would be asked about."""
+    run_id: str | None = None
+    """The run that has started the process at the other end. Such a process may not decide, nor act for the owner."""
+
+    @property
+    def of_a_run(self) -> bool:
+        return self.run_id is not None
 
     def actor(self, client: str | None = None) -> events.Actor:
         return events.Actor(name=self.name, via=self.via, client=client)

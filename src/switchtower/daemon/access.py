@@ -5,7 +5,7 @@ import hmac
 import os
 from collections.abc import Callable
 
-from switchtower.core.access import Access
+from switchtower.core.access import Access, Unattributed
 from switchtower.transports import tcp_owner
 from switchtower.transports.stream import Origin
 
@@ -14,23 +14,32 @@ _ROOT = 0
 
 class Doorkeeper:
     def __init__(
-        self, owner_token: str, *, attach_token_required: bool, is_of_a_run: Callable[[Origin], bool] = lambda _: False
+        self, owner_token: str, *, attach_token_required: bool, find_run: Callable[[Origin], str | None] = lambda _: None
     ) -> None:
-        """`is_of_a_run`: whether a process of an agent's run is at the other end. It is the owner's too, and may not decide
-        in the owner's name about what it does itself."""
+        """`find_run` returns the run whose process is at the other end, and raises `Unattributed` when it cannot tell. A process
+        of a run has the owner's uid too, and may not decide in the owner's name about what it does itself."""
         self._owner_token = owner_token.encode()
         self._attach_token_required = attach_token_required
-        self.is_of_a_run = is_of_a_run
+        self.find_run = find_run
 
-    def on_socket(self, origin: Origin) -> Access:
-        # The socket is readable by its owner only, and the peer's uid was checked when it connected.
-        of_a_run = self.is_of_a_run(origin)
-        return Access(name="owner", via="cli", trusted=not self._attach_token_required and not of_a_run, of_a_run=of_a_run)
+    def is_owners(self, origin: Origin) -> bool:
+        """Whether the process at the other end is certainly of no run."""
+        try:
+            return self.find_run(origin) is None
+        except Unattributed:
+            return False
+
+    def on_socket(self, origin: Origin) -> Access | None:
+        """None here, as below: not let in. Only the owner can open the socket; the uid was checked when the peer connected."""
+        try:
+            run_id = self.find_run(origin)
+        except Unattributed:
+            return None
+        return Access(name="owner", via="cli", trusted=not self._attach_token_required and run_id is None, run_id=run_id)
 
     def on_websocket(self, origin: Origin) -> Access | None:
-        """None: not let in."""
         given = (origin.token or "").encode()
-        if not hmac.compare_digest(given, self._owner_token) or self.is_of_a_run(origin):
+        if not hmac.compare_digest(given, self._owner_token) or not self.is_owners(origin):
             return None
         return Access(name="owner", via="app", trusted=True)
 
@@ -38,9 +47,9 @@ class Doorkeeper:
         """As `on_websocket`, but a process of the owner needs no token. `by_name`: it called us by a name of this machine."""
         if origin.token is not None:
             return self.on_websocket(origin)
-        # A page under a stranger's name is shown by the owner's own browser: then the uid says nothing.
-        if not by_name or not tcp_owner.is_loopback(origin.address):
+        # The owner's own browser shows pages of anybody, also under names that lead here: then the uid says nothing.
+        if origin.is_page or not by_name or not tcp_owner.is_loopback(origin.address):
             return None
-        if tcp_owner.uid_of(origin.address, origin.reached_at) not in (os.geteuid(), _ROOT) or self.is_of_a_run(origin):
+        if tcp_owner.uid_of(origin.address, origin.reached_at) not in (os.geteuid(), _ROOT) or not self.is_owners(origin):
             return None
         return Access(name="owner", via="app", trusted=not self._attach_token_required)

@@ -40,9 +40,9 @@ class Agent:
                 self._parts = AgentParts(self._settings, self._redactor, self._catalog)
             return self._parts
 
-    def is_at(self, origin: Origin) -> bool:
-        """Whether a process of a run is at the other end. Before the parts are loaded there is no run."""
-        return self._parts is not None and self._parts.is_at(origin)
+    def find_run(self, origin: Origin) -> str | None:
+        """The run whose process is at the other end. Before the parts are loaded there is no run. Raises `Unattributed`."""
+        return None if self._parts is None else self._parts.find_run(origin)
 
     def saw(self, session: Session, event: events.AnyEvent) -> None:
         """For the runtime's watchers."""

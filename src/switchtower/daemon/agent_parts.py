@@ -70,14 +70,14 @@ class AgentParts:
         if killed:
             log.warning("killed %d processes of MCP servers that an earlier daemon had left behind", killed)
 
-    def is_at(self, origin: Origin) -> bool:
-        """Whether a process of a run is at the other end of a connection."""
+    def find_run(self, origin: Origin) -> str | None:
+        """The run whose process is at the other end of a connection. Raises `Unattributed` when that cannot be told."""
         if origin.pid is not None:
-            return membership.is_of_a_run(origin.pid)
+            return membership.run_of(origin.pid)
         if not tcp_owner.is_loopback(origin.address):
-            return False
+            return None
         inode = tcp_owner.inode_of(origin.address, origin.reached_at)
-        return inode is not None and membership.holds_socket(inode)
+        return None if inode is None else membership.run_holding_socket(inode)
 
     def saw(self, session: Session, event: events.AnyEvent) -> None:
         """The servers of a session that nobody needs at hand are not kept running for it."""

@@ -98,7 +98,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         if node is not None:
             await node.settle(runtime)
             stack.push_async_callback(node.leave)
-        doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required, is_of_a_run=agent.is_at)
+        doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required, find_run=agent.find_run)
         house = LateHouse(runtime, settings, __version__)
         among = _among(node, house, settings)
         reception: Callable[[], Reception] = house.get if among is None else lambda: among.pi

@@ -50,7 +50,7 @@ def with_cookie(request: "upgrade.Upgrade", public_url: str | None) -> "upgrade.
     host = headers.get("host", "")
     if request.origin.token is not None or "origin" not in headers:
         return request
-    token = cookies.given(headers.get("cookie"), host)
-    if token is None or not cookies.is_our_page(headers["origin"], None, host, public_url):
+    token, proto = cookies.given(headers.get("cookie"), host), headers.get("x-forwarded-proto", "")
+    if token is None or not cookies.is_our_page(headers["origin"], None, host, public_url, forwarded_proto=proto):
         return request
     return msgspec.structs.replace(request, origin=msgspec.structs.replace(request.origin, token=token))

@@ -18,8 +18,13 @@ class LinkPage:
         self._look = look
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "GET":
+        if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "GET" or _is_page(scope):
             await self._pages(scope, receive, send)
             return
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         await send({"type": "http.response.body", "body": msgspec.json.encode(self._look())})
+
+
+def _is_page(scope: Any) -> bool:
+    """The pages behind refuse those of browsers."""
+    return any(name == b"origin" for name, _ in scope["headers"])

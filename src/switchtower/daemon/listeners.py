@@ -84,6 +84,7 @@ class Listeners:
     async def _serve(self, address: values.Address) -> "HttpListener":
         # The HTTP server is the heaviest import of the daemon; one without it does not pay for it.
         from switchtower.transports import http
+        from switchtower.transports.origins import Sites
 
         async def pages() -> Any:
             return (await self._relay.parts()).app_for(address.host)
@@ -95,7 +96,7 @@ class Listeners:
             self._accept_websocket,
             max_message_bytes=self._settings.max_line_bytes,
             output_limit_bytes=self._settings.output_limit_bytes,
-            hosts=self._settings.origins,
+            sites=Sites(self._settings.origins, public_url=self._settings.public_url),
         )
 
     async def open_host_socket(self) -> None:
@@ -108,8 +109,9 @@ class Listeners:
 
         self._host = await http.serve_unix(LinkPage(LateApp(pages), self._relay.link), self._settings.host_socket)
 
-    def _accept_socket(self, origin: Origin) -> Receiver:
-        return PushPeer(self._tower, self._doorkeeper.on_socket(origin), self._version, peers=self._push)
+    def _accept_socket(self, origin: Origin) -> Receiver | None:
+        access = self._doorkeeper.on_socket(origin)
+        return None if access is None else PushPeer(self._tower, access, self._version, peers=self._push)
 
     def _accept_websocket(self, request: "upgrade.Upgrade") -> "websocket.Verdict | Awaitable[websocket.Verdict]":
         from switchtower.transports import upgrade

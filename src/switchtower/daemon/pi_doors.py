@@ -70,6 +70,7 @@ class PiDoors:
         # As for the HTTP port, which is the first to pay for these.
         from switchtower.daemon import health_page
         from switchtower.transports import http, upgrade
+        from switchtower.transports.origins import Sites
 
         settings = self._settings
         is_local = address.host in upgrade.LOOPBACK or tcp_owner.is_loopback(f"{address.host}:{address.port}")
@@ -82,6 +83,7 @@ class PiDoors:
                 max_message_bytes=settings.pi_max_frame_bytes,
                 output_limit_bytes=settings.output_limit_bytes,
                 hosts=() if is_local else (upgrade.ANY_HOST,),
+                sites=Sites(settings.origins),
             )
         except errors.AddressInUse as problem:
             if self._port_required:
@@ -112,7 +114,7 @@ class PiDoors:
 
     def _accept_socket(self, origin: Origin) -> Receiver:
         access = self._doorkeeper.on_socket(origin)
-        if not access.trusted:
+        if access is None or not access.trusted:
             # Pi's clients have no attach token to show.
             return self._house().refuse(POLICY_VIOLATION, "not let in")
         return self._house().accept(access)

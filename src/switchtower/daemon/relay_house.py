@@ -78,7 +78,7 @@ class RelayHouse:
                     self._redactor,
                     self._owner_token,
                     self._version,
-                    self._doorkeeper.is_of_a_run,
+                    self._doorkeeper.find_run,
                     self._page,
                     self._shared or self._own(),
                 )
@@ -99,7 +99,7 @@ class RelayHouse:
         if (access := self._doorkeeper.on_websocket(request.origin)) is not None:
             return access
         token = request.origin.token
-        if token is None or self._doorkeeper.is_of_a_run(request.origin):
+        if token is None or not self._doorkeeper.is_owners(request.origin):
             return None
         identity = await (await self.parts()).accounts.verify(token)
         return None if identity is None else Access(name=identity.name, via="web", trusted=True)
@@ -134,7 +134,14 @@ class RelayHouse:
 
     async def accept_host(self, request: "upgrade.Upgrade") -> "websocket.Verdict":
         from switchtower.transports import upgrade
+        from switchtower.transports.origins import Sites, Standing
 
+        # The first token of a host is taken on trust, so a page could name itself one.
+        sites = Sites(self._settings.origins)
+        if request.origin.is_page and upgrade.standing(request, sites) is not Standing.CONFIGURED:
+            return upgrade.Refusal(403, "a page cannot be a host")
+        if not self._doorkeeper.is_owners(request.origin):
+            return upgrade.Refusal(403, "a process of a run cannot be a host")
         parts = await self.parts()
         admitted = await parts.host_door.admit(request)
         return admitted if isinstance(admitted, upgrade.Refusal) else parts.hub.welcome(admitted)

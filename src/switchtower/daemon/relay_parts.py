@@ -17,7 +17,6 @@ from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.host.settings import HostSettings
 from switchtower.protocols.relay.hub.hub import Hub
 from switchtower.runtime.runtime import Runtime
-from switchtower.tools.running import membership
 from switchtower.transports.stream import Origin
 
 if TYPE_CHECKING:
@@ -35,14 +34,14 @@ class RelayParts:
         redactor: redact.Redactor,
         owner_token: str,
         version: str,
-        is_of_a_run: Callable[[Origin], bool],
+        find_run: Callable[[Origin], str | None],
         page: WebPage,
         shared: Shared,
     ) -> None:
         self._settings = settings
         self._page = page
         self._version = version
-        self._is_of_a_run = is_of_a_run
+        self._find_run = find_run
         me = host_identity.identity(settings)
         redactor.add(me.host_token)
         redactor.add(shared.jwt_secret.decode(errors="replace"))
@@ -100,7 +99,7 @@ class RelayParts:
             self.hub,
             self.accounts,
             version=self._version,
-            is_of_a_run=self._is_of_a_run,
+            find_run=self._find_run,
             host=host,
             origins=self._settings.origins,
             extras=self._extras,
@@ -114,8 +113,7 @@ class RelayParts:
             self._runtime,
             self.rpc,
             version=self._version,
-            is_of_a_run=self._is_of_a_run,
-            run_of=lambda origin: membership.run_of(origin.pid) if origin.pid is not None else None,
+            find_run=self._find_run,
             extras=self._extras,
             visits=self._page.visits,
         )

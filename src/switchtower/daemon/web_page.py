@@ -89,6 +89,9 @@ class WebPage:
             return True
         if "authorization" in headers or any(name in headers for name in _FORWARDED):
             return False
+        # A page's request without `Origin` still says that a page asks; `none` is an address that a person typed.
+        if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
+            return False
         from switchtower.transports import upgrade
 
         by_name = upgrade.hostname(headers.get("host", "")) in upgrade.LOOPBACK

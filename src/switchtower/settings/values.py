@@ -162,6 +162,16 @@ def names(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def origins(value: object) -> tuple[str, ...]:
+    """Names of hosts, and origins of pages as browsers spell them: `scheme://host[:port]`."""
+    entries = names(value)
+    for entry in entries:
+        _, separator, rest = entry.partition("://")
+        if separator and (not rest or any(mark in rest for mark in " /?#@")):
+            raise ValueError(f"`{entry}` is not an origin; write `https://app.example`, without a path")
+    return entries
+
+
 def whole(least: int) -> Callable[[object], int]:
     def parse(value: object) -> int:
         try:

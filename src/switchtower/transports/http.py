@@ -17,10 +17,12 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from switchtower.transports import errors, socketfile, unix, websocket
+from switchtower.transports.origins import Sites
 from switchtower.transports.stream import Origin
 
 _log = logging.getLogger(__name__)
@@ -35,15 +37,23 @@ FindOrigin = Callable[[asyncio.Transport], Origin | None]
 """Who is at the other end; None when that is nobody to be served."""
 
 
+class Attribution(Struct, frozen=True):
+    """Whose process is at the other end: the owner's own when neither is set."""
+
+    run_id: str | None = None
+    refused: bool = False
+    """It cannot be told whose it is."""
+
+
 class Peer:
     """The other end of a connection, for as long as that lasts."""
 
-    __slots__ = ("of_a_run", "origin")
+    __slots__ = ("attribution", "origin")
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
-        self.of_a_run: bool | None = None
-        """Whether it is a process of a run: kept here by whoever found out, so that it is found out once."""
+        self.attribution: Attribution | None = None
+        """Kept here by the protocol that found it, so that it is found once."""
 
 
 class _Listener:
@@ -112,16 +122,20 @@ async def serve(
     max_message_bytes: int,
     output_limit_bytes: int,
     hosts: Collection[str] = (),
+    sites: Sites | None = None,
     ping_seconds: float = 30.0,
     head_seconds: float = HEAD_SECONDS,
 ) -> HttpListener:
     """Listens at `host:port`; port 0 picks a free one. Raises an `errors.CannotListen` that says what stands in the way.
 
-    `hosts` are names, besides `host` and loopback's, under which clients may reach us.
+    `hosts` are names, besides `host`, loopback's and those of `sites`, under which clients may reach us; `sites` are the pages
+    that may connect.
     """
+    sites = sites or Sites()
     door = websocket.Door(
         accept=accept,
-        hosts=frozenset(name.lower() for name in (host, *hosts)),
+        hosts=frozenset(name.lower() for name in (host, *hosts, *sites.names)),
+        sites=sites,
         max_message_bytes=max_message_bytes,
         output_limit_bytes=output_limit_bytes,
         ping_seconds=ping_seconds,

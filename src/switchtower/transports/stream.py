@@ -26,6 +26,9 @@ class Origin(Struct, frozen=True):
     token: str | None = None
     """The token that a WebSocket came with, if any."""
 
+    is_page: bool = False
+    """A browser's page asks: the request has an `Origin`. Then the uid of the process says nothing about who asks."""
+
     pid: int | None = None
     """The process at the other end, where the transport tells."""
 

@@ -23,7 +23,8 @@ from switchtower.transports.stream import Complaint, Debtor, Origin, Receiver
 
 _log = logging.getLogger(__name__)
 
-Accept = Callable[[Origin], Receiver]
+Accept = Callable[[Origin], Receiver | None]
+"""None: the connection is refused."""
 
 _CREDENTIALS = struct.Struct("3i")
 """What Linux tells of the process at the other end: pid, uid, gid."""
@@ -153,8 +154,13 @@ class UnixConnection(asyncio.Protocol):
         self._listener.connections.add(self)
         self._open = self.writable = True
         try:
-            self._receiver = self._listener.accept(self.origin)
-            self._receiver.connected(self)
+            receiver = self._listener.accept(self.origin)
+            if receiver is None:
+                _log.warning("refused a connection to %s from %s", self._listener.path, self.origin.address)
+                self.abort()
+                return
+            self._receiver = receiver
+            receiver.connected(self)
         except BaseException:
             self.abort()
             raise

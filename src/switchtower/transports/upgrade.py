@@ -1,25 +1,25 @@
 """A request to become a WebSocket, and the reasons to say no before anyone is asked. Pure: no I/O.
 
-Any web page can make a browser connect to a port of this machine, so two things must hold: the page comes from here
-(`Origin`), and the name that it was reached by is one of ours (`Host`), or an attacker's own name could point at us.
+Any web page can make a browser connect to a port of this machine, so two things must hold: the page is one that may connect
+(`Origin`, see `origins`), and the name that it was reached by is one of ours (`Host`), or an attacker's own name could point
+at us. A page that may connect still needs a token, at every listener.
 """
 
 import base64
 import binascii
-import re
 from collections.abc import Collection
 from http import HTTPStatus
 from urllib.parse import parse_qsl, unquote
 
 from msgspec import Struct
 
+from switchtower.transports.origins import LOOPBACK, Sites, Standing, hostname
 from switchtower.transports.stream import Complaint, Origin, Receiver
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY_HOST = "*"
 """Among the names that we may be reached by: whoever is let in has shown more than that he found us."""
 
-_AUTHORITY = re.compile(r"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?", re.ASCII)
+_NO_SITES = Sites()
 
 
 class Upgrade(Struct, frozen=True):
@@ -72,17 +72,20 @@ def read(head: bytes, address: str, reached_at: str = "") -> Upgrade:
     scheme, _, credentials = headers.pop("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and credentials:
         token = credentials.strip()
-    origin = Origin(transport="websocket", address=address, reached_at=reached_at, token=token or None)
+    origin = Origin(
+        transport="websocket", address=address, reached_at=reached_at, token=token or None, is_page="origin" in headers
+    )
     return Upgrade(path=unquote(target), query=query, headers=headers, origin=origin)
 
 
-def objection(request: Upgrade, hosts: Collection[str]) -> Refusal | None:
-    """Why this request goes no further, whoever asks. `hosts` are the names that we may be reached by besides loopback's."""
+def objection(request: Upgrade, hosts: Collection[str], sites: Sites = _NO_SITES) -> Refusal | None:
+    """Why this request goes no further, whoever asks. `hosts` are the names that we may be reached by besides loopback's,
+    `sites` the pages that may connect."""
     headers = request.headers
     host = hostname(headers.get("host", ""))
     if host is None or (host not in LOOPBACK and host not in hosts and ANY_HOST not in hosts):
         return Refusal(403, "this host name is not served here")
-    if "origin" in headers and not from_here(headers["origin"], host):
+    if "origin" in headers and standing(request, sites) is Standing.FOREIGN:
         return Refusal(403, "pages of another site may not connect")
     if headers.get("sec-websocket-version") != "13":
         return Refusal(426, "only version 13 of the WebSocket protocol is spoken here")
@@ -91,17 +94,10 @@ def objection(request: Upgrade, hosts: Collection[str]) -> Refusal | None:
     return None
 
 
-def hostname(authority: str) -> str | None:
-    """The name in `HOST[:PORT]`, without the brackets of IPv6; None when it is not of that form."""
-    match = _AUTHORITY.fullmatch(authority.lower())
-    return match and (match["ipv6"] or match["name"].removesuffix("."))
-
-
-def from_here(origin: str, host: str) -> bool:
-    """Whether a page of this origin may talk to us, who were reached as `host`. `null`, a page that hides its origin, may not."""
-    _, separator, authority = origin.partition("://")
-    name = hostname(authority) if separator else None
-    return name is not None and (name == host or name in LOOPBACK)
+def standing(request: Upgrade, sites: Sites) -> Standing:
+    """What the page is that asks. Only for a request with an `Origin`."""
+    headers = request.headers
+    return sites.judge(headers["origin"], headers.get("host", ""), forwarded_proto=headers.get("x-forwarded-proto", ""))
 
 
 def _is_key(text: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from switchtower.transports import upgrade, wire
+from switchtower.transports.origins import Sites
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Receiver
 from switchtower.transports.ws_connection import GOODBYE_SECONDS, WsConnection
@@ -31,6 +32,7 @@ class Door(Struct, frozen=True):
 
     accept: Accept
     hosts: Collection[str]
+    sites: Sites
     max_message_bytes: int
     output_limit_bytes: int
     ping_seconds: float
@@ -65,7 +67,7 @@ class WebSocketConnection(WsConnection):
     def data_received(self, head: bytes) -> None:
         request = upgrade.read(head, _address(self.transport, "peername"), _address(self.transport, "sockname"))
         try:
-            answer = upgrade.objection(request, self._door.hosts) or self._door.accept(request)
+            answer = upgrade.objection(request, self._door.hosts, self._door.sites) or self._door.accept(request)
         except Exception:
             _log.exception("accepting a WebSocket at %s failed", request.path)
             answer = upgrade.Refusal(500, "internal error")

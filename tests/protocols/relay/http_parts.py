@@ -171,7 +171,8 @@ class Stage:
         self.program = Program()
         self.of_a_run: set[str] = set()
         """Addresses whose processes belong to a run; `unix` stands for all that come over the socket."""
-        self.own_run: str | None = None
+        self.own_run = "run_of_another_session"
+        """The run that these belong to."""
         self.journal = MemoryJournal()
         self.registry = registry or MemoryRegistry()
         self.runtime = Runtime(
@@ -191,8 +192,16 @@ class Stage:
         self.accounts = Accounts(self.registry, SECRET, OWNER_TOKEN, lambda: self.now, cost=Cost(1, 8, 1))
         self.path = folder / "hostd.sock"
 
-    def is_of_a_run(self, origin: Origin) -> bool:
-        return origin.transport in self.of_a_run
+    def find_run(self, origin: Origin) -> str | None:
+        return self.own_run if origin.transport in self.of_a_run else None
+
+    async def come_from_within(self, session_id: str) -> None:
+        """From now on the socket's clients are processes of that session's run."""
+        card = await self.runtime.card(session_id)
+        assert card is not None
+        assert card.active_run_id is not None
+        self.own_run = card.active_run_id
+        self.of_a_run.add("unix")
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator["Stage"]:
@@ -208,7 +217,7 @@ class Stage:
                 self.hub,
                 self.accounts,
                 version="1.2.3",
-                is_of_a_run=self.is_of_a_run,
+                find_run=self.find_run,
                 host="127.0.0.1",
                 origins=(ORIGIN,),
                 body_timeout_s=0.3,
@@ -223,8 +232,7 @@ class Stage:
                 self.runtime,
                 self.rpc,
                 version="1.2.3",
-                is_of_a_run=self.is_of_a_run,
-                run_of=lambda _: self.own_run,
+                find_run=self.find_run,
             )
             self.local_listener = await http.serve_unix(local, self.path)
             stack.push_async_callback(self.local_listener.close, grace=0)

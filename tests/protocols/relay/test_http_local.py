@@ -230,7 +230,7 @@ async def test_what_a_browser_would_say_matters_not_here(stage: Stage) -> None:
 async def test_a_process_of_a_run_reads_and_asks_but_decides_nothing(stage: Stage) -> None:
     (stage.folder / "a.txt").write_text("x")
     run_id = await stage.start_run()
-    stage.of_a_run.add("unix")
+    await stage.come_from_within(run_id)
     for path in ("/runs", f"/runs/{run_id}", f"/runs/{run_id}/fs/read?path=a.txt", f"/runs/{run_id}/git/status"):
         assert (await stage.local.get(path)).status != 403
     forbidden = [
@@ -261,7 +261,7 @@ async def test_a_process_of_a_run_may_ask_for_what_a_person_decides(stage: Stage
     run_id = await stage.start_run()
     owners = await stage.local.open("GET", "/runs")
     assert (await owners.answer()).status == 200
-    stage.of_a_run.add("unix")
+    await stage.come_from_within(run_id)
     asking = asyncio.create_task(stage.local.post(f"/runs/{run_id}/bash", {"cmd": "echo hi", "request_id": "r-1"}))
     await stage.until(run_id, events.ApprovalRequested)
     (started,) = await stage.until(run_id, events.ErrandStarted)
@@ -273,12 +273,9 @@ async def test_a_process_of_a_run_may_ask_for_what_a_person_decides(stage: Stage
     assert (await asking).json["stdout"] == "hi\n"
 
 
-async def test_a_process_of_a_run_looks_at_its_own_run_only_where_that_can_be_told(stage: Stage) -> None:
+async def test_a_process_of_a_run_looks_at_its_own_run_only(stage: Stage) -> None:
     own, other = await stage.start_run(), await stage.start_run()
-    card = await stage.runtime.card(own)
-    assert card is not None
-    stage.own_run = card.active_run_id
-    stage.of_a_run.add("unix")
+    await stage.come_from_within(own)
     assert [row["run_id"] for row in (await stage.local.get("/runs")).json] == [own]
     assert (await stage.local.get(f"/runs/{own}/fs/list")).status == 200
     for path in (f"/runs/{other}", f"/runs/{other}/fs/list", f"/runs/{other}/stdout"):
@@ -291,3 +288,10 @@ async def test_a_run_of_another_host_is_not_of_this_one(stage: Stage) -> None:
     for method, path in (("GET", ""), ("GET", "/fs/list"), ("GET", "/stdout"), ("POST", "/stop"), ("POST", "/stdin")):
         answer = await stage.local.ask(method, f"/runs/far%2F1{path}")
         assert (answer.status, answer.json) == (404, {"error": "unknown run_id"})
+
+
+async def test_no_page_is_served_at_the_socket(stage: Stage) -> None:
+    """A program may forward a port to the socket, and a browser reaches that port."""
+    for origin in ("http://localhost:3000", "http://127.0.0.1:8787", "https://evil.example", "null", ""):
+        for method, path in (("GET", "/runs"), ("POST", "/runs"), ("GET", "/health"), ("GET", "/users")):
+            assert (await stage.local.ask(method, path, Origin=origin)).status == 403, (origin, path)

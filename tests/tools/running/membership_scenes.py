@@ -48,7 +48,6 @@ async def of_a_run(folder: str) -> None:
 
     assert membership.run_of(pid_of_one) == one
     assert membership.run_of(pid_of_two) == two, "also without its variables, its parent and its session"
-    assert membership.is_of_a_run(pid_of_one)
     assert membership.run_of(pid_of_shell) is None, "what a person started speaks for the person"
     assert membership.run_of(os.getpid()) is None
     own = subprocess.Popen(["sleep", "1000"])
@@ -58,7 +57,7 @@ async def of_a_run(folder: str) -> None:
         own.kill()
         own.wait()
     assert membership.run_of(own.pid) is None, "who is gone is nobody"
-    assert not any(map(membership.is_of_a_run, (0, -1, 2**22 + 1)))
+    assert not any(map(membership.run_of, (0, -1, 2**22 + 1)))
 
     await _end(first)
     assert membership.run_of(pid_of_one) is None
@@ -81,15 +80,15 @@ async def of_a_socket(folder: str) -> None:
     Path(folder, "program.py").write_text(program)
     with socket.socket() as own:
         inode_of_own = os.fstat(own.fileno()).st_ino
-        assert not membership.holds_socket(inode_of_own)
+        assert membership.run_holding_socket(inode_of_own) is None
         running = _started(folder, run_id, f"exec {sys.executable} program.py {path} {folder}/reports")
         (inode,) = await reports.pids(1, within=PATIENCE)
-        assert membership.holds_socket(inode)
-        assert not membership.holds_socket(inode_of_own)
-        assert not membership.holds_socket(0)
+        assert membership.run_holding_socket(inode) == run_id
+        assert membership.run_holding_socket(inode_of_own) is None
+        assert membership.run_holding_socket(0) is None
         await _end(running)
         await processes.end_run(run_id, grace_s=0.1)
-        assert not membership.holds_socket(inode)
+        assert membership.run_holding_socket(inode) is None
     reports.close()
 
 

@@ -2,16 +2,11 @@
 a run's processes carry, so that none can hide behind another name."""
 
 import os
-from collections.abc import Iterable
 
 from switchtower.tools.running import adoption, marks, proc
 
 SHELL_PREFIX = "sh_"
 """Begins the ids of people's own commands: what they start speaks for them."""
-
-
-def is_of_a_run(pid: int) -> bool:
-    return run_of(pid) is not None
 
 
 def run_of(pid: int) -> str | None:
@@ -22,21 +17,20 @@ def run_of(pid: int) -> str | None:
     return next((run_id for run_id in _runs() if marks.Mark(run_id).sign().is_on(pid, limits)), None)
 
 
-def holds_socket(inode: int) -> bool:
-    """Whether a run's process has this socket among its files."""
-    signs = list(_signs())
+def run_holding_socket(inode: int) -> str | None:
+    """The run whose process has this socket among its files."""
+    signs = {run_id: marks.Mark(run_id).sign() for run_id in _runs()}
     if not signs:
-        return False
+        return None
     name = f"socket:[{inode}]"
     for pid in proc.all_pids():
         limits = proc.limits_of(pid)
-        if limits is not None and any(sign.is_on(pid, limits) for sign in signs) and name in _files_of(pid):
-            return True
-    return False
-
-
-def _signs() -> Iterable[marks.Sign]:
-    return (marks.Mark(run_id).sign() for run_id in _runs())
+        if limits is None:
+            continue
+        run_id = next((run_id for run_id, sign in signs.items() if sign.is_on(pid, limits)), None)
+        if run_id is not None and name in _files_of(pid):
+            return run_id
+    return None
 
 
 def _runs() -> list[str]:

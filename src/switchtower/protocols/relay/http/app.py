@@ -17,6 +17,7 @@ from switchtower.protocols.relay.http import (
     sessions,
     users,
 )
+from switchtower.transports.origins import Sites
 
 
 def make_app(
@@ -25,13 +26,14 @@ def make_app(
     *,
     version: str,
     explain: ports.Explain,
-    is_of_a_run: ports.IsOfARun,
+    find_run: ports.FindRun,
     names: Collection[str] = (),
     origins: Collection[str] = (),
     body_timeout_s: float = routing.BODY_TIMEOUT,
     extras: ports.Extras = ports.NO_EXTRAS,
 ) -> Any:
     """An ASGI app for `transports.http.serve`. `names` are those that we may be reached by, besides loopback's and `origins`."""
+    sites = Sites(origins, public_url=extras.public_url)
     logins = auth.Logins(extras.public_url)
     rows = (
         *health.Health(version, extras.monitor, _features(extras) or None).rows(),
@@ -41,12 +43,12 @@ def make_app(
         *users.Users(accounts).rows(),
         *_extra_rows(extras),
     )
-    door = auth.TokenDoor(accounts, is_of_a_run, public_url=extras.public_url, may_look=extras.may_look)
+    door = auth.TokenDoor(accounts, find_run, sites, public_url=extras.public_url, may_look=extras.may_look)
     otherwise = pages.nothing
     if extras.page is not None:
-        otherwise = pages.Page(extras.page, auth.FirstVisit(accounts, logins, is_of_a_run, explain))
+        otherwise = pages.Page(extras.page, auth.FirstVisit(accounts, logins, find_run, explain))
     router = routing.router(rows, door, explain, body_timeout_s=body_timeout_s, otherwise=otherwise)
-    return guard.Guard(router, hosts=names, origins=origins)
+    return guard.Guard(router, hosts=names, sites=sites)
 
 
 def _extra_rows(extras: ports.Extras) -> Iterator[routing.Row]:

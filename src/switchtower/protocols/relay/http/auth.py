@@ -6,10 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from switchtower.protocols.relay import messages, stamps
-from switchtower.protocols.relay.http import answers, bodies, calls, cookies, ports, problems
+from switchtower.protocols.relay.http import answers, bodies, calls, cookies, guard, ports, problems
 from switchtower.protocols.relay.http.calls import Call, Caller
-from switchtower.protocols.relay.http.peers import is_of_a_run, origin_of
+from switchtower.protocols.relay.http.peers import origin_of, run_of
 from switchtower.protocols.relay.http.routing import Entry, Row
+from switchtower.transports.origins import Sites, Standing
 
 READS = ("GET", "HEAD")
 
@@ -20,13 +21,15 @@ class TokenDoor:
     def __init__(
         self,
         accounts: ports.Accounts,
-        of_a_run: ports.IsOfARun,
+        find_run: ports.FindRun,
+        sites: Sites,
         *,
         public_url: str | None = None,
         may_look: ports.MayLook = lambda origin, headers: False,
     ) -> None:
         self._accounts = accounts
-        self._of_a_run = of_a_run
+        self._find_run = find_run
+        self._sites = sites
         self._public_url = public_url
         self._may_look = may_look
 
@@ -37,9 +40,11 @@ class TokenDoor:
             return nobody
         if entry is Entry.LOOKER and self._may_look(origin, request.headers):
             return nobody
-        if is_of_a_run(request, self._of_a_run):
+        if run_of(request, self._find_run) is not None:
             raise problems.of_a_run()
         if entry is Entry.STRANGER:
+            if "origin" in request.headers and guard.standing(request.headers, self._sites) is Standing.LOOPBACK:
+                raise problems.Problem(403, "a page of another port needs a token", hint="log in at the daemon's own page")
             return nobody
         token = _bearer(request) if "authorization" in request.headers else self._carried(request)
         identity = None if token is None else await self._accounts.verify(token)
@@ -58,8 +63,8 @@ class TokenDoor:
         token = cookies.given(_joined(request, "cookie", ";"), request.headers.get("host", ""))
         if token is None:
             return None
-        comes = cookies.may_read if request.method in READS else cookies.is_our_page
-        if not comes(*_word_of(request), self._public_url):
+        comes = _may_read if request.method in READS else _is_our_page
+        if not comes(request, self._public_url):
             raise problems.Problem(403, "only our own page may use this login", hint="send the token in `Authorization: Bearer`")
         return token
 
@@ -70,9 +75,17 @@ def _bearer(request: Request) -> str | None:
     return token.strip() if scheme.lower() == "bearer" else None
 
 
-def _word_of(request: Request) -> tuple[str | None, str | None, str]:
-    """What the browser says of who asks, and the name that it reached us by."""
-    return _joined(request, "origin", ","), _joined(request, "sec-fetch-site", ","), request.headers.get("host", "")
+def _is_our_page(request: Request, public_url: str | None) -> bool:
+    headers = request.headers
+    origin, fetch_site = _joined(request, "origin", ","), _joined(request, "sec-fetch-site", ",")
+    proto = headers.get("x-forwarded-proto", "")
+    return cookies.is_our_page(origin, fetch_site, headers.get("host", ""), public_url, forwarded_proto=proto)
+
+
+def _may_read(request: Request, public_url: str | None) -> bool:
+    """For what changes nothing. A browser that is too old to say who asks keeps other pages from reading the answer itself."""
+    fetch_site = _joined(request, "sec-fetch-site", ",")
+    return _is_our_page(request, public_url) or ("origin" not in request.headers and fetch_site in (None, cookies.NOBODY))
 
 
 def _joined(request: Request, name: str, separator: str) -> str | None:
@@ -88,7 +101,7 @@ class Logins:
 
     def answer(self, request: Request, token: str) -> Response:
         headers = {}
-        if cookies.is_our_page(*_word_of(request), self._public_url):
+        if _is_our_page(request, self._public_url):
             headers["Set-Cookie"] = self.cookie(request, token)
         return answers.json({"access_token": token}, headers=headers)
 
@@ -110,19 +123,21 @@ class Logins:
 class FirstVisit:
     """Somebody opens the address that `tower token url` printed: its token becomes a login, and is gone from the address."""
 
-    def __init__(self, accounts: ports.Accounts, logins: Logins, of_a_run: ports.IsOfARun, explain: ports.Explain) -> None:
+    def __init__(self, accounts: ports.Accounts, logins: Logins, find_run: ports.FindRun, explain: ports.Explain) -> None:
         self._accounts = accounts
         self._logins = logins
-        self._of_a_run = of_a_run
+        self._find_run = find_run
         self._explain = explain
 
     async def __call__(self, request: Request) -> Response | None:
         """None for who brings no token, or none that is good any more."""
         given = request.query_params.getlist("token")
         is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
-        if len(given) != 1 or not is_opened or is_of_a_run(request, self._of_a_run):
+        if len(given) != 1 or not is_opened:
             return None
         try:
+            if run_of(request, self._find_run) is not None:
+                return None
             token = await self._accounts.exchange(given[0], client=calls.user_agent(request))
         except Exception as refusal:
             if (problem := problems.of(refusal) or self._explain(refusal)) is None:

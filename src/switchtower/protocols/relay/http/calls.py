@@ -28,9 +28,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     """Of the access token it came with."""
     expires_at_ms: int | None = None
     """When that ends; None for one that does not."""
-    of_a_run: bool = False
     run_id: str | None = None
-    """The run that it is a process of, by the core's id, if that can be told."""
+    """The run that it is a process of, by the core's id."""
 
     def actor(self, claimed: str | None = None) -> events.Actor:
         """`claimed` is what an app calls itself. Who came over the owner's socket is what it is."""

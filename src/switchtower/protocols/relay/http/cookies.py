@@ -6,6 +6,8 @@ together with the browser's own word that our page asks, down to the port; a tok
 
 from urllib.parse import urlsplit
 
+from switchtower.transports.origins import Sites, Standing
+
 NAME = "tower"
 OWN, NOBODY = "same-origin", "none"
 """What `Sec-Fetch-Site` says of our own page, and of a person who typed the address."""
@@ -33,19 +35,13 @@ def ended(host: str, *, secure: bool) -> str:
     return made(host, "", seconds=0, secure=secure)
 
 
-def is_our_page(origin: str | None, fetch_site: str | None, host: str, public_url: str | None) -> bool:
+def is_our_page(
+    origin: str | None, fetch_site: str | None, host: str, public_url: str | None, *, forwarded_proto: str = ""
+) -> bool:
     """Whether the browser says that our own page asks. Without any word of it: no."""
     if origin is None:
         return fetch_site == OWN
-    scheme, separator, authority = origin.lower().partition("://")
-    if not separator or scheme not in ("http", "https"):
-        return False
-    return authority == host.lower() or origin.lower() == origin_of(public_url)
-
-
-def may_read(origin: str | None, fetch_site: str | None, host: str, public_url: str | None) -> bool:
-    """For what changes nothing. A browser that is too old to say who asks keeps other pages from reading the answer itself."""
-    return is_our_page(origin, fetch_site, host, public_url) or (origin is None and fetch_site in (None, NOBODY))
+    return Sites(public_url=public_url).judge(origin, host, forwarded_proto=forwarded_proto) is Standing.OWN
 
 
 def origin_of(public_url: str | None) -> str | None:

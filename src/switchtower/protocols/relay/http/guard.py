@@ -13,6 +13,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from switchtower.protocols.relay.http import answers
 from switchtower.protocols.relay.http.problems import Problem
 from switchtower.transports import upgrade
+from switchtower.transports.origins import Sites, Standing
 
 LINGER = 1.0
 MOST_LINGERED = 16 * 1_048_576
@@ -36,11 +37,12 @@ Message = MutableMapping[str, Any]
 
 
 class Guard:
-    def __init__(self, app: Any, *, hosts: Collection[str], origins: Collection[str]) -> None:
-        """`hosts` are the names that we may be reached by besides loopback's, `origins` those whose pages may read answers."""
+    def __init__(self, app: Any, *, hosts: Collection[str], sites: Sites) -> None:
+        """`hosts` are the names that we may be reached by besides loopback's, `sites` the pages that may ask; those of them
+        that are configured may read answers."""
         self._app = app
-        self._hosts = frozenset(name.lower() for name in (*hosts, *origins))
-        self._origins = frozenset(name.lower() for name in origins)
+        self._hosts = frozenset(name.lower() for name in (*hosts, *sites.names))
+        self._sites = sites
 
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -65,22 +67,25 @@ class Guard:
         host = upgrade.hostname(",".join(headers.getlist("host")))
         if host is None or (host not in upgrade.LOOPBACK and host not in self._hosts and upgrade.ANY_HOST not in self._hosts):
             return Problem(403, "this host name is not served here", hint="add it to the setting `origins`")
-        origin = headers.get("origin")
-        if origin is None or upgrade.from_here(",".join(headers.getlist("origin")), host) or self._shared_with(headers):
-            return None
-        return Problem(403, "pages of another site may not connect", hint="add its name to the setting `origins`")
+        if "origin" in headers and standing(headers, self._sites) is Standing.FOREIGN:
+            return Problem(403, "pages of another site may not connect", hint="add its origin to the setting `origins`")
+        return None
 
     def _shared_with(self, headers: Headers) -> dict[str, str]:
         """What lets a browser give our answer to a page of another site."""
         origin = ",".join(headers.getlist("origin"))
-        scheme, _, authority = origin.partition("://")
-        if scheme not in ("http", "https") or upgrade.hostname(authority) not in self._origins:
-            return {}
-        return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
+        return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"} if self._sites.shares_with(origin) else {}
+
+
+def standing(headers: Headers, sites: Sites) -> Standing:
+    """What the page is that asks. Only for a request with an `Origin`."""
+    origin, host = (",".join(headers.getlist(name)) for name in ("origin", "host"))
+    return sites.judge(origin, host, forwarded_proto=headers.get("x-forwarded-proto", ""))
 
 
 class OwnersGuard:
-    """For the owner's socket, which no page can reach: only what every answer says."""
+    """For the owner's socket: what every answer says. The socket asks for no token, so no page is served there, not even
+    through a program that forwards a port to it."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -89,8 +94,13 @@ class OwnersGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(Headers(scope=scope), receive, send)
-        await self._app({**scope, "path": scope["raw_path"].decode("ascii")}, exchange.receive, exchange.send)
+        headers = Headers(scope=scope)
+        exchange = Exchange(headers, receive, send)
+        if "origin" in headers:
+            response: Any = answers.problem(Problem(403, "no page is served at this socket", hint="use the HTTP port"))
+        else:
+            scope, response = {**scope, "path": scope["raw_path"].decode("ascii")}, self._app
+        await response(scope, exchange.receive, exchange.send)
 
 
 class Exchange:

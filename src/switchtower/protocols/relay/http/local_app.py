@@ -21,23 +21,23 @@ from switchtower.protocols.relay.http import (
 )
 from switchtower.protocols.relay.http.calls import Caller
 from switchtower.protocols.relay.http.local_found import Finder
-from switchtower.protocols.relay.http.peers import is_of_a_run, origin_of
+from switchtower.protocols.relay.http.peers import run_of
 from switchtower.protocols.relay.http.routing import Entry
 
 VIA = "local"
 
 
 class OwnersDoor:
-    def __init__(self, of_a_run: ports.IsOfARun, run_of: ports.RunOf) -> None:
-        self._of_a_run = of_a_run
-        self._run_of = run_of
+    def __init__(self, find_run: ports.FindRun) -> None:
+        self._find_run = find_run
 
     async def admit(self, request: Request, entry: Entry) -> Caller:
-        if entry is Entry.ANYONE or not is_of_a_run(request, self._of_a_run):
+        run_id = None if entry is Entry.ANYONE else run_of(request, self._find_run)
+        if run_id is None:
             return Caller(name="owner", via=VIA)
         if entry is not Entry.RUN:
             raise problems.of_a_run()
-        return Caller(name="run", via=VIA, of_a_run=True, run_id=self._run_of(origin_of(request)))
+        return Caller(name="run", via=VIA, run_id=run_id)
 
 
 def make_local_app(
@@ -48,8 +48,7 @@ def make_local_app(
     *,
     version: str,
     explain: ports.Explain,
-    is_of_a_run: ports.IsOfARun,
-    run_of: ports.RunOf = lambda _: None,
+    find_run: ports.FindRun,
     body_timeout_s: float = routing.BODY_TIMEOUT,
     extras: ports.Extras = ports.NO_EXTRAS,
     visitors: ports.Visits | None = None,
@@ -65,5 +64,5 @@ def make_local_app(
         *(() if extras.decisions is None else audits.Audits(extras.decisions).rows()),
         *(() if visitors is None else visits.FirstVisits(visitors).rows()),
     )
-    door = OwnersDoor(is_of_a_run, run_of)
+    door = OwnersDoor(find_run)
     return guard.OwnersGuard(routing.router(rows, door, explain, body_timeout_s=body_timeout_s))

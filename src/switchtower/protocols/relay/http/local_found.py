@@ -29,4 +29,4 @@ class Finder:
 
 
 def _may_look(caller: Caller, card: journal.Card) -> bool:
-    return not caller.of_a_run or caller.run_id is None or caller.run_id == card.active_run_id
+    return caller.run_id is None or caller.run_id == card.active_run_id

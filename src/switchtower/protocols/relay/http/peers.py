@@ -2,8 +2,9 @@
 
 from starlette.requests import Request
 
-from switchtower.protocols.relay.http import ports
-from switchtower.transports.http import Peer
+from switchtower.core.access import Unattributed
+from switchtower.protocols.relay.http import ports, problems
+from switchtower.transports.http import Attribution, Peer
 from switchtower.transports.stream import Origin
 
 
@@ -11,12 +12,18 @@ def origin_of(request: Request) -> Origin:
     return _peer(request).origin
 
 
-def is_of_a_run(request: Request, ask: ports.IsOfARun) -> bool:
-    """Asked once a connection: finding out may mean to look at every process."""
+def run_of(request: Request, find_run: ports.FindRun) -> str | None:
+    """The run whose process asks. Found once a connection: that may mean to look at every process. Raises `Problem` when it
+    cannot be told."""
     peer = _peer(request)
-    if peer.of_a_run is None:
-        peer.of_a_run = ask(peer.origin)
-    return peer.of_a_run
+    if peer.attribution is None:
+        try:
+            peer.attribution = Attribution(find_run(peer.origin))
+        except Unattributed:
+            peer.attribution = Attribution(refused=True)
+    if peer.attribution.refused:
+        raise problems.unattributed()
+    return peer.attribution.run_id
 
 
 def _peer(request: Request) -> Peer:

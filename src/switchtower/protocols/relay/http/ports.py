@@ -11,10 +11,8 @@ from switchtower.protocols.relay.http import page_files
 from switchtower.protocols.relay.http.problems import Problem
 from switchtower.transports.stream import Origin
 
-IsOfARun = Callable[[Origin], bool]
-"""Whether a process of a run is at the other end."""
-RunOf = Callable[[Origin], str | None]
-"""The run, by the core's id, whose process is at the other end; None when that cannot be told."""
+FindRun = Callable[[Origin], str | None]
+"""The run, by the core's id, whose process is at the other end; None when it is of no run. Raises `Unattributed`."""
 Explain = Callable[[Exception], Problem | None]
 """What a refusal of the accounts means to who asked; None for what is none."""
 MayLook = Callable[[Origin, Mapping[str, str]], bool]

@@ -47,6 +47,12 @@ def of_a_run() -> Problem:
     return Problem(403, "a process of a run may not do this", hint="ask a person to do it")
 
 
+def unattributed() -> Problem:
+    return Problem(
+        403, "the process at the other end cannot be attributed", hint="connect again, and stay until you are answered"
+    )
+
+
 def unknown_run() -> Problem:
     return Problem(404, errors.UNKNOWN_RUN)
 
