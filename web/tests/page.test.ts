@@ -180,12 +180,51 @@ describe("a decision", () => {
   it.each([
     ["Approve", "run.permission.approve", "approve"],
     ["Deny", "run.permission.deny", "deny"],
-    ["Always in this session", "run.permission.approve", "approve_for_session"],
     ["Deny and stop", "run.permission.deny", "abort"],
   ])("says `%s` in relay's words", async (name, type, decision) => {
     const { app, card } = await inbox();
     await fireEvent.click(within(card).getByRole("button", { name: new RegExp(`^${name} .$`) }));
     expect(app.sent).toEqual([{ type, run_id: "sess_2", data: { request_id: "q1", actor: "web", decision } }]);
+  });
+
+  const risky = (id: string) => ({ ...QUESTION, data: { ...QUESTION.data, request_id: id, op_args: { command: "rm -rf build && git push --force", reasons: ["it deletes files", "it changes a history"], destructive: true } } });
+
+  it("for the rest of the session takes a second tap", async () => {
+    const { app, card } = await inbox();
+    await fireEvent.click(within(card).getByRole("button", { name: /^Always/ }));
+    expect(app.sent).toEqual([]);
+    await fireEvent.click(within(card).getByTestId("confirm"));
+    expect(app.sent).toEqual([{ type: "run.permission.approve", run_id: "sess_2", data: { request_id: "q1", actor: "web", decision: "approve_for_session" } }]);
+  });
+
+  it("of high risk takes a second tap at another place, and lists all reasons", async () => {
+    const { app } = await inbox();
+    app.say(risky("q9"));
+    await screen.findByText("rm -rf build && git push --force");
+    const card = screen.getAllByTestId("decision").find((one) => one.dataset["request"] === "q9") as HTMLElement;
+    const shown = within(card).getByTestId("reasons").textContent ?? "";
+    for (const reason of ["it deletes files", "it changes a history", "It deletes files that do not come back", "It changes a history that others may have"]) expect(shown).toContain(reason);
+    const first = () => within(card).getAllByRole("button").filter((button) => button.closest(".answers"))[0] as HTMLElement;
+    await fireEvent.click(first());
+    await fireEvent.click(first());
+    await fireEvent.keyDown(card, { key: "y", repeat: true });
+    expect(app.sent).toEqual([]);
+    await fireEvent.keyDown(card, { key: "y" });
+    expect(app.sent).toEqual([]);
+    await fireEvent.click(within(card).getByTestId("confirm"));
+    expect(app.sent).toEqual([{ type: "run.permission.approve", run_id: "sess_2", data: { request_id: "q9", actor: "web", decision: "approve" } }]);
+  });
+
+  it("that is not shown in full can only be denied", async () => {
+    const { app } = await inbox();
+    app.say({ ...QUESTION, data: { ...QUESTION.data, request_id: "q8", op_args: { truncated: "{" } } });
+    await waitFor(() => expect(screen.getAllByTestId("decision").some((one) => one.dataset["request"] === "q8")).toBe(true));
+    const card = screen.getAllByTestId("decision").find((one) => one.dataset["request"] === "q8") as HTMLElement;
+    await fireEvent.keyDown(card, { key: "y" });
+    expect((within(card).getByRole("button", { name: /^Approve/ }) as HTMLButtonElement).disabled).toBe(true);
+    expect(app.sent).toEqual([]);
+    await fireEvent.keyDown(card, { key: "n" });
+    expect(app.sent).toHaveLength(1);
   });
 
   it("is made by a key on the card, and by no key elsewhere", async () => {

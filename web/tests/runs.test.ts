@@ -99,8 +99,9 @@ describe("questions", () => {
   });
 
   it("give no word of relay's as a reason", () => {
-    expect(fromEvent(ask("q", { op_args: { reason: "permission" } }))?.reason).toBeNull();
-    expect(fromEvent(ask("q", { op_args: { reason: "it runs" } }))?.reason).toBe("it runs");
+    expect(fromEvent(ask("q", { op_args: { reason: "permission" } }))?.reasons).toEqual([]);
+    expect(fromEvent(ask("q", { op_args: { reason: "it runs" } }))?.reasons).toEqual(["it runs"]);
+    expect(fromEvent(ask("q", { op_args: { reason: "it runs", reasons: ["it runs", "it deletes", 3] } }))?.reasons).toEqual(["it runs", "it deletes"]);
   });
 
   it("are whole when the daemon lists them, and keep when they were asked", () => {
@@ -130,6 +131,11 @@ describe("questions", () => {
     [{ command: "ls", destructive: true }, "high"],
   ])("are rated by what would run: %o", (args, level) => {
     expect(riskOf(fromEvent(ask("q", { op_args: args })) as Approval).level).toBe(level);
+  });
+
+  it("name every reason for a high risk", () => {
+    const approval = fromEvent(ask("q", { op_args: { command: "rm -rf build && git push --force", destructive: true } })) as Approval;
+    expect(riskOf(approval).whys).toEqual(["It deletes files that do not come back", "It changes a history that others may have"]);
   });
 
   it("tell who decided", () => {

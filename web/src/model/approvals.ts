@@ -25,8 +25,8 @@ export interface Approval {
   diff: string | null;
   /** It was looked at what would change, and that is nothing. */
   unchanged: boolean;
-  /** Why somebody has to decide. */
-  reason: string | null;
+  /** Every reason why a decision is needed. */
+  reasons: string[];
   destructive: boolean;
   /** What "always" would allow from now on; null where each time is asked. */
   always: string | null;
@@ -41,7 +41,8 @@ export interface Approval {
 /** Relay's words for what kind of prompt a terminal shows; no reason that would tell anybody anything. */
 const KINDS = new Set(["permission", "choice", "prompt", "unknown"]);
 
-export type Risk = { level: "low" | "medium" | "high"; why: string };
+/** `whys` are sentences without their full stop, never empty. */
+export type Risk = { level: "low" | "medium" | "high"; whys: string[] };
 
 export function fromEvent(event: AppEvent): Approval | null {
   if (event.type !== "run.permission_requested" || !event.run_id) return null;
@@ -72,7 +73,7 @@ function fromData(runId: string, data: Record<string, unknown>, askedAt: string)
     cwd: text(held["cwd"]),
     diff: text(held["diff"]),
     unchanged: held["diff"] === "",
-    reason: KINDS.has(String(held["reason"])) ? null : text(held["reason"]),
+    reasons: reasonsOf(held),
     destructive: held["destructive"] === true,
     always: text(data["rule"]) ?? text(held["always"]),
     callId: text(data["call_id"]),
@@ -137,7 +138,7 @@ export function fromRow(row: RunRow): Approval | null {
     cwd: row.cwd,
     diff: null,
     unchanged: false,
-    reason: null,
+    reasons: [],
     destructive: false,
     always: null,
     callId: null,
@@ -156,24 +157,32 @@ export function decidedOf(event: AppEvent): { requestId: string; decided: Decide
   return { requestId, decided: { decision, by: text(event.data["by"]), via: text(event.data["via"]), at: event.ts } };
 }
 
-const HIGH = [
-  /\brm\s+-\w*[rf]/,
-  /\bsudo\b/,
-  /\bmkfs|\bdd\s+if=|\bshred\b/,
-  /\bgit\s+(push\s+.*(--force|-f\b|--delete)|reset\s+--hard|clean\b)/,
-  /\b(curl|wget)\b[^|]*\|\s*(ba|z|da)?sh\b/,
-  /\bchmod\s+-R|\bchown\s+-R/,
-  /\b(kubectl\s+delete|terraform\s+(apply|destroy)|drop\s+(table|database))\b/i,
+const HIGH: [RegExp, string][] = [
+  [/\brm\s+-\w*[rf]/, "It deletes files that do not come back"],
+  [/\b(sudo|doas|su)\b/, "It runs with the rights of another user"],
+  [/\bmkfs|\bdd\s+if=|\bshred\b/, "It overwrites data for good"],
+  [/\bgit\s+push\s+.*(--force|-f\b|--delete)/, "It changes a history that others may have"],
+  [/\bgit\s+(reset\s+--hard|clean\b)/, "It discards changes that git has no copy of"],
+  [/\b(curl|wget)\b[^|]*\|\s*(ba|z|da)?sh\b/, "It runs a script from the network"],
+  [/\bchmod\s+-R|\bchown\s+-R/, "It changes who may use many files"],
+  [/\bkubectl\s+delete|\bterraform\s+(apply|destroy)\b/, "It changes or removes what runs elsewhere"],
+  [/\bdrop\s+(table|database)\b/i, "It deletes data for good"],
 ];
 
-/** A hint for the eye. What is allowed is the policy's business, not this page's. */
+/** A hint for the eye, with every reason that applies. What is allowed is decided by the policy, not by this page. */
 export function riskOf(approval: Approval): Risk {
   const command = approval.command ?? "";
-  if (approval.destructive) return { level: "high", why: "It can destroy something that does not come back" };
-  if (HIGH.some((pattern) => pattern.test(command))) return { level: "high", why: "It can destroy something that does not come back" };
-  if (command || /bash|run|exec|terminal|commit|mcp/.test(approval.tool)) return { level: "medium", why: "It runs something" };
-  if (/write|edit/.test(approval.tool)) return { level: "low", why: "It changes a file in the workspace" };
-  return { level: "medium", why: "It acts in your name" };
+  const high = HIGH.filter(([pattern]) => pattern.test(command)).map(([, why]) => why);
+  if (approval.destructive && high.length === 0) high.push("It can destroy something that does not come back");
+  if (high.length > 0) return { level: "high", whys: high };
+  if (command || /bash|run|exec|terminal|commit|mcp/.test(approval.tool)) return { level: "medium", whys: ["It runs something"] };
+  if (/write|edit/.test(approval.tool)) return { level: "low", whys: ["It changes a file in the workspace"] };
+  return { level: "medium", whys: ["It acts in your name"] };
+}
+
+function reasonsOf(held: Record<string, unknown>): string[] {
+  const listed = Array.isArray(held["reasons"]) ? held["reasons"] : [held["reason"]];
+  return listed.map(text).filter((reason): reason is string => reason !== null && !KINDS.has(reason));
 }
 
 export function sentence(decided: Decided): string {
