@@ -163,7 +163,8 @@ class Settings:
         "auto",
         values.OneOf(*SANDBOX_SETTINGS),
         "NAME",
-        f"Where commands run: {', '.join(SANDBOX_SETTINGS)}. A session gets this or more; `auto` is `bubblewrap` for agents where it works",
+        f"Where commands run: {', '.join(SANDBOX_SETTINGS)}. A session gets this or more; "
+        "`auto` is `bubblewrap` for agents where it works",
     )
     sandbox_network: bool = _setting(False, values.switch, "", "Let commands in a sandbox use the network")
     pass_env: tuple[str, ...] = _setting(

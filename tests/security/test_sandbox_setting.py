@@ -98,7 +98,7 @@ class Strict:
 @pytest.fixture
 async def strict(pi_daemon: Any, connect: Connect, workspace: Path) -> AsyncIterator[Strict]:
     daemon = pi_daemon(sandbox="bubblewrap", policy="yolo", provider="demo")
-    yield Strict(daemon, await connect(daemon), workspace)
+    return Strict(daemon, await connect(daemon), workspace)
 
 
 PROTOCOLS = ("push", "push over WebSocket", "minicodex", "pi")
@@ -168,7 +168,8 @@ async def test_less_than_the_setting_is_refused_with_an_owners_token(strict: Str
     answer = await client.request("start_session", start_payload(strict.workspace, sandboxProvider="local"))
 
     assert answer.code == "SANDBOX_UNAVAILABLE"
-    assert answer.error is not None and "`local` is less" in answer.error["message"]
+    assert answer.error is not None
+    assert "`local` is less" in answer.error["message"]
     assert not (await client.ask("list_sessions", {"limit": 10}))["sessions"]
 
 
