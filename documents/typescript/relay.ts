@@ -37,6 +37,8 @@ export interface RunRow {
   model?: string;
   preset?: string;
   policy?: string;
+  sandbox?: string;
+  child_of?: string;
   usage?: RowUsage;
   acceptance?: RowCriterion[];
 }

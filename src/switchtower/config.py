@@ -18,6 +18,7 @@ from switchtower.settings.folders import locate as locate
 LOG_LEVELS = ("debug", "info", "warning", "error")
 POLICIES = ("read-only", "ask", "auto", "yolo")
 SANDBOXES = ("local", "bubblewrap", "modal")
+SANDBOX_SETTINGS = ("auto", *SANDBOXES)
 NEW_HOSTS = ("local", "trust", "ask", "refuse")
 NOTIFY_FORMATS = ("json", "ntfy")
 NOTIFY_EVENTS = ("decision", "finished", "failed")
@@ -158,7 +159,13 @@ class Settings:
     )
     model: str | None = _setting(None, values.text, "NAME", "The provider's model for sessions that name none")
     policy: str = _setting("ask", values.OneOf(*POLICIES), "PROFILE", f"What sessions may do unasked: {', '.join(POLICIES)}")
-    sandbox: str = _setting("local", values.OneOf(*SANDBOXES), "NAME", f"Where commands run: {', '.join(SANDBOXES)}")
+    sandbox: str = _setting(
+        "auto",
+        values.OneOf(*SANDBOX_SETTINGS),
+        "NAME",
+        f"Where commands run: {', '.join(SANDBOX_SETTINGS)}. A session gets this or more; "
+        "`auto` is `bubblewrap` for agents where it works",
+    )
     sandbox_network: bool = _setting(False, values.switch, "", "Let commands in a sandbox use the network")
     pass_env: tuple[str, ...] = _setting(
         (), values.names, "NAMES", "Variables that commands may see although their names look like secrets, with commas between"

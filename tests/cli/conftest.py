@@ -55,6 +55,7 @@ class Tower:
             "TOWER_HTTP": "127.0.0.1:0",
             "TOWER_PI": "off",
             "TOWER_DEMO_DELAY_MS": "0",
+            "TOWER_SANDBOX": "local",
         }
 
     def __call__(self, *arguments: str, stdin: bytes = b"", **environment: str) -> Ended:

@@ -16,7 +16,7 @@ def asked(tower: Any, scripted: ScriptedDaemon, *flags: str, **environment: str)
     return wish
 
 
-USUAL = {"provider": "auto", "sandboxProvider": "local"}
+USUAL = {"provider": "auto", "sandboxProvider": "auto"}
 
 
 def test_without_flags_everything_is_left_to_the_daemon(tower: Any, scripted: ScriptedDaemon) -> None:
@@ -45,8 +45,8 @@ def test_each_flag_is_a_field_of_the_request(tower: Any, scripted: ScriptedDaemo
         ([], {"TOWER_POLICY": "read-only"}, {"policy": "read-only"}),
         ([], {"TOWER_POLICY": "ask"}, {}),
         (["--policy", "ask"], {"TOWER_POLICY": "read-only"}, {"policy": "ask"}),
-        ([], {"TOWER_SANDBOX": "bubblewrap"}, {"sandboxProvider": "bubblewrap"}),
-        (["--sandbox", "local"], {"TOWER_SANDBOX": "bubblewrap"}, {}),
+        ([], {"TOWER_SANDBOX": "bubblewrap"}, {}),
+        (["--sandbox", "local"], {"TOWER_SANDBOX": "bubblewrap"}, {"sandboxProvider": "local"}),
         ([], {"TOWER_PROVIDER": "openai", "TOWER_MODEL": "gpt"}, {"provider": "openai", "model": "gpt"}),
         (["--provider", "demo"], {"TOWER_PROVIDER": "openai", "TOWER_MODEL": "gpt"}, {"provider": "demo"}),
         (["--model", "o"], {"TOWER_PROVIDER": "openai", "TOWER_MODEL": "gpt"}, {"provider": "openai", "model": "o"}),

@@ -51,6 +51,7 @@ INFO = {
     "updatedAt": 2,
     "preset": "review",
     "terminal": None,
+    "childOf": None,
     "home": None,
 }
 PRESET = {

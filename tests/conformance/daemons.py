@@ -23,7 +23,7 @@ class Daemon:
 
     def __init__(self, **settings: object) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="tw-", dir="/tmp"))
-        self.settings = {"http": "127.0.0.1:0", "pi": "off", "demo_delay_ms": 0, **settings}
+        self.settings = {"http": "127.0.0.1:0", "pi": "off", "demo_delay_ms": 0, "sandbox": "local", **settings}
         if shared_store.is_wanted() and "hub" not in settings:
             self.settings.setdefault("store", shared_store.new_database())
         self._process: subprocess.Popen[bytes] | None = None

@@ -39,7 +39,10 @@ class Daemon:
         self.home = home
         self.socket = Path(str(settings.get("socket", home / "run" / "pushd.sock")))
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_"))}
-        given = {f"TOWER_{name.upper()}": str(value) for name, value in {"http": "off", "pi": "off", **settings}.items()}
+        given = {
+            f"TOWER_{name.upper()}": str(value)
+            for name, value in {"http": "off", "pi": "off", "sandbox": "local", **settings}.items()
+        }
         self._announced, announce = os.pipe()
         try:
             self.process = processes.Popen(

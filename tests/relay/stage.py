@@ -134,6 +134,7 @@ class Tower(Place):
         self.settings: dict[str, object] = {
             "http": "127.0.0.1:0",
             "demo_delay_ms": 0,
+            "sandbox": "local",
             "host_id": f"host_{name}",
             "host_name": name,
             **settings,

@@ -37,7 +37,7 @@ class Job(NamedTuple):
     provider: str
     model: str | None = None
     policy: messages.PolicyProfile | None = None
-    sandbox: messages.SandboxWish = "local"
+    sandbox: messages.SandboxWish = "auto"
     worktree: bool = False
     thinking: messages.ThinkingLevel | None = None
     limits: messages.Limits | None = None

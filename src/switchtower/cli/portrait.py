@@ -38,6 +38,8 @@ def _pairs(about: extensions.SessionInfo, waits: Sequence[waiting.Waiting], node
     if limits := wording.limits(about.limits):
         yield "limits of a run", limits
     yield "sandbox", about.sandbox
+    if about.childOf:
+        yield "child of", about.childOf
     yield "folder", _folder(about)
     if node:
         yield "node", node

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from switchtower import config
 from switchtower.client import dialogs, discover, errors, frames
@@ -68,6 +69,10 @@ class Client:
             raise errors.DaemonTooOld("programs in terminals")
         if request.engine == "flow" and not self.offers("flows"):
             raise errors.DaemonTooOld("flows")
+        if request.sandboxProvider == "auto" and not self.offers("sandbox_setting"):
+            if self.offers("configure"):
+                raise errors.DaemonTooOld("a sandbox that the daemon chooses")
+            request = replace(request, sandboxProvider="local")  # the document has no other
         within = _SLOW if request.worktree else REQUEST_TIMEOUT
         answer = await self._ask(request, messages.StartSessionAnswer, repeatable=False, within=within)
         self.remember(answer.sessionId, answer.attachToken)

@@ -26,9 +26,12 @@ class StartSession(Command, frozen=True, kw_only=True):
     engine: str
     mode: str
     provider: str
-    sandbox: str
     workspace: events.Workspace
     attach_token_sha256: str
+    sandbox: str | None = None
+    """None is the daemon's own choice. Less than that is refused unless `sandbox_is_settled`."""
+    sandbox_is_settled: bool = False
+    """The owner's own socket names this sandbox, or the session continues one that has it."""
     model: str | None = None
     metadata: dict[str, object] = {}
     policy: str | None = None
@@ -39,6 +42,8 @@ class StartSession(Command, frozen=True, kw_only=True):
     """The session's id was minted for this very command, so nobody need look whether it is taken."""
     loaded: bool = False
     parent: str | None = None
+    parent_run: str | None = None
+    """The run whose process starts it: the runtime's answer, nobody else's."""
     conversation: tuple[events.MessageImported, ...] = ()
     """What was said elsewhere and goes on here."""
     title: str | None = None
@@ -50,6 +55,8 @@ class StartSession(Command, frozen=True, kw_only=True):
     """The session is this program in a terminal, and its one run begins at once."""
     flow: events.Flow | None = None
     """The session is this flow, and its one run begins at once."""
+    warnings: tuple[events.WarningRaised, ...] = ()
+    """What the workshop wants every client of the session to see."""
 
 
 class LoadSession(Command, frozen=True, kw_only=True):

@@ -80,6 +80,7 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
 def _start(session: Session, command: commands.StartSession, mint: ids.Mint) -> Decision:
     if session.seq:
         raise errors.InvalidCommand(f"session {session.id} already exists")
+    assert command.sandbox is not None, "the workshop has settled the sandbox"
     started = events.SessionStarted(
         engine=command.engine,
         mode=command.mode,
@@ -94,6 +95,7 @@ def _start(session: Session, command: commands.StartSession, mint: ids.Mint) -> 
         thinking=command.thinking,
         budget=command.budget or events.Budget(),
         parent=command.parent,
+        parent_run=command.parent_run,
         preset=command.resolved_preset,
         program=command.program,
         flow=command.flow,
@@ -103,7 +105,10 @@ def _start(session: Session, command: commands.StartSession, mint: ids.Mint) -> 
     begun = terminals.begin(command, mint) or flows.begin(command, mint)
     outcome = begun.outcome if begun else {}
     return Decision(
-        [started, *_policy_warning(started.policy), *command.conversation, *named, *loaded], None, outcome, following=begun
+        [started, *_policy_warning(started.policy), *command.warnings, *command.conversation, *named, *loaded],
+        None,
+        outcome,
+        following=begun,
     )
 
 

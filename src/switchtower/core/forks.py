@@ -60,6 +60,7 @@ def like(command: commands.StartSession, parent: Session) -> commands.StartSessi
         provider=parent.provider,
         model=parent.model,
         sandbox=parent.sandbox,
+        sandbox_is_settled=True,
         policy=parent.policy,
         thinking=parent.thinking,
         budget=parent.budget,

@@ -96,6 +96,9 @@ class Card(Struct, frozen=True):
     host_lost: bool = False
     model: str | None = None
     policy: str = ""
+    sandbox: str = ""
+    child_of: str | None = None
+    """The session whose run has started it, and with which run it ends."""
     preset: str | None = None
     spent: Spent | None = None
     """None before the first call of a model."""

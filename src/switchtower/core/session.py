@@ -176,6 +176,8 @@ class Session(Struct):
     auto_compact: bool = True
     auto_retry: bool = True
     parent: str | None = None
+    parent_run: str | None = None
+    """The run that started it, when a process of a run did: its own runs end with that one."""
     preset: events.Preset | None = None
     last_run: "LastRun | None" = None
     flow: "FlowRun | None" = None
@@ -210,6 +212,11 @@ class Session(Struct):
         if run is None or run.cancel_requested or self.terminal is not None:
             return False
         return self.flow.lasting if self.flow is not None else run.waits_for_a_decision
+
+    @property
+    def child_of(self) -> str | None:
+        """The session whose run has started this one."""
+        return self.parent if self.parent_run is not None else None
 
     @property
     def pending_approval(self) -> events.Approval | None:
@@ -261,6 +268,7 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.thinking = event.thinking
             session.budget = event.budget
             session.parent = event.parent
+            session.parent_run = event.parent_run
             session.preset = event.preset
             session.host = event.host
             if event.program is not None:
@@ -502,6 +510,8 @@ def card(session: Session) -> journal.Card:
         host=session.host,
         host_lost=session.host_lost,
         policy=session.policy,
+        sandbox=session.sandbox,
+        child_of=session.child_of,
         preset=session.preset.name if session.preset else None,
         spent=_spent(session),
         accepted=session.last_run.accepted if session.last_run and session.run is None else {},

@@ -70,7 +70,8 @@ class TowerAgents:
                 mode="interactive",
                 provider=order.provider,
                 model=order.model,
-                sandbox=order.sandbox,
+                # Of a flow's sandbox and the configured one the stronger holds.
+                sandbox=None if order.sandbox == "local" else order.sandbox,
                 workspace=events.Workspace(root=order.workspace),
                 attach_token_sha256="",
                 metadata=order.metadata,

@@ -22,6 +22,7 @@ from switchtower.tools.sandboxes import sandbox as sandboxes
 from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
 
 AUTO = preset_rules.AUTO
+LOCAL = sandboxes.LOCAL.name
 TERMINAL = "terminal"
 FLOW = "flow"
 """Stands for the provider of a session that has no model."""
@@ -52,21 +53,19 @@ class DaemonWorkshop:
         return self
 
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
+        command = self._with_sandbox(command)
         if command.program is not None:
-            sandboxes.choose(command.sandbox, network=self._settings.sandbox_network)
             checks.check_folder(command.workspace.root)
             return replace(command, engine="pty", provider=TERMINAL, model=None)
         if command.flow is not None:
             from switchtower.daemon import flow_check
 
-            sandboxes.choose(command.sandbox, network=self._settings.sandbox_network)
             checks.check_folder(command.workspace.root)
             return replace(command, engine=FLOW, provider=FLOW, model=None, flow=flow_check.checked(command.flow))
         usual_budget = self._usual_budget()
         command = preset_rules.applied(command, self._presets, usual_policy=self._settings.policy, usual=usual_budget)
         provider, model = self._chosen(command.provider, command.model)
         self._catalog.check(provider, model)
-        sandboxes.choose(command.sandbox, network=self._settings.sandbox_network)
         _check_policy(command.policy)
         checks.check_folder(command.workspace.root)
         return replace(
@@ -76,6 +75,23 @@ class DaemonWorkshop:
             policy=command.policy or self._settings.policy,
             budget=preset_rules.within(command.budget, usual_budget),
         )
+
+    def _with_sandbox(self, command: commands.StartSession) -> commands.StartSession:
+        """A session that names no sandbox gets the configured one; one that names less is refused. `auto` is about the agent's
+        commands: a program or a flow that a person starts runs on the machine itself."""
+        least, missing = self._settings.sandbox, None
+        if least == AUTO:
+            is_persons_own = command.program is not None or command.flow is not None
+            least, missing = (LOCAL, None) if is_persons_own else sandboxes.best_available()
+        sandbox = command.sandbox or least
+        if sandboxes.is_less(sandbox, least) and not command.sandbox_is_settled:
+            raise errors.SandboxUnavailable(
+                f"commands run in `{least}` here, and `{sandbox}` is less",
+                hint="leave the sandbox out, or name it on the owner's own socket, as with `tower run --sandbox local`",
+            )
+        sandboxes.choose(sandbox, network=self._settings.sandbox_network)
+        warnings = () if missing is None or command.sandbox is not None else (_no_sandbox(missing),)
+        return replace(command, sandbox=sandbox, warnings=(*command.warnings, *warnings))
 
     def check_configuration(self, command: commands.ConfigureSession) -> None:
         _check_policy(command.policy)
@@ -165,6 +181,14 @@ class DaemonWorkshop:
             max_cost=settings.max_cost or None,
             max_minutes=settings.max_minutes or None,
         )
+
+
+def _no_sandbox(missing: sandboxes.Trouble) -> events.WarningRaised:
+    return events.WarningRaised(
+        code="NO_SANDBOX",
+        message=f"Commands run without a sandbox: {missing.reason}",
+        detail=f"hint: {missing.remedy}; the setting `sandbox = local` says that you want none",
+    )
 
 
 def _check_policy(profile: str | None) -> None:

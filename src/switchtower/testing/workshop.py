@@ -2,6 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
+import msgspec
+
 from switchtower.core import commands, events, workshop
 from switchtower.core.timeline import Change
 
@@ -30,7 +32,7 @@ class BareWorkshop:
         return self
 
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
-        return command
+        return msgspec.structs.replace(command, sandbox=command.sandbox or "local")
 
     def check_configuration(self, command: commands.ConfigureSession) -> None:
         """Anything goes."""

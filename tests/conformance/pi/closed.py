@@ -371,6 +371,8 @@ class SessionInfo(Closed, frozen=True, kw_only=True):
     isStreaming: bool
     messageCount: Count
     createdAt: Moment
+    sandbox: Text | UnsetType = UNSET  # ours, and so is what follows
+    childOf: Text | UnsetType = UNSET
 
 
 class StoredSessionInfo(Closed, frozen=True, kw_only=True):

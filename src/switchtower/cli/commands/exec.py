@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @arguments.text_option("--tool", "Whose questions to look for: codex, claude, gemini, iflow, opencode; else PROGRAM's own name.")
 @arguments.text_option("--name", "What to call the session.")
 @arguments.folder("Where to run it.  [default: here]")
-@arguments.sandbox("Where it runs")
+@arguments.sandbox("Where it runs, by default on the machine itself unless the daemon is configured for more")
 @click.option("--detach", is_flag=True, help="Print the session's id and leave it running.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object: how it ended, or with --detach the id.")
 def exec(
@@ -50,12 +50,10 @@ def exec(
         if word != arguments.sendable(word):
             raise click.UsageError(f"`{arguments.sendable(word)}` is not UTF-8")
     settings = config.load()
-    return asyncio.run(_exec(settings, _session(settings, program, tool, folder, sandbox), name, detach, as_json))
+    return asyncio.run(_exec(settings, _session(program, tool, folder, sandbox), name, detach, as_json))
 
 
-def _session(
-    settings: "config.Settings", program: tuple[str, ...], tool: str | None, folder: Path, sandbox: str | None
-) -> "messages.StartSession":
+def _session(program: tuple[str, ...], tool: str | None, folder: Path, sandbox: str | None) -> "messages.StartSession":
     from switchtower.cli import raw_terminal
     from switchtower.client import workspace
     from switchtower.protocols.push import messages
@@ -64,7 +62,7 @@ def _session(
     return messages.StartSession(
         mode="interactive" if raw_terminal.is_there() else "headless",
         provider="terminal",
-        sandboxProvider=cast(Any, sandbox or settings.sandbox),
+        sandboxProvider=cast(Any, sandbox or "auto"),
         repo=workspace.describe(folder),
         metadata={"source": "cli"},
         engine="pty",

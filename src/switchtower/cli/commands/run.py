@@ -3,7 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 
@@ -205,7 +205,7 @@ def run(
         provider=chosen,
         model=model or usual_model,
         policy=policy or _configured_policy(settings, preset),
-        sandbox=sandbox or cast(Any, settings.sandbox),
+        sandbox=sandbox or "auto",
         worktree=worktree,
         thinking=thinking,
         limits=limits if limits != messages.Limits() else None,

@@ -90,6 +90,11 @@ def _registry(settings: config.Settings) -> Iterator[finding.Finding]:
 
 def _sandbox(settings: config.Settings) -> finding.Finding:
     trouble = sandbox.probe("bubblewrap")
+    if settings.sandbox == "auto":
+        if trouble is None:
+            return finding.ok("sandbox", "bubblewrap works; agents' commands run in it (`auto`)")
+        problem, _, remedy = trouble.partition("; hint: ")
+        return finding.warn("sandbox", f"agents' commands run without a sandbox (`auto`): {problem}", remedy)
     chosen = f"sessions use `{settings.sandbox}`"
     if trouble is not None:
         problem, _, remedy = trouble.partition("; hint: ")

@@ -4,7 +4,7 @@ end told in REP's words. Whoever interrupts this cancels the flow; with another 
 
 import asyncio
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -54,7 +54,7 @@ class Attended:
         request = messages.StartSession(
             mode="interactive",
             provider="flow",
-            sandboxProvider=cast(Any, settings.sandbox),
+            sandboxProvider="auto",
             repo=workspace.describe(order.folder),
             metadata={"source": "cli"},
             engine="flow",

@@ -47,7 +47,7 @@ async def probe(configured: ServerConfig, settings: config.Settings, folder: Pat
     place = server.Place(
         f"probe_{secrets.token_hex(4)}",
         str(folder),
-        settings.sandbox,
+        sandbox.best_available()[0] if settings.sandbox == "auto" else settings.sandbox,
         dict(os.environ),
         partial(sandbox.choose, network=settings.sandbox_network),
     )

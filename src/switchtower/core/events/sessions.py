@@ -24,7 +24,9 @@ class SessionStarted(Event, frozen=True):
     thinking: str | None = None
     budget: Budget = Budget()
     parent: str | None = None
-    """The session whose conversation it began with."""
+    """The session whose conversation it began with, or whose run has started it."""
+    parent_run: str | None = None
+    """The run that started it, when a process of a run did."""
     preset: Preset | None = None
     program: Program | None = None
     """What runs in its terminal, when it is one."""

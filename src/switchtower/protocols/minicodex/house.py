@@ -61,7 +61,6 @@ class House:
             policy=wishes.get("policy") or None,
             thinking=wishes.get("thinking") or None,
             title=wishes.get("title") or None,
-            sandbox="local",
             workspace=events.Workspace(root=cwd),
             attach_token_sha256=hashlib.sha256(token.encode()).hexdigest(),
             id_is_fresh=True,

@@ -25,6 +25,7 @@ CAPABILITIES = [
     "session_info",
     "queue_messages",
     "configure",
+    "sandbox_setting",
     "compact",
     "undo",
     "models",
@@ -262,6 +263,8 @@ class SessionInfo(Struct, frozen=True, forbid_unknown_fields=True):
     updatedAt: int
     preset: str | None = None
     terminal: Terminal | None = None
+    childOf: SessionId | None = None
+    """The session whose run has started this one, and with which run it ends."""
     home: str | None = None
     """The node that decides for it, by its id in `list_nodes`. None where the daemon is alone, or nobody has it at the moment."""
 

@@ -128,8 +128,9 @@ def _refuse_version(request_id: str, type_: str, version: str) -> Refused:
 
 
 def start_session(
-    request: messages.StartSession, session_id: str, actor: events.Actor, attach_token_sha256: str
+    request: messages.StartSession, session_id: str, actor: events.Actor, attach_token_sha256: str, *, is_owner: bool
 ) -> commands.StartSession:
+    """`is_owner`: the request came over the owner's own socket."""
     return commands.StartSession(
         session_id=session_id,
         actor=actor,
@@ -137,7 +138,8 @@ def start_session(
         mode=request.mode,
         provider=request.provider,
         model=request.model,
-        sandbox=request.sandboxProvider,
+        sandbox=None if request.sandboxProvider == "auto" else request.sandboxProvider,
+        sandbox_is_settled=is_owner and request.sandboxProvider != "auto",
         workspace=events.Workspace(
             root=request.repo.rootPath,
             branch=request.repo.currentBranch,

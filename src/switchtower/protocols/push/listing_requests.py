@@ -102,7 +102,6 @@ class _Listings:
                 engine="agent",
                 mode="interactive",
                 provider=parent.provider,
-                sandbox=parent.sandbox,
                 workspace=parent.workspace,
                 attach_token_sha256=hashlib.sha256(token.encode()).hexdigest(),
                 conversation=forked.conversation(),
@@ -151,6 +150,8 @@ def card_of(card: journal.Card) -> listings.Card:
         hostLost=card.host_lost,
         waiting=waiting,
         home=card.home,
+        sandbox=card.sandbox,
+        childOf=card.child_of,
     )
 
 

@@ -100,6 +100,9 @@ class Card(Struct, frozen=True, forbid_unknown_fields=True):
     waiting: Waiting | None
     home: str | None = None
     """The node that decides for it, by its id in `list_nodes`. None where the daemon is alone, or nobody has it at the moment."""
+    sandbox: str = ""
+    childOf: str | None = None
+    """The session whose run has started this one."""
 
 
 class Cards(Struct, frozen=True, forbid_unknown_fields=True):

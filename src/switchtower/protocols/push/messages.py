@@ -36,7 +36,7 @@ RunOutcome = Literal["success", "failed", "cancelled", "denied"]
 ApprovalDecision = Literal["approve", "deny"]
 Mode = Literal["interactive", "headless"]
 SandboxProvider = Literal["local", "modal"]
-SandboxWish = Literal["local", "modal", "bubblewrap"]
+SandboxWish = Literal["local", "modal", "bubblewrap", "auto"]
 """What a client may ask for; `bubblewrap` is ours, and told as `local`, which existing clients know."""
 PolicyProfile = Literal["read-only", "ask", "auto", "yolo"]
 PresetName = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -151,6 +151,7 @@ class StartSession(Struct, frozen=True):
     mode: Mode
     provider: NonEmpty
     sandboxProvider: SandboxWish
+    """`auto`, which is ours, leaves it to the daemon."""
     repo: Repo
     metadata: dict[str, Any] = {}
     model: str | None = None

@@ -322,6 +322,7 @@ def session_info(session: Session) -> extensions.SessionInfo:
         updatedAt=session.updated_at_ms,
         preset=session.preset.name if session.preset else None,
         terminal=_terminal(session),
+        childOf=session.child_of,
     )
 
 

@@ -179,7 +179,7 @@ class PushPeer:
         assert isinstance(request.payload, messages.StartSession)
         session_id = self.tower.mint("sess")
         token = self.tower.mint_secret("att")
-        command = inbound.start_session(request.payload, session_id, self.actor, _sha256(token))
+        command = inbound.start_session(request.payload, session_id, self.actor, _sha256(token), is_owner=self._is_owners_own)
         begins_at_once = command.program is not None or command.flow is not None
         if begins_at_once and self._access.of_a_run:
             raise core_errors.AttachForbidden(hint="what a run has started cannot start a terminal or a flow beside it")
@@ -371,6 +371,11 @@ class PushPeer:
         """For what concerns the daemon itself and everybody at it: its owner, who is on its machine."""
         if not self._access.trusted or self._access.via != "cli":
             raise core_errors.AttachForbidden(hint="only the owner may do this, on the daemon's own socket")
+
+    @property
+    def _is_owners_own(self) -> bool:
+        """The owner's process on the daemon's own socket: no user's token, no process of a run."""
+        return self._access.via == "cli" and not self._access.of_a_run
 
     def check_may_command(self, session_id: str) -> None:
         if not self._may_command(session_id):

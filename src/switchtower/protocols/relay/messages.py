@@ -269,6 +269,9 @@ class RunRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str | UnsetType = UNSET
     preset: str | UnsetType = UNSET
     policy: str | UnsetType = UNSET
+    sandbox: str | UnsetType = UNSET
+    child_of: str | UnsetType = UNSET
+    """The `id` of the run that has started this one."""
     usage: RowUsage | UnsetType = UNSET
     acceptance: list[RowCriterion] | UnsetType = UNSET
 

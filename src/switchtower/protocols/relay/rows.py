@@ -61,6 +61,8 @@ def run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
         model=UNSET if card.host else card.model or UNSET,
         preset=card.preset or UNSET,
         policy=card.policy if card.engine == AGENT and not card.host else UNSET,
+        sandbox=UNSET if card.host else card.sandbox or UNSET,
+        child_of=names.run_of(card.child_of) if card.child_of else UNSET,
         usage=_usage(card.spent) if card.spent else UNSET,
         acceptance=[messages.RowCriterion(name, passed) for name, passed in card.accepted.items()] or UNSET,
         **asked,

@@ -77,6 +77,17 @@ def choose(name: str, *, network: bool = False) -> Sandbox:
     return Sandbox(name, network=network, hidden=hidden.places(also=_hidden), guard=_bwrap())
 
 
+def best_available() -> tuple[str, Trouble | None]:
+    """The strongest sandbox that can be had here; with `local`, why there is no other."""
+    trouble = _trouble("bubblewrap")
+    return ("bubblewrap", None) if trouble is None else (LOCAL.name, trouble)
+
+
+def is_less(name: str, than: str) -> bool:
+    """Whether a command can do more in the first than in the second."""
+    return name == LOCAL.name and than != LOCAL.name
+
+
 def probe(name: str) -> str | None:
     """Why the sandbox of that name cannot be had, and what to do about it; `None` when it can."""
     trouble = _trouble(name)

@@ -1,6 +1,6 @@
 """A session that is not there yet: what it will begin with when the first message is sent. Pure."""
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from msgspec import Struct
 
@@ -8,7 +8,7 @@ from switchtower import config
 from switchtower.config import POLICIES
 from switchtower.protocols.push import messages
 
-AUTO = "auto"
+AUTO: Final = "auto"
 
 
 class Draft(Struct, frozen=True):
@@ -17,7 +17,6 @@ class Draft(Struct, frozen=True):
     model: str | None = None
     policy: messages.PolicyProfile | None = None
     thinking: messages.ThinkingLevel | None = None
-    sandbox: messages.SandboxWish = "local"
     preset: str | None = None
 
     @classmethod
@@ -29,12 +28,11 @@ class Draft(Struct, frozen=True):
             provider=settings.provider,
             model=settings.model if settings.provider != AUTO else None,
             policy=cast(Any, settings.policy) if settings.policy != POLICIES[1] else None,
-            sandbox=cast(Any, settings.sandbox),
         )
 
     def as_preset(self, name: str) -> "Draft":
         """The preset says the rest; but what is the strictest stays: no file of a workspace is to lift that."""
-        return Draft(self.root, policy=self.policy if self.policy == POLICIES[0] else None, sandbox=self.sandbox, preset=name)
+        return Draft(self.root, policy=self.policy if self.policy == POLICIES[0] else None, preset=name)
 
     def request(
         self, repo: messages.Repo, *, command: str | None = None, size: tuple[int, int] | None = None
@@ -45,7 +43,7 @@ class Draft(Struct, frozen=True):
             return messages.StartSession(
                 mode="interactive",
                 provider="terminal",
-                sandboxProvider=self.sandbox,
+                sandboxProvider=AUTO,
                 repo=repo,
                 metadata={"source": "tui"},
                 engine="pty",
@@ -56,7 +54,7 @@ class Draft(Struct, frozen=True):
         return messages.StartSession(
             mode="interactive",
             provider=self.provider,
-            sandboxProvider=self.sandbox,
+            sandboxProvider=AUTO,
             repo=repo,
             metadata={"source": "tui"},
             model=self.model,

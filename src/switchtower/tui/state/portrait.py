@@ -28,6 +28,7 @@ def _pairs(about: extensions.SessionInfo, now_ms: float) -> Iterator[tuple[str, 
     yield "rules", "\n".join(map(wording.rule, about.rules))
     yield "limits of a run", wording.limits(about.limits)
     yield "sandbox", about.sandbox
+    yield "child of", about.childOf or ""
     yield "folder", about.rootPath + (f"\na worktree of {about.worktreeOf}" if about.worktreeOf else "")
     yield "branch", about.branch or ""
     yield "tokens", _spent(about.usage)

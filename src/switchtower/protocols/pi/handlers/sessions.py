@@ -17,7 +17,7 @@ from switchtower.protocols.pi.stored.files import Place
 from switchtower.protocols.pi.view import shapes, stats, transcript
 
 MOST_STORED = 1_000
-ENGINE, MODE, PROVIDER, SANDBOX = "agent", "interactive", "auto", "local"
+ENGINE, MODE, PROVIDER = "agent", "interactive", "auto"
 
 
 class SessionHandlers:
@@ -183,7 +183,6 @@ class SessionHandlers:
             engine=ENGINE,
             mode=MODE,
             provider=PROVIDER,
-            sandbox=SANDBOX,
             workspace=events.Workspace(root=cwd),
             attach_token_sha256=hashlib.sha256(token.encode()).hexdigest(),
             loaded=True,
@@ -281,6 +280,7 @@ def _like(command: commands.StartSession, parent: Session) -> commands.StartSess
         provider=parent.provider,
         model=parent.model,
         sandbox=parent.sandbox,
+        sandbox_is_settled=True,
         policy=parent.policy,
         thinking=parent.thinking,
         budget=parent.budget,

@@ -119,6 +119,9 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     isStreaming: bool
     messageCount: int
     createdAt: str
+    sandbox: str | UnsetType = UNSET
+    """Ours, and so is what follows."""
+    childOf: str | UnsetType = UNSET
 
 
 class StoredSessionInfo(Struct, frozen=True, kw_only=True):

@@ -25,6 +25,8 @@ def session_info(session: Session, model: shapes.Model | None, session_file: str
         isStreaming=is_streaming(session),
         messageCount=session.counts.messages,
         createdAt=iso(session.created_at_ms),
+        sandbox=session.sandbox or UNSET,
+        childOf=session.child_of or UNSET,
     )
 
 

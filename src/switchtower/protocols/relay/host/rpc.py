@@ -113,7 +113,6 @@ class HostRpc:
                 engine="pty",
                 mode="interactive",
                 provider="terminal",
-                sandbox="local",
                 workspace=events.Workspace(root=asked.cwd or self._settings.default_cwd),
                 attach_token_sha256=hashlib.sha256(token.encode()).hexdigest(),
                 id_is_fresh=True,

@@ -62,7 +62,6 @@ class Sessions:
             engine="agent",
             mode="interactive",
             provider=parent.provider,
-            sandbox=parent.sandbox,
             workspace=parent.workspace,
             # Whoever is a user needs none; who has nothing else could not have asked.
             attach_token_sha256=hashlib.sha256(self._tower.mint_secret("att").encode()).hexdigest(),

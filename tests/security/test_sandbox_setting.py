@@ -1,0 +1,289 @@
+"""The daemon's setting `sandbox` holds over every protocol: a session that names none gets it, and one that names less is
+refused unless the owner's own socket asks for it."""
+
+import asyncio
+import os
+import shutil
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.daemons import Daemon
+from tests.conformance.pi.stage import PiDaemon
+from tests.conformance.relay.peers import App, Web
+from tests.conftest import Connect, StartDaemon
+from tests.flows.flowing import document, node
+from tests.warm import processes
+
+from switchtower.testing.minicodex_client import MiniCodexClient
+from switchtower.testing.pi_client import PiClient
+from switchtower.testing.push_client import PushClient, start_payload
+from switchtower.testing.wires import WebSocketWire
+from switchtower.tools.sandboxes import sandbox
+
+PATIENCE = 30
+WHY_NOT = sandbox.probe("bubblewrap")
+needs_bubblewrap = pytest.mark.skipif(WHY_NOT is not None, reason=f"no bubblewrap here: {WHY_NOT}")
+
+
+def nameless(workspace: Path, **fields: object) -> dict[str, object]:
+    """A `start_session` that leaves the sandbox to the daemon: push wants the field, and `auto` names none."""
+    return start_payload(workspace, **{"sandboxProvider": "auto", **fields})
+
+
+async def sandbox_of(push: PushClient, session_id: str) -> str:
+    return str((await push.ask("get_session", {"sessionId": session_id}, session_id=session_id))["sandbox"])
+
+
+@pytest.fixture
+def pi_daemon() -> Iterator[Any]:
+    started: list[PiDaemon] = []
+
+    def start(**settings: object) -> PiDaemon:
+        started.append(PiDaemon(**settings))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for daemon in started:
+        daemon.discard()
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A folder that a sandboxed command can neither write nor see."""
+    folder = Path(os.environ["HOME"]) / f"outside-{os.urandom(4).hex()}"
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+class Strict:
+    """A daemon whose sessions belong in a sandbox and ask about nothing."""
+
+    def __init__(self, daemon: PiDaemon, push: PushClient, workspace: Path) -> None:
+        self.daemon = daemon
+        self.push = push
+        self.workspace = workspace
+
+    async def over_push(self, client: PushClient) -> str:
+        answer = await client.ask("start_session", nameless(self.workspace))
+        return str(answer["sessionId"])
+
+    async def begin(self, protocol: str, connect: Connect) -> str:
+        """A new session that names no sandbox, over this protocol; its id."""
+        match protocol:
+            case "push":
+                return await self.over_push(self.push)
+            case "push over WebSocket":
+                return await self.over_push(await connect(self.daemon, "websocket"))
+            case "minicodex":
+                mini = await MiniCodexClient.open(self.daemon.http, self.daemon.token, cwd=str(self.workspace))
+                await mini.hello()
+                mini.wire.abort()
+                return mini.session_id
+            case "pi":
+                pi = PiClient(await WebSocketWire.open(self.daemon.pi, None, path="/"))
+                await pi.receive()
+                created = await pi.do("create_session", cwd=str(self.workspace))
+                pi.wire.abort()
+                return str(created["sessionId"])
+            case _:
+                raise AssertionError(protocol)
+
+
+@pytest.fixture
+async def strict(pi_daemon: Any, connect: Connect, workspace: Path) -> AsyncIterator[Strict]:
+    daemon = pi_daemon(sandbox="bubblewrap", policy="yolo", provider="demo")
+    return Strict(daemon, await connect(daemon), workspace)
+
+
+PROTOCOLS = ("push", "push over WebSocket", "minicodex", "pi")
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_an_agent_gets_the_configured_sandbox_over_every_protocol(
+    protocol: str, strict: Strict, connect: Connect, outside: Path
+) -> None:
+    session_id = await strict.begin(protocol, connect)
+
+    assert await sandbox_of(strict.push, session_id) == "bubblewrap"
+    await strict.push.attach(session_id)
+    await strict.push.run(session_id, f"run: touch {outside}/escaped; touch inside")
+    assert (strict.workspace / "inside").exists()
+    assert not (outside / "escaped").exists()
+
+
+@needs_bubblewrap
+async def test_a_persons_command_over_pi_runs_in_the_configured_sandbox(strict: Strict, outside: Path) -> None:
+    pi = PiClient(await WebSocketWire.open(strict.daemon.pi, None, path="/"))
+    await pi.receive()
+    created = await pi.do("create_session", cwd=str(strict.workspace))
+
+    await pi.do("bash", sessionId=created["sessionId"], command=f"touch {outside}/escaped; touch inside")
+
+    assert (strict.workspace / "inside").exists()
+    assert not (outside / "escaped").exists()
+    state = await pi.do("get_state", sessionId=created["sessionId"])
+    assert state["sandbox"] == "bubblewrap"
+    pi.wire.abort()
+
+
+@needs_bubblewrap
+async def test_a_program_gets_the_configured_sandbox(strict: Strict, outside: Path) -> None:
+    """Relay's `rpc.run.start` starts one, and MiniCodex does."""
+    web = Web(strict.daemon.http, strict.daemon.token)
+    here = next(host["id"] for host in web.get("/hosts") if host["is_this_daemon"])
+    app = await App.open(strict.daemon.http, strict.daemon.token)
+    run_id = await app.start(here, f"touch {outside}/escaped; touch inside", cwd=str(strict.workspace))
+    row = await asyncio.to_thread(web.row_when, run_id, lambda row: row["status"] == "exited")
+    mini = await MiniCodexClient.open(strict.daemon.http, strict.daemon.token, cwd=str(strict.workspace), command="true")
+    await mini.hello()
+
+    assert row["sandbox"] == "bubblewrap"
+    assert (strict.workspace / "inside").exists()
+    assert not (outside / "escaped").exists()
+    assert await sandbox_of(strict.push, mini.session_id) == "bubblewrap"
+    mini.wire.abort()
+    app.wire.abort()
+
+
+@needs_bubblewrap
+async def test_a_flow_gets_the_configured_sandbox(strict: Strict) -> None:
+    flow = {"document": document([node("a", "log", message="hi")])}
+
+    answer = await strict.push.ask("start_session", nameless(strict.workspace, engine="flow", provider="flow", flow=flow))
+
+    assert await sandbox_of(strict.push, answer["sessionId"]) == "bubblewrap"
+
+
+@needs_bubblewrap
+async def test_less_than_the_setting_is_refused_with_an_owners_token(strict: Strict, connect: Connect) -> None:
+    client = await connect(strict.daemon, "websocket")
+
+    answer = await client.request("start_session", start_payload(strict.workspace, sandboxProvider="local"))
+
+    assert answer.code == "SANDBOX_UNAVAILABLE"
+    assert answer.error is not None
+    assert "`local` is less" in answer.error["message"]
+    assert not (await client.ask("list_sessions", {"limit": 10}))["sessions"]
+
+
+@needs_bubblewrap
+async def test_the_owners_own_socket_may_name_less(strict: Strict, outside: Path) -> None:
+    started = await strict.push.start_session(strict.workspace, sandboxProvider="local")
+
+    await strict.push.run(started.session_id, f"run: touch {outside}/wanted")
+
+    assert (outside / "wanted").exists()
+    assert await sandbox_of(strict.push, started.session_id) == "local"
+
+
+@needs_bubblewrap
+async def test_a_fork_keeps_the_sandbox_of_its_session(strict: Strict) -> None:
+    local = await strict.push.start_session(strict.workspace, sandboxProvider="local")
+    await strict.push.run(local.session_id, "say: hi")
+    boxed = await strict.over_push(strict.push)
+    await strict.push.run(boxed, "say: hi")
+
+    forks = [
+        (await strict.push.ask("fork_session", {"sessionId": one}, session_id=one))["sessionId"]
+        for one in (local.session_id, boxed)
+    ]
+
+    assert [await sandbox_of(strict.push, fork) for fork in forks] == ["local", "bubblewrap"]
+
+
+@needs_bubblewrap
+async def test_the_command_line_leaves_the_sandbox_to_the_daemon(strict: Strict, outside: Path) -> None:
+    """The settings of the shell that `tower run` is called in are not the daemon's."""
+    environment = {**strict.daemon.environment, "TOWER_SANDBOX": "local"}
+
+    def tower(*arguments: str) -> str:
+        words = [sys.executable, "-P", "-m", "switchtower", *arguments]
+        ended = processes.run(words, cwd=strict.workspace, env=environment, capture_output=True, timeout=PATIENCE)
+        return str(ended.stderr.decode())
+
+    told = await asyncio.to_thread(tower, "run", "--headless", f"run: touch {outside}/escaped; touch inside")
+    chosen = await asyncio.to_thread(tower, "run", "--headless", "--sandbox", "local", f"run: touch {outside}/wanted")
+
+    assert "sandbox bubblewrap" in told
+    assert (strict.workspace / "inside").exists()
+    assert not (outside / "escaped").exists()
+    assert "sandbox local" in chosen
+    assert (outside / "wanted").exists()
+
+
+# The default
+
+
+@needs_bubblewrap
+async def test_by_default_an_agent_is_sandboxed_and_a_persons_program_is_not(
+    start_daemon: StartDaemon, connect: Connect, workspace: Path
+) -> None:
+    client = await connect(start_daemon(sandbox="auto"))
+
+    agent = await client.ask("start_session", nameless(workspace))
+    program = await client.ask("start_session", nameless(workspace, engine="pty", command=["true"]))
+
+    assert await sandbox_of(client, agent["sessionId"]) == "bubblewrap"
+    assert await sandbox_of(client, program["sessionId"]) == "local"
+    cards = (await client.ask("list_cards", {"limit": 100}))["cards"]
+    assert {card["sandbox"] for card in cards if card["sessionId"] == agent["sessionId"]} == {"bubblewrap"}
+
+
+class WithoutBubblewrap(Daemon):
+    """Finds a `bwrap` that does not work."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        programs = self.home / "programs"
+        programs.mkdir(exist_ok=True)
+        (programs / "bwrap").write_text("#!/bin/sh\necho 'bwrap: no user namespaces here' >&2\nexit 1\n")
+        (programs / "bwrap").chmod(stat.S_IRWXU)
+        return {**super().environment, "PATH": f"{programs}:{os.environ['PATH']}"}
+
+
+@pytest.fixture
+def bare_daemon() -> Iterator[Any]:
+    started: list[Daemon] = []
+
+    def start(**settings: object) -> Daemon:
+        started.append(WithoutBubblewrap(**settings))
+        return started[-1].start()
+
+    yield start
+    for daemon in started:
+        daemon.discard()
+
+
+async def test_where_no_sandbox_can_be_had_the_session_says_so(bare_daemon: Any, connect: Connect, workspace: Path) -> None:
+    client = await connect(bare_daemon(sandbox="auto"))
+
+    session_id = (await client.ask("start_session", nameless(workspace)))["sessionId"]
+
+    warned = (await client.until("warning"))[-1].payload
+    assert warned["code"] == "NO_SANDBOX"
+    assert "no user namespaces here" in warned["message"]
+    assert await sandbox_of(client, session_id) == "local"
+
+
+async def test_a_sandbox_that_was_chosen_is_never_replaced_by_less(bare_daemon: Any, connect: Connect, workspace: Path) -> None:
+    client = await connect(bare_daemon(sandbox="bubblewrap"))
+
+    answer = await client.request("start_session", nameless(workspace))
+
+    assert answer.code == "SANDBOX_UNAVAILABLE"
+
+
+def test_the_doctor_says_where_agents_commands_run(bare_daemon: Any) -> None:
+    daemon = bare_daemon(sandbox="auto")
+    words = [sys.executable, "-P", "-m", "switchtower", "doctor"]
+
+    told = processes.run(words, env=daemon.environment, capture_output=True, timeout=PATIENCE).stdout.decode()
+
+    assert "agents' commands run without a sandbox" in told
