@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import socket
 import sqlite3
 from contextlib import closing
@@ -13,6 +14,7 @@ from tests.cli.inside import Inside
 
 from switchtower import __version__
 from switchtower.stores import migrations
+from switchtower.tools.sandboxes import sandbox, seccomp
 
 NAMES = ("python", "libraries", "sqlite", "git", "rg", "node", "clock", "configuration", "disk", "daemon", "socket")
 
@@ -225,6 +227,20 @@ def test_a_sandbox_that_was_asked_for_and_is_not_there_fails(inside: Inside, tmp
     assert found["sandbox"]["status"] == "fail"
     assert found["git"]["status"] == found["rg"]["status"] == "warn"
     assert found["node"]["status"] == "ok"
+
+
+@pytest.mark.skipif(sandbox.probe("bubblewrap") is not None, reason="no bubblewrap here")
+def test_a_machine_whose_system_calls_cannot_be_filtered_is_named(inside: Inside) -> None:
+    assert checks(inside)["sandbox"]["status"] == "ok"
+    inside.monkeypatch.setattr(seccomp, "ARCHITECTURES", ())
+    seccomp.here.cache_clear()
+    try:
+        found = checks(inside)["sandbox"]
+    finally:
+        seccomp.here.cache_clear()
+
+    assert found["status"] == "warn"
+    assert f"system calls are not filtered on {platform.machine()}" in found["detail"]
 
 
 def test_the_daemon_says_how_its_link_to_the_hub_stands(tower: Any) -> None:

@@ -104,6 +104,8 @@ def _sandbox(settings: config.Settings) -> finding.Finding:
     if (other := sandbox.probe(settings.sandbox)) is not None:
         problem, _, remedy = other.partition("; hint: ")
         return finding.fail("sandbox", f"{chosen}, and {problem}", remedy)
+    if (lack := sandbox.missing_filter()) is not None:
+        return finding.warn("sandbox", f"bubblewrap works; {chosen}; {lack}", "use x86-64 or arm64 for the whole sandbox")
     return finding.ok("sandbox", f"bubblewrap works; {chosen}")
 
 

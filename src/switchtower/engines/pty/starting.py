@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from switchtower.tools.running import adoption, installed, marks, processes
+from switchtower.tools.sandboxes import launch
 
 _TERMINAL_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 _LONGEST_NAME = 200
@@ -44,9 +45,7 @@ def start(
         wrapped = marks.wrap([*_taker(), *argv], mark)
         adoption.expect(mark.run_id)
         return adoption.keep(
-            lambda: subprocess.Popen(  # noqa: S603 - running what was asked for is this room's purpose
-                wrapped, cwd=cwd, env=variables, stdin=terminal, stdout=terminal, stderr=terminal
-            )
+            lambda: launch.popen(wrapped, cwd=cwd, env=variables, stdin=terminal, stdout=terminal, stderr=terminal)
         )
     except OSError as error:
         raise NotStarted(_reason(error, name, cwd)) from error

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from switchtower.tools.running import adoption, marks, orphans, patience, proc
+from switchtower.tools.sandboxes import launch
 from switchtower.transports import lines
 
 LONGEST_LINE = 16 * 1024 * 1024
@@ -64,7 +65,7 @@ def start(
         if process_mark is None:
             adoption.expect(run_id)
         process = adoption.keep(
-            lambda: subprocess.Popen(  # noqa: S603 - starting the configured runtime is this room's purpose
+            lambda: launch.popen(
                 wrapped,
                 cwd=cwd,
                 env=variables,

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from switchtower.tools.mcp import pipes
 from switchtower.tools.running import adoption, marks, orphans, patience, proc, processes
+from switchtower.tools.sandboxes import launch
 
 DAEMON = "TOWER_DAEMON"
 """In the environment of all that a daemon starts: whose it is."""
@@ -84,9 +85,8 @@ class ServerProcess:
         adoption.expect(mark.run_id)
         ours, theirs = _pipe_ends()
         try:
-            # On the event loop's own thread: the guard of a sandbox dies with the thread that started it.
             self._process = adoption.keep(
-                lambda: subprocess.Popen(  # noqa: S603 - starting what was configured, after approval, is our purpose
+                lambda: launch.popen(
                     argv,
                     cwd=cwd,
                     env={**env, **mark.variables()},

@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from switchtower.tools.running import adoption, capture, descendants, environment, marks, orphans, output, patience, proc
+from switchtower.tools.sandboxes import launch
 from switchtower.tools.sandboxes.sandbox import LOCAL, Sandbox
 
 kill_marked = orphans.kill_marked
@@ -149,9 +150,8 @@ def _spawn(
     pipes = [os.pipe() for _ in range(2 if errors_apart else 1)]
     read_ends, write_ends = [read for read, _ in pipes], [write for _, write in pipes]
     try:
-        # On the event loop's own thread: a guard dies with the thread that started it.
         process = adoption.keep(
-            lambda: subprocess.Popen(  # noqa: S603 - running what was asked for, after approval, is this room's purpose
+            lambda: launch.popen(
                 wrapped,
                 cwd=cwd,
                 env=variables,

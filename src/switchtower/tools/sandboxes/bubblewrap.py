@@ -15,14 +15,17 @@ from msgspec import Struct
 
 from switchtower.core import errors
 from switchtower.tools.git import places
+from switchtower.tools.sandboxes import launch
 
-_NAMESPACES = ("--unshare-user-try", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try")
+_NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try")
 _PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - the sandbox gets folders of its own in these places
 """Empty at first, and gone with the sandbox. Behind `/run` are the sockets of docker, of the desktop and of agents for keys."""
 _SEEN_IN_RUN = ("/run/current-system",)
 """Where some systems keep their programs."""
 _KERNEL_SWITCHES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 """Writable for root, in a sandbox too, unless covered."""
+_KERNEL_KEYS = ("/proc/keys", "/proc/key-users")
+"""What lists the keys that a process could ask the kernel for."""
 _NO_WORKSPACE = ("/dev", "/proc", "/sys", "/run")
 _DANGLING = (
     "SSH_AUTH_SOCK",
@@ -54,13 +57,16 @@ class _Mount(Struct, frozen=True, order=True):
     path: str
 
 
-def options(workspace: str, *, network: bool, hidden: Iterable[str] = ()) -> list[str]:
+def options(workspace: str, *, network: bool, hidden: Iterable[str] = (), disable_userns: bool = False) -> list[str]:
     """Everything between bubblewrap's own name and the command, which begins in the folder that bubblewrap is started in.
-    Raises `SandboxUnavailable` for a workspace that no sandbox can be built around."""
+    `disable_userns` forbids further user namespaces inside, for which this one must be had. To be started by `launch`. Raises
+    `SandboxUnavailable` for a workspace that no sandbox can be built around."""
     root = os.path.realpath(workspace)
     if root == "/" or any(PurePosixPath(root).is_relative_to(place) for place in _NO_WORKSPACE):
         raise errors.SandboxUnavailable(f"`{root}` cannot be a workspace in it", hint="choose a folder of your own")
     return [
+        launch.Pending(),
+        *(("--unshare-user", "--disable-userns") if disable_userns else ("--unshare-user-try",)),
         *_NAMESPACES,
         *([] if network else ["--unshare-net"]),
         "--die-with-parent",
@@ -71,6 +77,7 @@ def options(workspace: str, *, network: bool, hidden: Iterable[str] = ()) -> lis
         *("--dev", "/dev"),
         *("--proc", "/proc"),
         *(word for switch in _KERNEL_SWITCHES for word in ("--ro-bind-try", switch, switch)),
+        *(word for list_ in _KERNEL_KEYS if Path(list_).exists() for word in ("--dev-bind", os.devnull, list_)),
         *_mounts(root, network=network, hidden=hidden),
         *("--setenv", "TMPDIR", "/tmp"),  # noqa: S108
         *("--setenv", "XDG_CACHE_HOME", "/tmp/.cache"),  # noqa: S108 - the user's own cannot be written

@@ -5,6 +5,7 @@ milliseconds; a sandbox that worked once is not probed again.
 """
 
 import os
+import platform
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -15,20 +16,17 @@ from msgspec import Struct
 
 from switchtower.core import errors
 from switchtower.tools.running import installed
-from switchtower.tools.sandboxes import bubblewrap, hidden
+from switchtower.tools.sandboxes import bubblewrap, hidden, launch, seccomp
 
 NAMES = ("local", "bubblewrap", "modal")
 
 _PROBE_TIME = 10.0
+_SYSCTL = Path("/proc/sys")
 _SWITCHES = (
-    # Each as the kernel shows it, what it is when it forbids user namespaces, and how to change that.
-    (
-        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
-        "1",
-        "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
-    ),
-    ("/proc/sys/kernel/unprivileged_userns_clone", "0", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
-    ("/proc/sys/user/max_user_namespaces", "0", "sudo sysctl -w user.max_user_namespaces=10000"),
+    # Each by its name, its value when it forbids user namespaces, and the value that allows them.
+    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+    ("kernel.unprivileged_userns_clone", "0", "1"),
+    ("user.max_user_namespaces", "0", "10000"),
 )
 
 
@@ -40,12 +38,16 @@ class Sandbox(Struct, frozen=True):
     hidden: tuple[str, ...] = ()
     guard: str | None = None
     """The program that builds it, runs the command in it, and whose end is the end of everything inside, at once."""
+    disable_userns: bool = False
+    """Whether the guard forbids user namespaces inside. The filter of system calls refuses them where it cannot."""
 
     def wrap(self, argv: Sequence[str], workspace: str) -> list[str]:
-        """The same program, run in this sandbox. Raises `SandboxUnavailable` for a workspace that it cannot be built around."""
+        """The same program, run in this sandbox; `launch.popen` starts it. Raises `SandboxUnavailable` for a workspace that it
+        cannot be built around."""
         if self.guard is None:
             return list(argv)
-        return [self.guard, *bubblewrap.options(workspace, network=self.network, hidden=self.hidden), *argv]
+        options = bubblewrap.options(workspace, network=self.network, hidden=self.hidden, disable_userns=self.disable_userns)
+        return [self.guard, *options, *argv]
 
 
 LOCAL = Sandbox("local")
@@ -74,7 +76,11 @@ def choose(name: str, *, network: bool = False) -> Sandbox:
         raise errors.SandboxUnavailable(trouble.reason, hint=trouble.remedy)
     if name == LOCAL.name:
         return LOCAL
-    return Sandbox(name, network=network, hidden=hidden.places(also=_hidden), guard=_bwrap())
+    guard = _bwrap()
+    assert guard is not None, "it has just been tried out"
+    return Sandbox(
+        name, network=network, hidden=hidden.places(also=_hidden), guard=guard, disable_userns=_worked.get(guard, False)
+    )
 
 
 def best_available() -> tuple[str, Trouble | None]:
@@ -94,6 +100,13 @@ def probe(name: str) -> str | None:
     return None if trouble is None else f"{trouble.reason}; hint: {trouble.remedy}"
 
 
+def missing_filter() -> str | None:
+    """What a sandbox on this machine lacks, for an architecture whose system calls there is no table of."""
+    if seccomp.here() is not None:
+        return None
+    return f"system calls are not filtered on {platform.machine()}, and the session keyring is passed on"
+
+
 def _trouble(name: str) -> Trouble | None:
     match name:
         case "local":
@@ -110,32 +123,52 @@ def _trouble(name: str) -> Trouble | None:
             return Trouble(f"there is no sandbox `{name}`", f"use one of {known}")
 
 
-_worked: set[str] = set()
+_worked: dict[str, bool] = {}
+"""The guards that have built a sandbox here, and whether they can forbid user namespaces inside it."""
 
 
 def _try_out(guard: str) -> Trouble | None:
-    """Really builds one. Failures are not remembered: once the remedy is applied, the next session has its sandbox."""
+    """Really builds one. Failures are not remembered: once the remedy is applied, the next session has its sandbox. A guard
+    that cannot forbid user namespaces is taken without: the filter refuses them too."""
+    for disable_userns in (True, False) if _knows_disable_userns(guard) else (False,):
+        trouble = _build_one(Sandbox("bubblewrap", network=False, guard=guard, disable_userns=disable_userns))
+        if trouble is None:
+            _worked[guard] = disable_userns
+            break
+    return trouble
+
+
+def _knows_disable_userns(guard: str) -> bool:
+    with suppress(OSError, subprocess.TimeoutExpired):
+        shown = subprocess.run([guard, "--help"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_TIME, check=False)  # noqa: S603
+        return b"--disable-userns" in shown.stdout + shown.stderr
+    return False
+
+
+def _build_one(candidate: Sandbox) -> Trouble | None:
     with tempfile.TemporaryDirectory(prefix="tower-probe-") as folder:
-        candidate = Sandbox("bubblewrap", network=False, guard=guard)
         try:
-            tried = subprocess.run(  # noqa: S603
-                candidate.wrap(["true"], folder), stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_TIME, check=False
+            process = launch.popen(
+                candidate.wrap(["true"], folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
             )
-        except subprocess.TimeoutExpired:
-            return Trouble(f"`bwrap` did not finish within {_PROBE_TIME:.0f} s", "try `bwrap --ro-bind / / true` by hand")
         except OSError as error:
-            return Trouble(f"`bwrap` cannot be started: {error.strerror}", f"look at `{guard}`")
-    if tried.returncode == 0:
-        _worked.add(guard)
+            return Trouble(f"`bwrap` cannot be started: {error.strerror}", f"look at `{candidate.guard}`")
+        with process:
+            try:
+                _, complaint = process.communicate(timeout=_PROBE_TIME)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return Trouble(f"`bwrap` did not finish within {_PROBE_TIME:.0f} s", "try `bwrap --ro-bind / / true` by hand")
+    if process.returncode == 0:
         return None
-    said = tried.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {tried.returncode}"]
+    said = complaint.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
     return Trouble(f"`bwrap` does not work here ({said[-1]})", _remedy())
 
 
 def _remedy() -> str:
     for switch, forbidding, allowing in _SWITCHES:
         with suppress(OSError):
-            if Path("/proc/sys", *switch.split(".")).read_text().strip() == forbidding:
+            if _SYSCTL.joinpath(*switch.split(".")).read_text().strip() == forbidding:
                 return f"user namespaces are forbidden; `sudo sysctl -w {switch}={allowing}` allows them"
     return "in a container, allow it to create namespaces and to mount `/proc`; or use `local`"
 

@@ -1,0 +1,141 @@
+"""How a sandboxed process is started: with the filter of system calls, a session keyring that holds nothing, and what has to
+be in place on the disk for as long as it runs.
+
+Each process that runs in a sandbox is started here. The options that `Sandbox.wrap` makes contain one word that only `popen`
+can replace; a process that is started in another way fails at that word and never runs without its protection.
+"""
+
+import ctypes
+import logging
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import IO
+
+from switchtower.tools.sandboxes import seccomp
+
+_JOIN_SESSION_KEYRING = 1
+
+Release = Callable[[], None]
+Prepare = Callable[[], Release]
+"""Puts in place what a sandbox needs on the disk. What it returns takes that away, after everything inside has ended."""
+
+log = logging.getLogger(__name__)
+
+
+class Pending(str):
+    """The word among bubblewrap's options that `popen` replaces. Bubblewrap itself refuses it as an unknown option."""
+
+    __slots__ = ("prepare",)
+    prepare: Prepare | None
+
+    def __new__(cls, prepare: Prepare | None = None) -> "Pending":
+        word = super().__new__(cls, "--not-started-by-launch")
+        word.prepare = prepare
+        return word
+
+
+class _GuardedProcess(subprocess.Popen[bytes]):
+    """Releases what was prepared for it when it is reaped. Its starter reaps it after all inside have ended."""
+
+    release: Release | None = None
+
+    def poll(self) -> int | None:
+        code = super().poll()
+        if code is not None:
+            self._has_ended()
+        return code
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = super().wait(timeout)
+        self._has_ended()
+        return code
+
+    def _has_ended(self) -> None:
+        release, self.release = self.release, None
+        if release is not None:
+            release()
+
+
+def popen(
+    argv: Sequence[str],
+    *,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: int | IO[bytes] | None = None,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+    bufsize: int = -1,
+    start_new_session: bool = False,
+) -> "subprocess.Popen[bytes]":
+    """`subprocess.Popen`, for programs in a sandbox and without one. Raises `OSError` when it cannot be started."""
+
+    def start(
+        words: Sequence[str], kind: type["subprocess.Popen[bytes]"] = subprocess.Popen, pass_fds: Sequence[int] = ()
+    ) -> "subprocess.Popen[bytes]":
+        return kind(
+            list(words),
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            bufsize=bufsize,
+            start_new_session=start_new_session,
+            pass_fds=pass_fds,
+        )
+
+    place = next((index for index, word in enumerate(argv) if isinstance(word, Pending)), None)
+    if place is None:
+        return start(argv)
+    pending = argv[place]
+    assert isinstance(pending, Pending)
+
+    def start_guarded() -> _GuardedProcess:
+        _join_new_keyring()
+        descriptor = seccomp.open_filter()
+        try:
+            options = [] if descriptor is None else ["--seccomp", str(descriptor)]
+            passed = [] if descriptor is None else [descriptor]
+            process = start([*argv[:place], *options, *argv[place + 1 :]], _GuardedProcess, passed)
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+        assert isinstance(process, _GuardedProcess)
+        return process
+
+    release = pending.prepare() if pending.prepare is not None else None
+    try:
+        process = _starter().submit(start_guarded).result()
+    except BaseException:
+        if release is not None:
+            release()
+        raise
+    process.release = release
+    return process
+
+
+@cache
+def _starter() -> ThreadPoolExecutor:
+    """One thread for the rest of this process's life. A keyring belongs to a thread, so the others keep the user's own; and
+    a guard dies with the thread that started it."""
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="tower-sandbox")
+
+
+def _join_new_keyring() -> None:
+    """Gives this thread, and what it starts from now on, an empty session keyring. Keys that a login has put into the user's
+    cannot be reached by those who do not hold that one."""
+    architecture = seccomp.here()
+    if architecture is None:
+        return
+    arguments = (ctypes.c_long(architecture.numbers["keyctl"]), ctypes.c_long(_JOIN_SESSION_KEYRING), ctypes.c_void_p(None))
+    if _libc().syscall(*arguments) < 0:
+        # Containers forbid the call, to those inside as well; and with too many keys, the last command's keyring stays.
+        log.debug("no new session keyring: %s", os.strerror(ctypes.get_errno()))
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
