@@ -225,6 +225,7 @@ class RequestApproval(Command, frozen=True, kw_only=True):
     rule: events.Rule | None = None
     approval_id: str | None = None
     """Chosen by who asks, where its protocol wants to name the question itself."""
+    options: tuple[str, ...] = ("approve", "deny")
 
 
 class WithdrawApproval(Command, frozen=True, kw_only=True):

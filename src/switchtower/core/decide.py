@@ -267,7 +267,12 @@ def _decide_approval(session: Session, command: commands.DecideApproval, now_ms:
         # The timer's own event records the expiry; a decision that comes first must not slip in before it.
         raise errors.ApprovalClosed(command.approval_id)
     verdict = command.verdict
-    if run.headless and verdict is events.Verdict.DENY_CONTINUE:
+    if verdict is events.Verdict.APPROVE and "approve" not in approval.options:
+        why = approval.details.get(events.CANNOT_APPROVE)
+        raise errors.NotApprovable(
+            str(why) if why else None, hint=f"decide at the terminal: `tower attach {session.id}`; or deny it here"
+        )
+    if run.headless and verdict is events.Verdict.DENY_CONTINUE and session.terminal is None:
         verdict = events.Verdict.DENY_STOP  # nobody is there to go on with
     rule = approval.rule if command.always and verdict is events.Verdict.APPROVE else None
     if command.always and rule is None and verdict is events.Verdict.APPROVE:
@@ -309,6 +314,7 @@ def _request_approval(session: Session, command: commands.RequestApproval, mint:
         expires_at_ms=command.expires_at_ms,
         fingerprint=command.fingerprint,
         rule=command.rule,
+        options=command.options,
     )
     return Decision([*superseded, events.ApprovalRequested(approval=approval)], run.id, {"approval_id": approval.id})
 

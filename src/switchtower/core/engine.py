@@ -98,6 +98,8 @@ class Question(Struct, frozen=True):
     """What "always for this session" would allow."""
     approval_id: str | None = None
     """When whoever asks wants to know it beforehand."""
+    options: tuple[str, ...] = ("approve", "deny")
+    """Without `approve`, approving is refused; `details` say why under `events.CANNOT_APPROVE`."""
 
 
 class Typed(Struct, frozen=True):

@@ -70,6 +70,12 @@ class ApprovalClosed(CoreError):
     code = "APPROVAL_CLOSED"
 
 
+class NotApprovable(CoreError):
+    """This cannot be approved from here."""
+
+    code = "NOT_APPROVABLE"
+
+
 class DialogNotFound(CoreError):
     """No dialog with this id waits for an answer."""
 

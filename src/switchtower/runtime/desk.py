@@ -117,6 +117,7 @@ class RunDesk:
                 expires_at_ms=self._expires_at_ms(),
                 rule=question.rule,
                 approval_id=question.approval_id,
+                options=question.options,
             )
         )
         return str(outcome["approval_id"])

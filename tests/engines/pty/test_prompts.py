@@ -18,7 +18,16 @@ TOOLS = ["codex", "claude", "gemini", "iflow", "opencode"]
 
 
 def seen(terminal: screen.Screen, tool: str = "generic", ruleset: rules.Rules = RULES) -> prompts.Prompt | None:
-    return prompts.seek(terminal.lines(), terminal.cursor, tool, ruleset, columns=terminal.cols)
+    return prompts.seek(
+        terminal.lines(),
+        terminal.cursor,
+        tool,
+        ruleset,
+        columns=terminal.cols,
+        history=terminal.history(),
+        scrolled=terminal.scrolled,
+        background=terminal.background,
+    )
 
 
 def seen_on(text: str, tool: str = "generic", *, cols: int = 80, ruleset: rules.Rules = RULES) -> prompts.Prompt | None:
@@ -237,11 +246,25 @@ def test_no_screen_makes_it_fail_and_what_it_says_is_short(lines: list[str], cur
 
 
 def test_long_questions_and_details_are_cut():
-    found = seen_on("".join("detail " * 100 + "\r\n" for _ in range(3)) + "x" * 500 + " continue? [y/N] ", cols=900)
+    found = seen_on("".join("detail " * 130 + "\r\n" for _ in range(20)) + "x" * 500 + " continue? [y/N] ", cols=950)
     assert found is not None
     assert len(found.prompt) == prompts_rows.PROMPT_LIMIT
     assert found.prompt.endswith("continue? [y/N]")
     assert len(found.details) == prompts_rows.DETAILS_LIMIT
+
+
+def test_a_question_that_is_too_long_for_a_title_is_shown_whole_below_it():
+    question = "Run rm -rf / and then " + "x" * 300 + " continue? [y/N]"
+    found = seen_on(question + " ", cols=500)
+    assert found is not None
+    assert found.details == question
+    assert found.flaw == ""
+
+
+def test_a_question_of_which_only_the_end_can_be_shown_cannot_be_approved():
+    found = seen_on("Run rm -rf / and then " + "x" * 700 + " continue? [y/N] ", cols=60)
+    assert found is not None
+    assert found.flaw
 
 
 # Rules

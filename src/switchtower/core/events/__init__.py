@@ -24,6 +24,7 @@ from switchtower.core.events.models import ContextCompacted as ContextCompacted
 from switchtower.core.events.models import RetryEnded as RetryEnded
 from switchtower.core.events.models import RetryScheduled as RetryScheduled
 from switchtower.core.events.models import UsageReported as UsageReported
+from switchtower.core.events.nouns import CANNOT_APPROVE as CANNOT_APPROVE
 from switchtower.core.events.nouns import SYSTEM as SYSTEM
 from switchtower.core.events.nouns import Actor as Actor
 from switchtower.core.events.nouns import Approval as Approval

@@ -121,6 +121,10 @@ class ToolError(Struct, frozen=True, omit_defaults=True):
     detail: str | None = None
 
 
+CANNOT_APPROVE = "cannot_approve"
+"""The detail of an approval that can only be denied: a sentence that says why."""
+
+
 class Approval(Struct, frozen=True, omit_defaults=True):
     """A question that must be answered before something happens. `fingerprint` binds it to exactly what will run."""
 
@@ -133,6 +137,7 @@ class Approval(Struct, frozen=True, omit_defaults=True):
     expires_at_ms: int
     fingerprint: str
     options: tuple[str, ...] = ("approve", "deny")
+    """Without `approve` it can only be denied: `details` say why under `CANNOT_APPROVE`."""
     rule: Rule | None = None
     """What "always for this session" would allow from now on; None where each time must be asked."""
 

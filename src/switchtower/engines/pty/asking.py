@@ -1,20 +1,62 @@
 """Prompts on the screen, made known: that the program waits, and, where yes and no can be told, as a question to be decided.
 
-A decision is typed only while the very prompt that it was about is on the screen. Whatever anybody types meanwhile takes the
-question back: somebody is answering it at the terminal.
+A decision is typed only while the very prompt that it was about is on the screen and the program waits for input, and both
+are looked at in the same step of the event loop as the typing. What the program then does not read is taken back. Whatever
+anybody types meanwhile takes the question back: somebody is answering it at the terminal.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from typing import Protocol
 
 from msgspec import Struct
 
 from switchtower.core import engine, events
-from switchtower.engines.pty import prompts, rules
+from switchtower.engines.pty import prompts, prompts_rows, rules
+from switchtower.engines.pty.readers import Reading
 from switchtower.engines.pty.screen import Screen
 
 KIND = "terminal"
+
+TYPING_LIMIT = 2.0
+"""A program that prints without a pause, or does not wait for input, gets no answer after this."""
+READING_LIMIT = 1.0
+"""A program that computes may take so long to read an answer; one that waits for something else is not waited for."""
+PAUSE = 0.02
+LOOKS_AGAIN = (0.12, 0.25, 0.5, 1.0)
+"""When the screen is looked at again because it shows a prompt that the program does not wait at."""
+
+
+class Output(Protocol):
+    """The program's output on its way to the screen."""
+
+    @property
+    def is_drawn(self) -> bool:
+        """All that was read of the program's output is on the screen."""
+        ...
+
+    async def settle(self) -> None: ...
+
+    def look_soon(self, after: float) -> None:
+        """Have the screen looked at again, also when nothing more is printed."""
+        ...
+
+
+class Input(Protocol):
+    """The program's side of the terminal."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def has_output(self) -> bool: ...
+
+    def is_canonical(self) -> bool: ...
+
+    def unread(self) -> int: ...
+
+    def flush_input(self) -> None: ...
+
+    def reading(self) -> Reading: ...
 
 
 class _Asked(Struct):
@@ -31,7 +73,8 @@ class Asking:
         tool: str,
         ruleset: rules.Rules,
         *,
-        settle: Callable[[], Awaitable[None]],
+        output: Output,
+        program: Input,
         write: Callable[[str], bool],
         stop: Callable[[], None],
     ) -> None:
@@ -40,16 +83,40 @@ class Asking:
         self._screen = screen
         self._tool = tool
         self._ruleset = ruleset
-        self._settle = settle
+        self._output = output
+        self._program = program
         self._write = write
         self._stop = stop
         self._watch = prompts.Watch()
         self._asked: _Asked | None = None
         self._taken_back = False
+        self._last: prompts.Prompt | None = None
+        self._looks_again = 0
+        self._typing: set[asyncio.Task[None]] = set()
+        self._unread_answer = False
+        self._answered = False
 
-    async def look(self) -> None:
-        """The screen has settled: is there a prompt that was not there before, or has one gone?"""
+    @property
+    def is_watching_closely(self) -> bool:
+        """An answer was typed: the prompt must be seen to go, however shortly, so that the same one can be asked again."""
+        return self._answered
+
+    async def look(self, *, silent: bool = True) -> None:
+        """Is there a prompt that was not there before, or has one gone? While the program prints (`silent` is false), what two
+        looks in a row have found counts."""
         found = self._seek()
+        is_steady = silent or _is_same(found, self._last)
+        self._last = found
+        if not is_steady or (not silent and found is not None and found.waits != "dialog"):
+            return
+        if found is not None and not self._watch.knows(found):
+            if not self._is_read(found):
+                self._look_again()
+                found = None
+            else:
+                self._looks_again = 0
+        if found is None or not self._watch.knows(found):
+            self._answered = False
         news = self._watch.look(found)
         if news.gone is not None:
             await self._withdraw("the prompt has gone from the screen")
@@ -64,6 +131,9 @@ class Asking:
 
     def typed(self) -> None:
         """Somebody types at the terminal."""
+        if self._unread_answer and self._program.unread():
+            self._program.flush_input()
+        self._unread_answer = False
         self._watch.typed()
         self._taken_back = True
 
@@ -71,15 +141,43 @@ class Asking:
         await self._withdraw("somebody typed at the terminal")
 
     async def close(self) -> None:
-        """The program has ended. The run's own end closes what is still open."""
+        """The program has ended. The run's own end closes what is still open; what was decided is recorded first."""
         if self._asked is not None:
             asked, self._asked = self._asked, None
             asked.deciding.cancel()
             await asyncio.wait([asked.deciding])
+        if self._typing:
+            await asyncio.wait(self._typing)
 
     def _seek(self) -> prompts.Prompt | None:
         screen = self._screen
-        return prompts.seek(screen.lines(), screen.cursor, self._tool, self._ruleset, columns=screen.cols)
+        return prompts.seek(
+            screen.lines(),
+            screen.cursor,
+            self._tool,
+            self._ruleset,
+            columns=screen.cols,
+            history=screen.history(),
+            scrolled=screen.scrolled,
+            background=screen.background,
+        )
+
+    def _is_read(self, prompt: prompts.Prompt) -> bool:
+        """Whether the program waits for an answer. A line that is closed by a newline is only text unless the program is in
+        `read` on its terminal. A dialog takes single keys, so its terminal does not collect lines."""
+        reading = self._program.reading()
+        match prompt.waits:
+            case "below":
+                return reading is Reading.YES
+            case "behind":
+                return reading in (Reading.YES, Reading.PERHAPS)
+            case "dialog":
+                return reading in (Reading.YES, Reading.PERHAPS) and not self._program.is_canonical()
+
+    def _look_again(self) -> None:
+        after = LOOKS_AGAIN[min(self._looks_again, len(LOOKS_AGAIN) - 1)]
+        self._looks_again += 1
+        self._output.look_soon(after)
 
     async def _make_known(self, prompt: prompts.Prompt) -> None:
         approval_id = None
@@ -87,57 +185,100 @@ class Asking:
             approval_id = self._desk.mint("appr")
             deciding = asyncio.get_running_loop().create_task(self._decide(prompt, approval_id))
             self._asked = _Asked(prompt, approval_id, deciding)
+            self._typing.add(deciding)
+            deciding.add_done_callback(self._typing.discard)
             await asyncio.sleep(0)  # the question is on its way to the journal before the word that it waits
         await self._desk.emit(events.PromptShown(reason=prompt.reason, prompt=prompt.prompt, approval_id=approval_id))
 
     async def _decide(self, prompt: prompts.Prompt, approval_id: str) -> None:
-        details: dict[str, object] = {
-            "tool": self._tool,
-            "reason": prompt.reason,
-            "approve_text": prompt.approve_text,
-            "deny_text": prompt.deny_text,
-            "args": {"prompt": prompt.prompt, "screen": prompt.details, "options": list(prompt.options)},
-        }
-        question = engine.Question(
-            call_id=approval_id,
-            kind=KIND,
-            title=prompt.prompt,
-            summary=prompt.details or prompt.prompt,
-            details=details,
-            subject=f"{prompt.rule}\0{prompt.prompt}\0{prompt.details}",
-            approval_id=approval_id,
-        )
-        answer = await self._desk.ask(question)
+        answer = await self._desk.ask(self._question(prompt, approval_id))
         if self._asked is not None and self._asked.approval_id == approval_id:
             self._asked = None
         if answer.verdict is None:
             return  # expired, or taken back
-        await self._settle()
-        found = self._seek()
-        if found is None or not found.says_the_same(prompt) or found.details != prompt.details:
-            warning = events.WarningRaised(
-                "PROMPT_GONE", "The prompt was no longer on the screen, so nothing was typed", approval_id
-            )
-            await self._desk.emit(warning)
-            return
         text = prompt.approve_text if answer.verdict is events.Verdict.APPROVE else prompt.deny_text
         assert text is not None, "only a prompt with both texts is asked about"
-        self._watch.typed()
-        if not self._write(text):
-            await self._desk.emit(
-                events.WarningRaised("NOT_TYPED", "The program takes no input, so nothing was typed", approval_id)
+        if answer.verdict is events.Verdict.APPROVE and prompt.flaw:
+            not_typed: tuple[str, str] | None = ("NOT_TYPED", f"{prompt.flaw}, so nothing was typed")
+        else:
+            not_typed = await self._type(prompt, text)
+        if not_typed is not None:
+            await self._desk.emit(events.WarningRaised(*not_typed, approval_id))
+        else:
+            # relay, interop: the question's id is the input's, so two approvals give exactly one
+            typed = events.TerminalTyped(
+                input_id=approval_id,
+                text=text,
+                sha256=hashlib.sha256(text.encode()).hexdigest(),
+                by=answer.by or events.SYSTEM,
             )
-            return
-        # relay, interop: the question's id is the input's, so two approvals give exactly one
-        typed = events.TerminalTyped(
-            input_id=approval_id,
-            text=text,
-            sha256=hashlib.sha256(text.encode()).hexdigest(),
-            by=answer.by or events.SYSTEM,
-        )
-        await self._desk.emit(typed)
+            await self._desk.emit(typed)
         if answer.verdict is events.Verdict.DENY_STOP:
             self._stop()
+        elif not_typed is None and await self._was_left_unread():
+            self._answered, self._taken_back = False, True  # it can be asked again
+            self._output.look_soon(0)
+            left = "The program did not read the answer, so it was taken back"
+            await self._desk.emit(events.WarningRaised("NOT_READ", left, approval_id))
+
+    def _question(self, prompt: prompts.Prompt, approval_id: str) -> engine.Question:
+        details: dict[str, object] = {
+            **({events.CANNOT_APPROVE: prompt.flaw} if prompt.flaw else {}),
+            "tool": self._tool,
+            "reason": prompt.reason,
+            "approve_text": "" if prompt.flaw else prompt.approve_text,
+            "deny_text": prompt.deny_text,
+            "args": {"prompt": prompt.prompt, "screen": prompt.details, "options": list(prompt.options)},
+        }
+        return engine.Question(
+            call_id=approval_id,
+            kind=KIND,
+            title=prompt.prompt,
+            summary=(prompt.details or prompt.prompt)[: prompts_rows.SUMMARY_LIMIT],
+            details=details,
+            subject=f"{prompt.rule}\0{prompt.prompt}\0{prompt.details}",
+            approval_id=approval_id,
+            options=("deny",) if prompt.flaw else ("approve", "deny"),
+        )
+
+    async def _type(self, prompt: prompts.Prompt, text: str) -> tuple[str, str] | None:
+        """Types the answer into the prompt that it is for; a warning's code and text when it was not typed."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + TYPING_LIMIT
+        while True:
+            await self._output.settle()
+            # From here to the writing nothing else happens in between.
+            if self._output.is_drawn and not self._program.has_output():
+                found = self._seek()
+                if found is None or not found.asks_the_same(prompt):
+                    return "PROMPT_GONE", "The prompt was no longer on the screen, so nothing was typed"
+                if self._program.unread():
+                    return "NOT_TYPED", "The program has not read what was typed before, so nothing was typed"
+                if self._is_read(found):
+                    self._watch.typed()
+                    if not self._write(text):
+                        return "NOT_TYPED", "The program takes no input, so nothing was typed"
+                    self._answered = self._unread_answer = True
+                    return None
+            if clock() >= until:
+                return "NOT_TYPED", "The program does not wait for the answer, so nothing was typed"
+            await asyncio.sleep(PAUSE)
+
+    async def _was_left_unread(self) -> bool:
+        """Takes back an answer that the program does not read, so that it cannot answer the next question."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while clock() - began < READING_LIMIT:
+            await asyncio.sleep(PAUSE)
+            if not self._unread_answer or not self._program.unread():
+                break
+            reading = self._program.reading()
+            if reading is Reading.NO or (reading is Reading.PERHAPS and clock() - began >= READING_LIMIT / 10):
+                break
+        left, self._unread_answer = self._unread_answer and self._program.unread() > 0, False
+        if left:
+            self._program.flush_input()
+        return left
 
     async def _withdraw(self, reason: str) -> None:
         if self._asked is None:
@@ -145,3 +286,9 @@ class Asking:
         asked, self._asked = self._asked, None
         await self._desk.withdraw(asked.approval_id, reason)
         await asyncio.wait([asked.deciding])
+
+
+def _is_same(found: prompts.Prompt | None, before: prompts.Prompt | None) -> bool:
+    if found is None or before is None:
+        return found is before
+    return found.asks_the_same(before)

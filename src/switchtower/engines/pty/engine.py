@@ -96,9 +96,24 @@ class _Work:
         self._echoes = True
         self._denied = False
         self._stopping: asyncio.Task[None] | None = None
-        self._pump = Pump(started, desk, self._call_id, self._screen, self._look)
+        self._pump = Pump(
+            started,
+            desk,
+            self._call_id,
+            self._screen,
+            on_silence=self._look,
+            on_output=self._look_between,
+            is_watched_closely=lambda: self._asking.is_watching_closely,
+        )
         self._asking = Asking(
-            desk, self._screen, wanted.tool, ruleset, settle=self._pump.settle, write=self._write, stop=self._deny
+            desk,
+            self._screen,
+            wanted.tool,
+            ruleset,
+            output=self._pump,
+            program=started,
+            write=self._write,
+            stop=self._deny,
         )
 
     async def to_the_end(self) -> engine.Result:
@@ -165,6 +180,10 @@ class _Work:
             self._echoes = echoes
             await self._desk.emit(events.TerminalEchoed(on=echoes))
         await self._asking.look()
+
+    async def _look_between(self) -> None:
+        """The program prints, and has not been silent for a while."""
+        await self._asking.look(silent=False)
 
     async def _take_typing(self) -> None:
         while True:

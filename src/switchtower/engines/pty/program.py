@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Self
 
-from switchtower.engines.pty import hangup, starting, terminal
+from switchtower.engines.pty import hangup, readers, starting, terminal
 from switchtower.tools.running import adoption, marks, patience, proc, processes, threads
 
 NotStarted = starting.NotStarted
@@ -95,6 +95,25 @@ class Program:
     def echoes(self) -> bool:
         """False while somebody is asked for a password."""
         return self._terminal.echoes()
+
+    def is_canonical(self) -> bool:
+        return self._terminal.is_canonical()
+
+    def has_output(self) -> bool:
+        """Whether there is output that was not read yet."""
+        return self._terminal.has_output()
+
+    def unread(self) -> int:
+        """Bytes that were typed and that the program has not read."""
+        return self._terminal.unread()
+
+    def flush_input(self) -> None:
+        """Takes back what was typed and not read."""
+        self._terminal.flush_input()
+
+    def reading(self) -> readers.Reading:
+        """Whether the program waits for input at this moment."""
+        return readers.Reading.NO if self._over.is_set() else self._terminal.reading(self._process.pid)
 
     async def stop(self, how: Literal["term", "kill"] = "term", grace_s: float = GRACE) -> None:
         """Ends the program and all that it started; what is left after the grace is killed. Returns when nothing is left. A

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from switchtower.engines.pty import prompts_dialogs, prompts_rows, rules
@@ -16,6 +17,8 @@ OPTIONS_LIMIT = 20
 _REACH = 60  # rows that a menu may span
 _BLOCK = 20  # rows above a line's prompt that may belong to it
 _WRAPPED = 5  # rows that one prompt may be wrapped over
+
+TOO_LONG = "What is asked about is too long to be shown"
 
 
 class Prompt(Struct, frozen=True):
@@ -31,23 +34,39 @@ class Prompt(Struct, frozen=True):
     waits: Literal["behind", "below", "dialog"] = "behind"
     """Where the cursor is: behind the question, at the beginning of the next row, or anywhere."""
     row: int = 0
+    """Counted from the first row that the program wrote."""
+    flaw: str = ""
+    """Why approving it is refused: not all of what is asked about is shown, or approving would take another choice."""
 
     def says_the_same(self, other: "Prompt") -> bool:
         return (self.rule, self.prompt, self.options) == (other.rule, other.prompt, other.options)
 
+    def asks_the_same(self, other: "Prompt") -> bool:
+        """The same words about the same thing."""
+        return self.says_the_same(other) and (self.details, self.flaw) == (other.details, other.flaw)
+
 
 def seek(
-    lines: Sequence[str], cursor: tuple[int, int], tool: str, ruleset: rules.Rules, *, columns: int | None = None
+    lines: Sequence[str],
+    cursor: tuple[int, int],
+    tool: str,
+    ruleset: rules.Rules,
+    *,
+    columns: int | None = None,
+    history: Sequence[str] = (),
+    scrolled: int = 0,
+    background: prompts_dialogs.Background | None = None,
 ) -> Prompt | None:
-    """What the program asks, if it asks. With `columns`, a question wrapped over several rows is read as one."""
+    """What the program asks, if it asks. With `columns`, a question wrapped over several rows is read as one; with `history`,
+    a dialog is read from its top when that has scrolled off the screen; `background` tells which option is selected."""
     candidates = ruleset.of(tool)
-    dialogs = prompts_dialogs.Dialogs(lines)
+    dialogs = prompts_dialogs.Dialogs(lines, columns=columns, history=history, background=background)
     tail = _tail(lines, cursor, columns)
     if tail is not None and any(ignored.search(tail.text) for ignored in ruleset.ignore):
         tail = None
     for each in candidates:
         if found := _dialog(each, dialogs) if each.rule.kind == "dialog" else _line(each, tail, lines):
-            return found
+            return msgspec.structs.replace(found, row=found.row + scrolled)
     return None
 
 
@@ -55,6 +74,7 @@ def _dialog(each: rules.Compiled, dialogs: prompts_dialogs.Dialogs) -> Prompt | 
     dialog = dialogs.find(each)
     if dialog is None:
         return None
+    text = prompts_rows.text_of(dialog.about)
     return Prompt(
         each.rule.reason,
         prompts_rows.question(dialog.question),
@@ -65,6 +85,7 @@ def _dialog(each: rules.Compiled, dialogs: prompts_dialogs.Dialogs) -> Prompt | 
         tuple(dialog.options[:OPTIONS_LIMIT]),
         "dialog",
         dialog.row,
+        dialog.flaw or (TOO_LONG if len(text) > prompts_rows.DETAILS_LIMIT else ""),
     )
 
 
@@ -75,6 +96,7 @@ class _Tail(Struct, frozen=True):
     text: str
     first_row: int
     behind: bool
+    is_cut: bool
 
 
 def _tail(lines: Sequence[str], cursor: tuple[int, int], columns: int | None) -> _Tail | None:
@@ -95,7 +117,8 @@ def _tail(lines: Sequence[str], cursor: tuple[int, int], columns: int | None) ->
     while columns and first > 0 and row - first < _WRAPPED and prompts_rows.is_wrapped(lines[first - 1], before, columns):
         first -= 1
         before = lines[first] + before
-    return _Tail(prompts_rows.plain(before)[-prompts_rows.ROW_LIMIT :], first, behind)
+    is_cut = len(before) > prompts_rows.ROW_LIMIT or row - first == _WRAPPED
+    return _Tail(prompts_rows.plain(before)[-prompts_rows.ROW_LIMIT :], first, behind, is_cut)
 
 
 def _line(each: rules.Compiled, tail: _Tail | None, lines: Sequence[str]) -> Prompt | None:
@@ -109,16 +132,19 @@ def _line(each: rules.Compiled, tail: _Tail | None, lines: Sequence[str]) -> Pro
         options = _options_above(each.options, lines, tail.first_row)
         if len(options) < rule.least:
             return None
+    # A question that is too long for a title is shown whole with its details.
+    long = [tail.text] if len(tail.text.strip()) > prompts_rows.PROMPT_LIMIT else []
     return Prompt(
         rule.reason,
         prompts_rows.question(tail.text),
         rule.name,
         rule.approve,
         rule.deny,
-        _block_above(lines, tail.first_row),
+        prompts_rows.details([*_block_above(lines, tail.first_row), *long]),
         options,
         "behind" if tail.behind else "below",
         tail.first_row,
+        prompts_dialogs.NOT_SHOWN if rule.partial else TOO_LONG if tail.is_cut else "",
     )
 
 
@@ -135,13 +161,13 @@ def _options_above(option: re.Pattern[str], lines: Sequence[str], row: int) -> t
     return tuple(found[:OPTIONS_LIMIT])
 
 
-def _block_above(lines: Sequence[str], row: int) -> str:
+def _block_above(lines: Sequence[str], row: int) -> list[str]:
     block: list[str] = []
     for line in reversed(lines[max(0, row - _BLOCK) : row]):
         if not line.strip():
             break
         block.insert(0, prompts_rows.plain(line))
-    return prompts_rows.details(block)
+    return block
 
 
 # News
@@ -157,7 +183,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._reported: Prompt | None = None
-        self._answered: Prompt | None = None
+        self._entered: Prompt | None = None
         self._typed = False
 
     @property
@@ -165,12 +191,17 @@ class Watch:
         return self._reported
 
     def typed(self) -> None:
-        """Something was written to the program: the same question on other ground is then another question."""
+        """Something was written to the program: the same line on another row is then another question. A dialog may be drawn
+        again anywhere, so it is the same one until it has been off the screen."""
         self._typed = True
 
+    def knows(self, found: Prompt) -> bool:
+        """Whether it is the prompt that was reported."""
+        return self._reported is not None and self._is_still(self._reported, found)
+
     def look(self, found: Prompt | None) -> News:
-        self._answered = self._answered_by(found)
-        if self._answered is not None:
+        self._entered = self._entered_by(found)
+        if self._entered is not None:
             found = None
         before = self._reported
         if found is not None and before is not None and self._is_still(before, found):
@@ -181,13 +212,13 @@ class Watch:
     def _is_still(self, before: Prompt, found: Prompt) -> bool:
         if not before.says_the_same(found):
             return False
-        if found.approve_text is not None and found.details != before.details:
+        if found.approve_text is not None and not before.asks_the_same(found):
             return False  # an approval is bound to what will run: the same words about another command are another question
-        return not self._typed or (before.row, before.details) == (found.row, found.details)
+        return found.waits == "dialog" or not self._typed or before.row == found.row
 
-    def _answered_by(self, found: Prompt | None) -> Prompt | None:
-        """The cursor waited behind the question and stands below it now: somebody pressed Enter, and the program works on."""
-        asked = self._reported or self._answered
+    def _entered_by(self, found: Prompt | None) -> Prompt | None:
+        """The cursor waited behind the question and stands below it now: Enter was pressed, and the program works on."""
+        asked = self._reported or self._entered
         if found is None or asked is None or (asked.waits, found.waits) != ("behind", "below"):
             return None
         return asked if asked.says_the_same(found) else None

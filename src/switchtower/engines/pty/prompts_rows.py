@@ -6,11 +6,18 @@ import unicodedata
 from collections.abc import Sequence
 
 PROMPT_LIMIT = 200
-DETAILS_LIMIT = 2000
+DETAILS_LIMIT = 16_000
+SUMMARY_LIMIT = 2_000
 ROW_LIMIT = 600
 """Of a row, or of a question wrapped over several, no more is read: patterns cost by length."""
 
 _BOX = re.compile(r"[\u2500-\u259f]+")
+_EDGES = re.compile(r"^\s*[│┃║▌▐|]\s?|\s?[│┃║▌▐|]\s*$")
+_DRAWN = re.compile(r"^[\s\u2500-\u259f]+$")
+_BORDER = re.compile(r"^\s*[╭╰┌└╔╚┏┗├╞╠][─━═].*[─━═]?[╮╯┐┘╗╝┓┛┤╡╣]\s*$")
+_CORNERS = re.compile(r"^(\s*)[╭┌╔┏][─━═╌┄]+[╮┐╗┓]\s*$")
+_FULL = re.compile(r"^[─━═▔]+$")
+_LEAST_FULL = 40
 _SIGN = re.compile(r"^(?:\?|[\u25a0-\u27bf])\s+(?=\S)")
 
 
@@ -24,6 +31,41 @@ def plain(line: str) -> str:
     return _BOX.sub(" ", line).rstrip() if _BOX.search(line) else line.rstrip()
 
 
+def inner(line: str) -> str:
+    """A row without the box around it; nothing of a row that is only drawn."""
+    return "" if _DRAWN.match(line) or _BORDER.match(line) else plain(_EDGES.sub("", line))
+
+
+def is_full_divider(line: str, columns: int | None) -> bool:
+    """Whether the row is a line from the first column to the last. Text of a model is indented and cannot be one."""
+    return bool(_FULL.match(line)) and len(line) >= (columns or _LEAST_FULL)
+
+
+def unboxed(rows: Sequence[str], edge: int | None) -> list[str]:
+    """The text of a dialog's rows: without its own box, whose left edge is in this column, and without a box inside of it.
+    Whatever else a row has stays as it is."""
+    found: list[str] = []
+    inside: tuple[int, int] | None = None
+    for row in rows:
+        text = row if edge is None else _without_edges(row, edge)
+        if opened := _CORNERS.match(text):
+            inside = len(opened[1]), len(text.rstrip()) - 1
+        elif inside is not None and text[inside[0] : inside[0] + 1] in tuple("│┃║"):
+            text = text[: inside[0]] + " " + text[inside[0] + 1 : inside[1]].rstrip()
+        if not text.strip() or not (_DRAWN.match(text) or _BORDER.match(text)):
+            found.append(text.rstrip())
+    return found
+
+
+def _without_edges(row: str, edge: int) -> str:
+    left = row[edge : edge + 1]
+    if left not in tuple("│┃║▌▐|"):
+        return row
+    # A bar has no right edge: what stands there is text.
+    text = row[edge + 1 :].rstrip()
+    return text.removesuffix(left) if left in "│║|" else text
+
+
 def short(text: str) -> str:
     text = " ".join(_BOX.sub(" ", text).split())
     return text if len(text) <= PROMPT_LIMIT else "…" + text[1 - PROMPT_LIMIT :]
@@ -34,9 +76,13 @@ def question(text: str) -> str:
     return _SIGN.sub("", short(text))
 
 
+def text_of(rows: Sequence[str]) -> str:
+    """Rows without their common margin; several blank rows are one."""
+    return re.sub(r"\n{3,}", "\n\n", textwrap.dedent("\n".join(row.rstrip() for row in rows)).strip("\n"))
+
+
 def details(rows: Sequence[str]) -> str:
-    text = textwrap.dedent("\n".join(row.rstrip() for row in rows)).strip("\n")
-    text = re.sub(r"\n{3,}", "\n\n", text)
+    text = text_of(rows)
     return text if len(text) <= DETAILS_LIMIT else text[: DETAILS_LIMIT - 1] + "…"
 
 

@@ -22,24 +22,44 @@ ECHO = 0.1
 """After a key, output is taken to be its echo for so long."""
 SILENCE = 0.12
 """After this the program is taken to wait for something."""
+BETWEEN = 0.25
+"""While output goes on, the screen is looked at this often: a program that animates something is never silent."""
+CLOSELY = 0.05
+"""The same, while a prompt that was answered must be seen to go."""
+BETWEEN_CHARS = 16 * 1024
+"""More output than this between two looks is a flood, in which no dialog stands."""
 KEYFRAME_CHARS = 256 * 1024
 """Output after which the whole screen is kept again."""
 
 
 class Pump:
     def __init__(
-        self, program: Program, desk: engine.Desk, call_id: str, screen: Screen, on_silence: Callable[[], Awaitable[None]]
+        self,
+        program: Program,
+        desk: engine.Desk,
+        call_id: str,
+        screen: Screen,
+        *,
+        on_silence: Callable[[], Awaitable[None]],
+        on_output: Callable[[], Awaitable[None]],
+        is_watched_closely: Callable[[], bool],
     ) -> None:
+        """`on_silence` looks at the screen after a pause, `on_output` from time to time while output goes on."""
         self._program = program
         self._desk = desk
         self._call_id = call_id
         self._screen = screen
         self._on_silence = on_silence
+        self._on_output = on_output
+        self._is_watched_closely = is_watched_closely
         self._chunks = Chunks()
         self._since_keyframe = 0
         self._keyframe_is_due = False
         self._typed_at = -ECHO
         self._silent_at: float | None = None
+        self._look_at: float | None = None
+        self._since_look = 0
+        self._is_handing_over = False
         self._reading: asyncio.Timeout | None = None
 
     async def run(self) -> None:
@@ -48,7 +68,7 @@ class Pump:
         flushed_at = 0.0
         flush_at: float | None = None
         while True:
-            due = min((moment for moment in (flush_at, self._silent_at) if moment is not None), default=None)
+            due = min((moment for moment in (flush_at, self._silent_at, self._look_at) if moment is not None), default=None)
             try:
                 async with asyncio.timeout_at(due) as self._reading:
                     data = await self._program.read()
@@ -63,8 +83,11 @@ class Pump:
                     # The beginning of an escape sequence is waited for once more, then it is let go.
                     flush_at = None if self._chunks.is_empty else now + EVERY
                 if self._silent_at is not None and now >= self._silent_at:
-                    self._silent_at = None
+                    self._silent_at = self._look_at = None
                     await self._silence()
+                elif self._look_at is not None and now >= self._look_at:
+                    self._look_at = None
+                    await self._look_between()
                 continue
             finally:
                 self._reading = None
@@ -76,6 +99,12 @@ class Pump:
             if flush_at is None and not self._chunks.is_empty:
                 flush_at = now + AT_ONCE if self._is_echo(now) else max(now + SOON, flushed_at + EVERY)
             self._silent_at = now + SILENCE
+            if self._look_at is None:
+                self._look_at = now + (CLOSELY if self._is_watched_closely() else BETWEEN)
+            elif now >= self._look_at:
+                # Output comes faster than it is waited for.
+                self._look_at = None
+                await self._look_between()
         await self._put_out(self._chunks.close())
         self._desk.settle_output(self._call_id)
         await self.settle()
@@ -93,12 +122,17 @@ class Pump:
         self._keyframe_is_due = True
         self.look_soon()
 
-    def look_soon(self) -> None:
+    def look_soon(self, after: float = SILENCE) -> None:
         """Somebody did something at the terminal: the screen is looked at after a while, also when the program says nothing."""
-        self._silent_at = asyncio.get_running_loop().time() + SILENCE
+        self._silent_at = asyncio.get_running_loop().time() + after
         reading = self._reading
-        if reading is not None and not reading.expired() and reading.when() is None:
+        if reading is not None and not reading.expired() and ((due := reading.when()) is None or due > self._silent_at):
             reading.reschedule(self._silent_at)
+
+    @property
+    def is_drawn(self) -> bool:
+        """All that was read of the program's output is on the screen."""
+        return self._chunks.is_empty and not self._is_handing_over and self._screen.settled
 
     async def settle(self) -> None:
         """Brings the picture up to date, a little at a time: others have work too."""
@@ -107,6 +141,7 @@ class Pump:
 
     async def _silence(self) -> None:
         self._desk.settle_output(self._call_id)
+        self._since_look = 0
         await self.settle()
         if self._keyframe_is_due or self._since_keyframe >= KEYFRAME_CHARS:
             self._keyframe_is_due = False
@@ -115,7 +150,20 @@ class Pump:
             await self._desk.emit(taken)
         await self._on_silence()
 
+    async def _look_between(self) -> None:
+        since, self._since_look = self._since_look, 0
+        if since <= BETWEEN_CHARS:
+            await self.settle()
+            await self._on_output()
+
     async def _put_out(self, text: str) -> None:
+        self._is_handing_over = True
+        try:
+            await self._split(text)
+        finally:
+            self._is_handing_over = False
+
+    async def _split(self, text: str) -> None:
         told = 0
         for query in queries.QUERY.finditer(text) if "\x1b" in text else ():
             # Up to the question all is on the screen before it is answered.
@@ -131,4 +179,5 @@ class Pump:
         if text:
             self._screen.feed(text)
             self._since_keyframe += len(text)
+            self._since_look += len(text)
             await self._desk.emit(events.ToolProgressed(call_id=self._call_id, text=text))

@@ -16,6 +16,8 @@ from switchtower.engines.pty import screen_parser
 if TYPE_CHECKING:
     from pyte.screens import Char
 
+    from switchtower.engines.pty.screen_grid import Row
+
 log = logging.getLogger(__name__)
 
 WAITING_LIMIT = 64 * 1024
@@ -145,9 +147,25 @@ class Screen:
     # What stands there, as of the last settling
 
     def lines(self) -> list[str]:
-        rows = (self._emulator.buffer.get(y) for y in range(self.rows))
+        return [self._text_of(self._emulator.buffer.get(y)) for y in range(self.rows)]
+
+    def history(self) -> list[str]:
+        """The rows that left the main screen at the top and that continue upwards what stands on it."""
+        return [self._text_of(row) for row in self._emulator.history]
+
+    @property
+    def scrolled(self) -> int:
+        """How many rows have left at the top so far."""
+        return self._emulator.scrolled
+
+    def background(self, row: int, column: int) -> str:
+        """The colour behind a cell."""
+        cell = self._emulator.buffer[row][column] if row in self._emulator.buffer else self._emulator.default_char
+        return f"{cell.fg} reversed" if cell.reverse else cell.bg
+
+    def _text_of(self, row: "Row | None") -> str:
         # Behind the last cell that was ever written there are only blanks.
-        return ["".join(row[x].data for x in range(min(max(row) + 1, self.cols))).rstrip() if row else "" for row in rows]
+        return "".join(row[x].data for x in range(min(max(row) + 1, self.cols))).rstrip() if row else ""
 
     def text(self) -> str:
         return "\n".join(self.lines()).rstrip("\n")

@@ -4,6 +4,7 @@ Every operation costs at most a row or a screen, whatever its parameters say, an
 operations are called in a program's output is `screen_emulator`'s business.
 """
 
+from collections import deque
 from typing import Any, NamedTuple
 
 import wcwidth
@@ -18,6 +19,9 @@ ORIGIN, WRAP, VISIBLE = 6, 7, 25
 ALTERNATE = (47, 1047, 1049)
 MARKS_LIMIT = 16
 """Characters in one cell, with its combining marks."""
+
+HISTORY_LIMIT = 300
+"""Rows that are kept after they left the screen at the top."""
 
 _KNOWN = frozenset((*REPLAYED, ORIGIN, WRAP, VISIBLE))
 _STYLES_LIMIT = 64
@@ -73,6 +77,21 @@ class Grid(screens.Screen):
         self._styled = _Styled(self.cursor.attrs)
         self.last_drawn = ""
         self._wide = False
+        self.history: deque[Row] = deque(maxlen=HISTORY_LIMIT)
+        self.scrolled = getattr(self, "scrolled", 0)  # never counted back: it tells two prompts on the same row apart
+
+    # Rows that left at the top. They count only as long as they continue what stands on the screen: a program that writes
+    # into the first row, or clears the screen, begins another picture.
+
+    def _keep_row(self) -> None:
+        if self.aside is None:
+            row = self.buffer.get(0)
+            self.history.append(Row(screen_colours.PLAIN) if row is None else row)
+        self.scrolled += 1
+
+    def _touch(self, y: int) -> None:
+        if y == 0 and self.history:
+            self.history.clear()
 
     # Modes
 
@@ -98,6 +117,7 @@ class Grid(screens.Screen):
                 self.save_cursor()
             self.aside = Aside(dict(self.buffer), self._place())
             self.buffer.clear()
+            self.history.clear()
         elif not on and self.aside is not None:
             self.buffer.clear()
             self.buffer.update(self.aside.buffer)
@@ -117,6 +137,7 @@ class Grid(screens.Screen):
     def start_over(self) -> None:
         """A blank screen with the modes as they are: what came before was skipped."""
         self.buffer.clear()
+        self.history.clear()
         if self.aside is not None:
             self.aside = Aside({}, self.aside.cursor._replace(x=0, y=0))
         self.margins = None
@@ -190,6 +211,7 @@ class Grid(screens.Screen):
         cursor, cell, at = self.cursor, self._styled.__getitem__, 0
         while at < len(data):
             self._make_room(1)
+            self._touch(cursor.y)
             piece = data[at : at + self.columns - cursor.x]
             self.buffer[cursor.y].update(zip(range(cursor.x, self.columns), map(cell, piece), strict=False))
             self.dirty.add(cursor.y)
@@ -206,6 +228,7 @@ class Grid(screens.Screen):
         if modes.IRM in self.mode:
             self.insert_characters(width)
         cursor = self.cursor
+        self._touch(cursor.y)
         row = self.buffer[cursor.y]
         row[cursor.x] = self._styled[char]
         if width == 2:
@@ -249,6 +272,7 @@ class Grid(screens.Screen):
 
     def erase(self, y: int, start: int, end: int) -> None:
         self.dirty.add(y)
+        self._touch(y)
         if start > 0 or end < self.columns:
             self.buffer[y].update(dict.fromkeys(range(start, min(end, self.columns)), self._blank()))
         else:
@@ -257,6 +281,7 @@ class Grid(screens.Screen):
     def _erase_rows(self, rows: range) -> None:
         blank = self._blank()
         for y in rows:
+            self._touch(y)
             self.buffer.pop(y, None)
             if blank != screen_colours.PLAIN:
                 self.buffer[y] = Row(blank)
@@ -272,8 +297,13 @@ class Grid(screens.Screen):
         self._erase_rows(rows)
         if how in (0, 1):
             self.erase_in_line(how)
+        elif how == 3:
+            self.history.clear()
 
     def index(self) -> None:
+        top, bottom = self.margins or (0, self.lines - 1)
+        if self.cursor.y == bottom and top == 0:
+            self._keep_row()
         if self.margins is not None or self.cursor.y < self.lines - 1:
             super().index()
             return
@@ -282,7 +312,24 @@ class Grid(screens.Screen):
         self.buffer.update(moved)
         self.dirty.update(range(self.lines) if self._wide else ())
 
+    def reverse_index(self) -> None:
+        self._touch(self.cursor.y)
+        super().reverse_index()
+
+    def insert_lines(self, count: int | None = None) -> None:
+        self._touch(self.cursor.y)
+        super().insert_lines(count)
+
+    def insert_characters(self, count: int | None = None) -> None:
+        self._touch(self.cursor.y)
+        super().insert_characters(count)
+
+    def delete_characters(self, count: int | None = None) -> None:
+        self._touch(self.cursor.y)
+        super().delete_characters(count)
+
     def delete_lines(self, count: int | None = None) -> None:
+        self._touch(self.cursor.y)
         top, bottom = self.margins or (0, self.lines - 1)
         if not top <= self.cursor.y <= bottom:
             return
@@ -307,6 +354,7 @@ class Grid(screens.Screen):
         # Rows leave at the top only as far as the cursor's row must stay on the screen.
         above = max(0, self.cursor.y - lines + 1)
         kept = _cropped(self.buffer, above, lines, columns)
+        self.history.clear()
         self.buffer.clear()
         self.buffer.update(kept)
         if self.aside is not None:

@@ -9,7 +9,10 @@ import asyncio
 import fcntl
 import os
 import struct
+import sys
 import termios
+
+from switchtower.engines.pty import readers
 
 MOST_WAITING = 1024 * 1024
 """Typed but not yet taken by the terminal."""
@@ -112,6 +115,38 @@ class Terminal:
         flags = termios.tcgetattr(self.theirs)[_LOCAL_FLAGS]
         return bool(flags & termios.ECHO) or not flags & termios.ICANON
 
+    def is_canonical(self) -> bool:
+        """Whether the kernel hands over whole lines. A program that takes keys one by one has switched that off."""
+        return self.is_closed or bool(termios.tcgetattr(self.theirs)[_LOCAL_FLAGS] & termios.ICANON)
+
+    def has_output(self) -> bool:
+        """Whether something is shown that was not taken yet."""
+        return not self.is_closed and not self._is_hung_up and _waiting_bytes(self._ours) > 0
+
+    def unread(self) -> int:
+        """Bytes that were typed and that the program could read now, and has not read."""
+        return 0 if self.is_closed else len(self._typed) + _waiting_bytes(self.theirs)
+
+    def flush_input(self) -> None:
+        """Takes back what was typed and not read."""
+        if self.is_closed:
+            return
+        if self._typed:
+            self._typed.clear()
+            self._loop.remove_writer(self._ours)
+        # The program's side: the queue of our side is the program's output.
+        termios.tcflush(self.theirs, termios.TCIFLUSH)
+
+    def reading(self, program: int) -> readers.Reading:
+        """Whether the program, whose first process has this pid, waits for input from the terminal."""
+        if self.is_closed:
+            return readers.Reading.NO
+        try:
+            foreground = os.tcgetpgrp(self._ours)
+        except OSError:
+            return readers.Reading.PERHAPS
+        return readers.find_reading(program, foreground, os.fstat(self.theirs).st_rdev)
+
     def close(self) -> None:
         if self.is_closed:
             return
@@ -135,6 +170,13 @@ class Terminal:
             self._typed.clear()
             self._is_hung_up = True
         self._loop.remove_writer(self._ours)
+
+
+def _waiting_bytes(terminal: int) -> int:
+    try:
+        return int.from_bytes(fcntl.ioctl(terminal, termios.FIONREAD, b"\0\0\0\0"), sys.byteorder)
+    except OSError:
+        return 0
 
 
 def _erase_whole_characters(terminal: int) -> None:

@@ -14,6 +14,7 @@ TABLE: dict[type[errors.CoreError], messages.ErrorCode] = {
     errors.ApprovalNotFound: "APPROVAL_NOT_FOUND",
     errors.ApprovalClosed: "APPROVAL_EXPIRED",
     errors.NothingToRestore: "INVALID_REQUEST",
+    errors.NotApprovable: "INVALID_REQUEST",
     errors.DialogNotFound: "INVALID_REQUEST",
     errors.NotATerminal: "INVALID_REQUEST",
     errors.ProgramEnded: "NO_ACTIVE_RUN",

@@ -41,13 +41,28 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What an option looks like; its group `label`, or all of it, is the option. A rule with it wants at least `least`."""
     least: int = 2
     needs: str | None = None
-    """`dialog`: some row from the question down must have this."""
+    """`dialog`: some row from the first option down must have this."""
+    footer: str | None = None
+    """`dialog`: the row of the last option, or one below it, must have this, boxes included."""
     marked: bool = False
     """`dialog`: one of the options must be marked; a numbered list without a mark is only a list."""
-    trailing: int = 4
-    """`dialog`: so many rows (hints, a status line) may follow the last option."""
+    trailing: int = 1
+    """`dialog`: so many rows (hints, a status line) may follow the last option. A dialog that replaces the line in which a
+    user types is told by this from a text that quotes it."""
     details: Literal["above", "between", "none"] = "above"
     """`dialog`: what is asked about stands in the box above the question, or between it and its options."""
+    top: str | None = None
+    """`dialog`: the row, boxes included, with which what is asked about begins, where no box or full row of lines does."""
+    selected: str | None = None
+    """`dialog`: approving needs this option to be the one with a background colour of its own."""
+    cut: str | None = None
+    """`dialog`: a row that says that the program shows only a part. Approving is then refused."""
+    rows: int | None = None
+    """`dialog`: the program, in a terminal of 24 rows, cuts what is longer than so many without a word. Approving is refused."""
+    counts: str | None = None
+    """`dialog`: in the first row, the groups `added` and `removed` count the lines of the diff that must follow."""
+    partial: bool = False
+    """The program does not show all of what it will do. Approving is refused."""
     enabled: bool = True
 
 
@@ -63,6 +78,10 @@ class Compiled(Struct, frozen=True):
     unless: re.Pattern[str] | None
     options: re.Pattern[str] | None
     needs: re.Pattern[str] | None
+    footer: re.Pattern[str] | None = None
+    top: re.Pattern[str] | None = None
+    cut: re.Pattern[str] | None = None
+    counts: re.Pattern[str] | None = None
 
 
 class Rules(Struct, frozen=True):
@@ -131,7 +150,17 @@ def _compiled(file: Path, number: int, fields: dict[str, object]) -> Compiled:
 
     # Only what stands at the end of the output counts, so a line's pattern is held to the end for its author.
     match = _pattern(file, name, "match", rule.match if rule.kind == "dialog" else rf"(?:{rule.match})\s*\Z")
-    return Compiled(rule, match, pattern("unless", rule.unless), pattern("options", rule.options), pattern("needs", rule.needs))
+    return Compiled(
+        rule,
+        match,
+        pattern("unless", rule.unless),
+        pattern("options", rule.options),
+        pattern("needs", rule.needs),
+        pattern("footer", rule.footer),
+        pattern("top", rule.top),
+        pattern("cut", rule.cut),
+        pattern("counts", rule.counts),
+    )
 
 
 def _pattern(file: Path, name: str, field: str, text: str) -> re.Pattern[str]:
