@@ -70,6 +70,12 @@ class ApprovalClosed(CoreError):
     code = "APPROVAL_CLOSED"
 
 
+class Unshowable(CoreError):
+    """It cannot be shown to the person who would decide about it."""
+
+    code = "UNSHOWABLE"
+
+
 class DialogNotFound(CoreError):
     """No dialog with this id waits for an answer."""
 

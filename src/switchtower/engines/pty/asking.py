@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from switchtower.core import engine, events
+from switchtower.core import engine, errors, events
 from switchtower.engines.pty import prompts, rules
 from switchtower.engines.pty.screen import Screen
 
@@ -107,7 +107,12 @@ class Asking:
             subject=f"{prompt.rule}\0{prompt.prompt}\0{prompt.details}",
             approval_id=approval_id,
         )
-        answer = await self._desk.ask(question)
+        try:
+            answer = await self._desk.ask(question)
+        except errors.Unshowable as unshowable:
+            self._asked = None
+            await self._desk.emit(events.WarningRaised(unshowable.code, unshowable.message, approval_id))
+            return
         if self._asked is not None and self._asked.approval_id == approval_id:
             self._asked = None
         if answer.verdict is None:

@@ -31,6 +31,7 @@ TABLE: dict[type[errors.CoreError], Code] = {
     errors.NoActiveRun: "NOT_RUNNING",
     errors.ApprovalNotFound: "UNKNOWN_CALL_ID",
     errors.ApprovalClosed: "APPROVAL_CONFLICT",
+    errors.Unshowable: "BAD_ARGUMENT",
     errors.DialogNotFound: "BAD_ARGUMENT",
     errors.IdentityConflict: "BAD_ARGUMENT",
     errors.NotATerminal: "BAD_ARGUMENT",

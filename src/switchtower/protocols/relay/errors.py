@@ -26,6 +26,7 @@ TABLE: dict[type[errors.CoreError], str] = {
     errors.NoActiveRun: NOT_ACTIVE,
     errors.ApprovalNotFound: "unknown request_id",
     errors.ApprovalClosed: "already decided",
+    errors.Unshowable: "",
     errors.DialogNotFound: "unknown request_id",
     errors.IdentityConflict: IN_USE,
     errors.NotATerminal: "run has no terminal",
