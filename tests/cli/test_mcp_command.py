@@ -52,7 +52,7 @@ def test_servers_are_listed_as_they_are_spelled_and_secrets_are_hidden(inside: I
 
     assert ended.code == as_json.code == 1, "one of the folder's cannot be used"
     assert ended.text.splitlines() == [
-        "mine    yours          serve-it --token [redacted]",
+        "mine    yours          serve-it --token [redacted, 6 characters]",
         "theirs  of the folder  https://mcp.example/x",
     ]
     assert "the server `mine` in `.mcp.json` was left out: your own file has one of that name" in ended.stderr

@@ -96,14 +96,15 @@ async def test_a_tool_that_shows_nothing_has_an_empty_preview(tmp_path: Path) ->
         assert await preview(tmp_path, tool, path="x", command="rm -rf /") == {}
 
 
-async def test_a_long_diff_is_bounded_and_still_tells_one_change_from_another(tmp_path: Path) -> None:
-    content = "".join(f"{number}\n" for number in range(100_000))
+async def test_a_change_is_shown_whole_or_is_a_problem(tmp_path: Path) -> None:
+    line = "x" * 60_000 + "; rm -rf ~"
 
-    one = await preview(tmp_path, "write_file", path="a", content=content)
-    other = await preview(tmp_path, "write_file", path="a", content=f"{content}more\n")
+    whole = await preview(tmp_path, "write_file", path="a", content=line)
+    long = await preview(tmp_path, "write_file", path="a", content=f"{line}\n" * 3)
 
-    assert len(str(one["diff"]).encode()) < previews.LONGEST_DIFF + 200
-    assert one["diff"] != other["diff"]
+    assert f"+{line}" in str(whole["diff"])
+    assert "diff" not in long
+    assert f"more than {previews.LONGEST_DIFF:,}" in str(long["problem"])
 
 
 async def test_a_diff_cannot_play_tricks_on_who_reads_it(tmp_path: Path) -> None:

@@ -6,12 +6,16 @@ Time and ids come in as arguments. Nothing here waits, so each rule can be teste
 import hashlib
 from typing import assert_never
 
-from switchtower.core import commands, dialogs, errands, errors, events, flows, ids, mirrors, shells, states, terminals
+import msgspec
+
+from switchtower.core import commands, dialogs, errands, errors, events, flows, ids, mirrors, redact, shells, states, terminals
 from switchtower.core.decision import Decision
 from switchtower.core.session import Run, Session
 
 SUMMARY_TEXT_LIMIT = 4_000
 MOST_QUEUED = 100
+LONGEST_QUESTION = 256 * 1024
+"""In bytes of JSON. Every protocol shows a question whole, and this fits the frames of all of them."""
 
 
 def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint: ids.Mint) -> Decision:
@@ -304,6 +308,7 @@ def _request_approval(session: Session, command: commands.RequestApproval, mint:
         command.approval_id in run.pending or command.approval_id in session.closed_approvals
     ):
         raise errors.IdentityConflict(command.approval_id)
+    _check_showable(command)
     approval = events.Approval(
         id=command.approval_id or mint("appr"),
         call_id=command.call_id,
@@ -317,6 +322,26 @@ def _request_approval(session: Session, command: commands.RequestApproval, mint:
         options=command.options,
     )
     return Decision([*superseded, events.ApprovalRequested(approval=approval)], run.id, {"approval_id": approval.id})
+
+
+def _check_showable(command: commands.RequestApproval) -> None:
+    """What cannot be shown whole is not asked about: a yes to it would mean nothing."""
+    try:
+        asked = msgspec.json.encode((command.title, command.summary, command.details))
+    except (ValueError, TypeError, UnicodeError, RecursionError):
+        raise errors.Unshowable("it holds characters or values that cannot be written down") from None
+    if len(asked) > LONGEST_QUESTION:
+        raise errors.Unshowable(
+            f"it has {len(asked):,} bytes, and a question has at most {LONGEST_QUESTION:,}", hint="do it in smaller parts"
+        )
+    if _is_deeper(command.details, redact.DEEPEST):
+        raise errors.Unshowable(f"its values are nested more than {redact.DEEPEST} deep")
+
+
+def _is_deeper(value: object, most: int) -> bool:
+    if not isinstance(value, dict | list | tuple):
+        return False
+    return most == 0 or any(_is_deeper(held, most - 1) for held in (value.values() if isinstance(value, dict) else value))
 
 
 def _expire(session: Session, command: commands.ExpireApproval) -> Decision:

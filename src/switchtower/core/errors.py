@@ -76,6 +76,12 @@ class NotApprovable(CoreError):
     code = "NOT_APPROVABLE"
 
 
+class Unshowable(CoreError):
+    """It cannot be shown to the person who would decide about it."""
+
+    code = "UNSHOWABLE"
+
+
 class DialogNotFound(CoreError):
     """No dialog with this id waits for an answer."""
 

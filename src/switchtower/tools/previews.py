@@ -1,6 +1,6 @@
-"""What a call would do, shown to whoever decides about it. Looks only; a problem is told as text and never raised.
+"""What a call would do, shown whole to the person who decides about it. Looks only; a problem is told as text and never raised.
 
-Files that hold secrets, and binary ones, are not shown.
+A change that cannot be shown whole, such as one of a binary file, is a problem.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from switchtower.tools.git import commits
 from switchtower.tools.git import tools as git_tools
 from switchtower.tools.running import leash, threads
 
-LONGEST_DIFF = 20 * 1024
+LONGEST_DIFF = 128 * 1024
+"""In bytes. A longer one is more than a person reads."""
 TIME_LIMIT = 10.0
 _MOST_NAMES = 100
 
@@ -99,4 +100,10 @@ def _of_commit(root: str, arguments: git_tools.GitCommitArguments, held: leash.L
 
 
 def _shown(path: str, before: str | None, after: str) -> str:
-    return diffs.unified(path, before, after, limit=LONGEST_DIFF)
+    diff = diffs.unified(path, before, after, limit=None)
+    size = len(diff.encode(errors="replace"))
+    if size > LONGEST_DIFF:
+        raise outcome.Failed(
+            outcome.ErrorType.UNKNOWN, f"the change has {size:,} bytes, more than {LONGEST_DIFF:,}; make it in parts"
+        )
+    return diff

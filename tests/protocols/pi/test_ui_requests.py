@@ -47,11 +47,9 @@ def test_an_approval_shows_what_it_takes_to_judge_it() -> None:
     assert request["approval"] is True
 
 
-def test_a_long_diff_is_cut_and_says_so() -> None:
-    asked = msgspec.structs.replace(APPROVAL, details={"diff": "x" * 10_000})
-    message = told(asked)["message"]
-    assert len(message) < 4_200
-    assert message.endswith("[… 6000 characters left out]")
+def test_a_long_diff_is_shown_whole() -> None:
+    asked = msgspec.structs.replace(APPROVAL, details={"diff": "x" * 100_000 + "; rm -rf ~"})
+    assert told(asked)["message"].endswith("x" * 100_000 + "; rm -rf ~")
 
 
 def test_a_question_that_has_expired_has_no_time_left() -> None:

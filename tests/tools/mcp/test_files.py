@@ -257,9 +257,9 @@ def test_people_see_what_the_file_says_without_its_secrets(workspace: Path) -> N
     assert first.shown == {
         "server": "program",
         "file": ".mcp.json",
-        "command": "npx it --api-key [redacted] '--token=${GITHUB_TOKEN}' 'a b'",
+        "command": "npx it --api-key [redacted, 16 characters] '--token=${GITHUB_TOKEN}' 'a b'",
         "folder": str(workspace),
-        "env": {"API_KEY": "[redacted]", "LD_PRELOAD": "evil.so", "T": "${GITHUB_TOKEN}"},
+        "env": {"API_KEY": "[redacted, 23 characters]", "LD_PRELOAD": "evil.so", "T": "${GITHUB_TOKEN}"},
     }
     assert second.shown == {
         "server": "endpoint",

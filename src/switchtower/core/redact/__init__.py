@@ -2,8 +2,10 @@
 
 `redactor` is the door that everybody else uses. Behind it, `stream` lets ordinary text pass and gives the rest to `scanner`,
 which decides; `starts` and `shapes` hold its patterns, `names` judges `name = value`, `literals` knows the daemon's own values.
+`questions` says how much of what a person decides about may be hidden at all.
 """
 
+from switchtower.core.redact.redactor import DEEPEST as DEEPEST
 from switchtower.core.redact.redactor import Redactor as Redactor
 from switchtower.core.redact.shapes import MARK as MARK
 from switchtower.core.redact.stream import StreamRedactor as StreamRedactor

@@ -1,6 +1,7 @@
 """What the owner wants hidden besides: any pattern. Text in pieces is let go a line at a time: a line is looked at whole."""
 
 import re
+from collections.abc import Iterator
 
 from switchtower.core.redact.shapes import MARK
 from switchtower.core.redact.stream import Rules, StreamRedactor
@@ -33,3 +34,12 @@ class ExtraStreamRedactor(StreamRedactor):
 def hidden(pattern: re.Pattern[str], text: str) -> str:
     """Each line by itself: `^`, `$` and what matches line ends must not depend on how many lines came together."""
     return "\n".join(pattern.sub(MARK, line) if line else line for line in text.split("\n"))
+
+
+def extra_spans(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Where in the text the pattern matches, line by line as `hidden` looks."""
+    start = 0
+    for line in text.split("\n"):
+        if line:
+            yield from ((start + found.start(), start + found.end()) for found in pattern.finditer(line) if found[0])
+        start += len(line) + 1

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from urllib.parse import quote
 
 from switchtower.core.redact import shapes, starts
@@ -61,6 +62,11 @@ class Literals:
     def replace(self, text: str) -> str:
         """The text without the values, when no more will come."""
         return text if self._whole is None else self._whole.sub(shapes.MARK, text)
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where the values are."""
+        if self._whole is not None:
+            yield from (found.span() for found in self._whole.finditer(text))
 
     def _open_from(self, text: str, position: int) -> int:
         assert self._first is not None

@@ -7,14 +7,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from switchtower.core import events
-from switchtower.core.redact import names
-from switchtower.core.redact.extra import ExtraStreamRedactor
+from switchtower.core.redact import names, questions
+from switchtower.core.redact.extra import ExtraStreamRedactor, extra_spans
+from switchtower.core.redact.scanner import SpanFinder
 from switchtower.core.redact.shapes import MARK
 from switchtower.core.redact.stream import Rules, StreamRedactor
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
-_DEEPEST = 100
+DEEPEST = 100
+"""Values nested deeper are not looked into."""
 
 FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.SessionStarted: ("workspace", "metadata", "preset", "program", "flow"),
@@ -30,17 +32,17 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.VersionAdvanced: (),
     events.ConversationCleared: ("origin",),
     events.MessageImported: ("text", "thinking", "calls"),
-    events.ShellStarted: ("command",),
+    events.ShellStarted: (),
     events.ShellCancelRequested: (),
     events.ShellFinished: ("text",),
     events.TerminalTyped: ("text",),
     events.TerminalKeys: (),
     events.TerminalResized: (),
     events.TerminalEchoed: (),
-    events.PromptShown: ("prompt",),
+    events.PromptShown: (),
     events.PromptGone: (),
     events.ScreenTaken: ("text",),
-    events.ErrandStarted: ("args",),
+    events.ErrandStarted: (),
     events.ErrandFinished: ("result", "error"),
     events.HostLost: (),
     events.HostReturned: (),
@@ -54,7 +56,7 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.ThinkingDelta: (),
     events.TextDelta: (),
     events.MessageCompleted: ("text", "thinking", "calls"),
-    events.ToolCalled: ("args",),
+    events.ToolCalled: (),
     events.ToolProgressed: (),
     events.ToolFinished: ("text", "error", "result", "outputs"),
     events.UsageReported: (),
@@ -76,20 +78,36 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.Relayed: ("extra",),
     events.Workspace: ("remote_url",),
     events.Preset: ("system",),
-    events.Program: ("argv", "command"),
+    events.Program: (),
     events.Flow: ("document", "inputs", "argv"),
-    events.Criterion: ("check", "description"),
+    events.Criterion: ("description",),
     events.CriterionResult: ("output",),
     events.ToolError: ("message", "detail"),
-    events.Approval: ("title", "summary", "details", "rule"),
+    events.Approval: ("rule",),
     events.Dialog: ("title", "message", "options", "placeholder", "prefill", "questions"),
-    events.Rule: ("tool", "path", "command"),
-    events.ToolRequest: ("args", "problem"),
+    events.Rule: ("tool",),
+    events.ToolRequest: ("problem",),
 }
 """The fields that may hold words of a person, a model or a program. The others are ids, enums and our own names.
 
 A delta has none: a secret may be cut between two of them, so their text goes through a `stream` before they are made.
 """
+
+DECIDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
+    events.Approval: ("title", "summary", "details"),
+    events.Criterion: ("check",),
+    events.ErrandStarted: ("args",),
+    events.Program: ("argv", "command"),
+    events.PromptShown: ("prompt",),
+    events.Rule: ("path", "command"),
+    events.ShellStarted: ("command",),
+    events.ToolCalled: ("args",),
+    events.ToolRequest: ("args",),
+}
+"""The fields that hold what a person decides about, and what ran: redacted as a question is, so that no code is hidden."""
+
+_PROSE = frozenset({"title", "summary", "prompt"})
+"""Of these fields, the ones that no shell reads."""
 
 
 class Redactor:
@@ -117,9 +135,24 @@ class Redactor:
         redacted = stream.feed(text) + stream.close()
         return text if redacted == text else redacted
 
+    def question(self, text: str, *, is_command: bool = True) -> str:
+        """What a person decides about: a mark stands for one literal and says its length; see `questions`.
+
+        `is_command` says that a shell may read the text."""
+        if self._extra is None and self._rules.suspicious(text) is None:
+            return text
+        hidden = [*self._rules.literals.spans(text), *SpanFinder().find(text)]
+        if self._extra is not None:
+            hidden += extra_spans(self._extra, text)
+        return questions.mask(text, hidden, is_command=is_command)
+
+    def question_value(self, value: Any, *, is_command: bool = True) -> Any:
+        """JSON-like data with every string redacted as in a question; itself when nothing changed."""
+        return self._value(value, DEEPEST, question=_Question(is_command))
+
     def value(self, value: Any) -> Any:
         """JSON-like data with every string redacted, wholly so where its key names a secret; itself when nothing changed."""
-        return self._value(value, _DEEPEST)
+        return self._value(value, DEEPEST)
 
     def event(self, event: events.AnyEvent) -> events.AnyEvent:
         """The event with its free text redacted; itself when nothing changed. The text of deltas passes untouched."""
@@ -133,29 +166,41 @@ class Redactor:
         changes = {}
         for name in FREE_TEXT[type(struct)]:
             before = getattr(struct, name)
-            after = self._value(before, _DEEPEST)
+            after = self._value(before, DEEPEST)
+            if after is not before:
+                changes[name] = after
+        for name in DECIDED.get(type(struct), ()):
+            before = getattr(struct, name)
+            after = self.question_value(before, is_command=name not in _PROSE)
             if after is not before:
                 changes[name] = after
         return msgspec.structs.replace(struct, **changes) if changes else struct
 
-    def _value(self, value: Any, depth: int, kind: names.Kind | None = None) -> Any:
+    def _value(self, value: Any, depth: int, kind: names.Kind | None = None, *, question: "_Question | None" = None) -> Any:
         """`kind` is what the key promises under which the value stands, alone or in a list."""
         match value:
             case str():
-                return MARK if kind is not None and _is_named_secret(kind, value) else self.text(value)
+                named = kind is not None and _is_named_secret(kind, value)
+                if question is not None:
+                    return (
+                        questions.mark_of(value)
+                        if named and questions.is_literal(value)
+                        else self.question(value, is_command=question.is_command)
+                    )
+                return MARK if named else self.text(value)
             case dict() | list() | tuple() if depth == 0:
-                return MARK  # too deep to look into
+                return MARK  # too deep to look into; such a question is refused before it gets here
             case dict():
                 redacted = {
-                    self._value(key, depth - 1): self._value(
-                        held, depth - 1, names.kind_of(key) if isinstance(key, str) else None
+                    self._value(key, depth - 1, question=question): self._value(
+                        held, depth - 1, names.kind_of(key) if isinstance(key, str) else None, question=_under(question, key)
                     )
                     for key, held in value.items()
                 }
                 unchanged = len(redacted) == len(value) and all(map(_same, value.items(), redacted.items()))
                 return value if unchanged else redacted
             case list() | tuple():
-                items = [self._value(item, depth - 1, kind) for item in value]
+                items = [self._value(item, depth - 1, kind, question=question) for item in value]
                 if all(after is before for after, before in zip(items, value, strict=True)):
                     return value
                 return items if isinstance(value, list) else tuple(items)
@@ -165,11 +210,23 @@ class Redactor:
                 return value
 
 
+class _Question(msgspec.Struct, frozen=True):
+    """That a value is part of a question, and whether a shell may read it."""
+
+    is_command: bool
+
+
+def _under(question: _Question | None, key: Any) -> _Question | None:
+    if question is not None and question.is_command and questions.is_text_key(key):
+        return _Question(is_command=False)
+    return question
+
+
 def _is_named_secret(kind: names.Kind, value: str) -> bool:
     """Under a name that is certain, anything is a secret but nothing at all."""
     if kind is names.Kind.KEY:
         return names.is_secret(kind, names.Value(value, quoted=True))
-    return value not in ("", MARK)
+    return value != "" and not value.startswith(MARK[:-1])
 
 
 def _same(before: tuple[Any, Any], after: tuple[Any, Any]) -> bool:

@@ -198,6 +198,28 @@ class Scanner:
         return False
 
 
+class SpanFinder(Scanner):
+    """Says where in one whole text the secrets are, and lets nothing out."""
+
+    __slots__ = ("_spans",)
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self._spans: list[tuple[int, int]] = []
+
+    def find(self, text: str) -> list[tuple[int, int]]:
+        self.scan(text, final=True)
+        return self._spans
+
+    def _hide(self, end: int, rest: re.Pattern[str] | None = None) -> None:
+        self._spans.append((self._done, self._done))
+        super()._hide(end, rest)
+
+    def _skip(self, end: int) -> None:
+        super()._skip(end)
+        self._spans[-1] = (self._spans[-1][0], end)
+
+
 @cache
 def _of_interest() -> Callable[..., re.Match[str] | None]:
     """Compiled when something suspicious first comes, because compiling it takes long and starting has to be quick."""

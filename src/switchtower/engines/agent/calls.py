@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 
-from switchtower.core import engine, events, policy
+from switchtower.core import engine, errors, events, policy
 from switchtower.engines.agent import questions
 from switchtower.engines.agent.work import Stopped, Work
 from switchtower.tools import outcome, previews
@@ -102,8 +102,13 @@ def _still_waits(call: events.ToolRequest, task: engine.Task) -> bool:
 async def _asked(call: events.ToolRequest, judgement: policy.Judgement, work: Work) -> engine.Message | None:
     """None is a yes."""
     preview = await previews.of(call.tool, call.args, _context(call, work))
+    if "problem" in preview:
+        return await _finish(call, work, _refused(f"not run: it cannot be shown: {preview['problem']}"))
     question = questions.about(call, work.task, judgement, work.toolbox.effect_of(call.tool), preview)
-    answer = await work.desk.ask(question)
+    try:
+        answer = await work.desk.ask(question)
+    except errors.Unshowable as unshowable:
+        return await _finish(call, work, _refused(f"not run: {unshowable.message}"))
     if answer.verdict is events.Verdict.APPROVE:
         if answer.rule is not None:
             work.policy = work.policy.granting(answer.rule)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from switchtower.core import engine, events, policy
+from switchtower.core import engine, errors, events, policy
 from switchtower.engines.agent.ask_tool import AskUser
 from switchtower.engines.agent.kit import Kit
 from switchtower.engines.agent.skill_tool import ReadSkill
@@ -53,17 +53,21 @@ async def _admitted(config: ServerConfig, work: Work) -> bool:
     judgement = work.policy.judge(TOOL, args, workspace=work.task.workspace.root)
     if judgement.ruling is not policy.Ruling.ASK:
         return judgement.ruling is policy.Ruling.ALLOW
-    answer = await work.desk.ask(
-        engine.Question(
-            call_id=f"{TOOL}_{config.name}",
-            kind="mcp",
-            title="Start an MCP server",
-            summary=f"{config.name}: {args.get('command') or args.get('url')}",
-            details={"tool": TOOL, **args, "reason": judgement.reason, **_always(judgement)},
-            subject=config.subject,
-            rule=judgement.always,
-        )
+    question = engine.Question(
+        call_id=f"{TOOL}_{config.name}",
+        kind="mcp",
+        title="Start an MCP server",
+        summary=f"{config.name}: {args.get('command') or args.get('url')}",
+        details={"tool": TOOL, **args, "reason": judgement.reason, **_always(judgement)},
+        subject=config.subject,
+        rule=judgement.always,
     )
+    try:
+        answer = await work.desk.ask(question)
+    except errors.Unshowable as unshowable:
+        message = f"The MCP server {config.name} was not started: {unshowable.message}"
+        await work.desk.emit(events.WarningRaised(unshowable.code, message))
+        return False
     if answer.rule is not None:
         work.policy = work.policy.granting(answer.rule)
     # Headless, a denial is the answer of a client that was told nothing of servers: the work may well do without.

@@ -116,6 +116,8 @@ class Approval:
         except errors.IdentityConflict:
             # It was withdrawn, and the daemon ended before it could tell what became of the step.
             raise faults.StepFailed("nobody decided in time", retriable=True, details={"expired": True}) from None
+        except errors.Unshowable as unshowable:
+            raise faults.StepFailed(unshowable.message) from None
         except asyncio.CancelledError:
             if not desk.desk.pausing():
                 # Out of time, or the flow has ended: nobody is to decide it any more.

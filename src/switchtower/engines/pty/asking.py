@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from switchtower.core import engine, events
+from switchtower.core import engine, errors, events
 from switchtower.engines.pty import prompts, prompts_rows, rules
 from switchtower.engines.pty.readers import Reading
 from switchtower.engines.pty.screen import Screen
@@ -191,7 +191,12 @@ class Asking:
         await self._desk.emit(events.PromptShown(reason=prompt.reason, prompt=prompt.prompt, approval_id=approval_id))
 
     async def _decide(self, prompt: prompts.Prompt, approval_id: str) -> None:
-        answer = await self._desk.ask(self._question(prompt, approval_id))
+        try:
+            answer = await self._desk.ask(self._question(prompt, approval_id))
+        except errors.Unshowable as unshowable:
+            self._asked = None
+            await self._desk.emit(events.WarningRaised(unshowable.code, unshowable.message, approval_id))
+            return
         if self._asked is not None and self._asked.approval_id == approval_id:
             self._asked = None
         if answer.verdict is None:

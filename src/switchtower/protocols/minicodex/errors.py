@@ -32,6 +32,7 @@ TABLE: dict[type[errors.CoreError], Code] = {
     errors.ApprovalNotFound: "UNKNOWN_CALL_ID",
     errors.ApprovalClosed: "APPROVAL_CONFLICT",
     errors.NotApprovable: "BAD_ARGUMENT",
+    errors.Unshowable: "BAD_ARGUMENT",
     errors.DialogNotFound: "BAD_ARGUMENT",
     errors.IdentityConflict: "BAD_ARGUMENT",
     errors.NotATerminal: "BAD_ARGUMENT",

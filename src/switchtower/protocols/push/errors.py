@@ -13,6 +13,7 @@ TABLE: dict[type[errors.CoreError], messages.ErrorCode] = {
     errors.NoActiveRun: "NO_ACTIVE_RUN",
     errors.ApprovalNotFound: "APPROVAL_NOT_FOUND",
     errors.ApprovalClosed: "APPROVAL_EXPIRED",
+    errors.Unshowable: "INVALID_REQUEST",
     errors.NothingToRestore: "INVALID_REQUEST",
     errors.NotApprovable: "INVALID_REQUEST",
     errors.DialogNotFound: "INVALID_REQUEST",

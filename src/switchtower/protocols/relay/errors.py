@@ -27,6 +27,7 @@ TABLE: dict[type[errors.CoreError], str] = {
     errors.ApprovalNotFound: "unknown request_id",
     errors.ApprovalClosed: "already decided",
     errors.NotApprovable: "",
+    errors.Unshowable: "",
     errors.DialogNotFound: "unknown request_id",
     errors.IdentityConflict: IN_USE,
     errors.NotATerminal: "run has no terminal",

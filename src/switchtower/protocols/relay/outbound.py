@@ -269,7 +269,8 @@ def permission(approval: events.Approval) -> dict[str, Any]:
         "reason": reason if (reason := details.get("reason")) in REASONS else "permission",
         "prompt": approval.title,
         "op_tool": tool if isinstance(tool, str) else approval.kind,
-        "op_args": _bounded(details.get("args", details)),
+        # relay, events: what is decided is shown whole. The core asks nothing that would not fit a frame.
+        "op_args": details.get("args", details),
         "op_args_summary": approval.summary[:SUMMARY_LIMIT],
         "approve_text": details.get("approve_text", _APPROVE),
         "deny_text": details.get("deny_text", _DENY),

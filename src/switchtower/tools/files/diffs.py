@@ -18,28 +18,31 @@ _LONGEST_LINE = 1000
 _Opcode = tuple[str, int, int, int, int]
 
 
-def unified(path: str, before: str | None, after: str, *, limit: int) -> str:
-    """From one text to the next; `None` is a file that is not there yet. Empty when nothing changes."""
+def unified(path: str, before: str | None, after: str, *, limit: int | None) -> str:
+    """From one text to the next; `None` is a file that is not there yet. Empty when nothing changes.
+
+    Without a limit the diff is whole: no line of it is cut or left out."""
     if before == after:
         return ""
     old, new = _lines(before or ""), _lines(after)
     if _only_crlf(old) and _only_crlf(new):
         old, new = [_without_cr(line) for line in old], [_without_cr(line) for line in new]
     name = shown.on_one_line(path)
-    lines = [f"--- {'/dev/null' if before is None else f'a/{name}'}", f"+++ b/{name}", *_hunks(old, new)]
-    return _cut(lines, limit)
+    longest_line = _LONGEST_LINE if limit is not None else None
+    lines = [f"--- {'/dev/null' if before is None else f'a/{name}'}", f"+++ b/{name}", *_hunks(old, new, longest_line)]
+    return "\n".join(lines) if limit is None else _cut(lines, limit)
 
 
-def _hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+def _hunks(old: Sequence[str], new: Sequence[str], longest_line: int | None) -> Iterator[str]:
     for group in _groups(old, new):
         first, last = group[0], group[-1]
         yield f"@@ -{_range(first[1], last[2])} +{_range(first[3], last[4])} @@"
         for tag, old_start, old_end, new_start, new_end in group:
             if tag == "equal":
-                yield from (_marked(" ", line) for line in old[old_start:old_end])
+                yield from (_marked(" ", line, longest_line) for line in old[old_start:old_end])
             else:
-                yield from (_marked("-", line) for line in old[old_start:old_end])
-                yield from (_marked("+", line) for line in new[new_start:new_end])
+                yield from (_marked("-", line, longest_line) for line in old[old_start:old_end])
+                yield from (_marked("+", line, longest_line) for line in new[new_start:new_end])
 
 
 def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[list[_Opcode]]:
@@ -74,11 +77,11 @@ def _range(start: int, end: int) -> str:
     return f"{start + 1 if length else start},{length}"
 
 
-def _marked(mark: str, line: str) -> str:
+def _marked(mark: str, line: str, longest: int | None) -> str:
     ended = line.endswith("\n")
     text = line[:-1] if ended else line
-    if len(text) > _LONGEST_LINE:
-        text = f"{text[:_LONGEST_LINE]} [… {len(text) - _LONGEST_LINE} more characters]"
+    if longest is not None and len(text) > longest:
+        text = f"{text[:longest]} [… {len(text) - longest} more characters]"
     return f"{mark}{shown.visibly(text)}" + ("" if ended else "\n\\ No newline at end of file")
 
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 from msgspec import Struct
 
 from switchtower.core import redact
-from switchtower.core.redact import names
+from switchtower.core.redact import names, questions
 from switchtower.tools.mcp import expand
 
 LONGEST_NAME = 64
@@ -110,7 +110,7 @@ def configure(
         shown |= {
             "command": _shown_command((entry.command or "", *entry.args)),
             "folder": entry.cwd or workspace,
-            "env": redact.Redactor().value(entry.env),
+            "env": redact.Redactor().question_value(entry.env),
         }
     secrets = {*_own_secrets(target), *_referred_secrets(entry, variables)}
     return ServerConfig(name, trusted, target, shown, tuple(sorted(secrets - {""})))
@@ -177,10 +177,13 @@ def _program(entry: Entry, workspace: str, variables: Mapping[str, str]) -> Prog
 
 
 def _shown_command(argv: tuple[str, ...]) -> str:
+    """As a person decides about it: behind a mark is one literal, whatever flag it follows."""
     redactor = redact.Redactor()
     hidden = set(_behind_flags(argv))
     return " ".join(
-        redact.MARK if index in hidden and not names.is_reference(part) else redactor.text(shlex.quote(part) if part else "''")
+        questions.mark_of(part)
+        if index in hidden and questions.is_literal(part) and not names.is_reference(part)
+        else redactor.question(shlex.quote(part))
         for index, part in enumerate(argv)
     )
 

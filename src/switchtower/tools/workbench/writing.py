@@ -10,8 +10,6 @@ from switchtower.tools.running import patience, threads
 from switchtower.tools.workbench import paths, refusals
 
 WRITE_LIMIT = 10 * 1024 * 1024
-PREVIEW_LIMIT = 2000
-"""In characters."""
 
 
 class WriteResult(Struct, frozen=True):
@@ -40,12 +38,12 @@ async def write(cwd: str, path: str, content: str) -> WriteResult:
 
 
 def preview_of_write(path: str, content: str) -> dict[str, Any]:
-    """Relay's `op_args` for the question: bounded, not redacted. Bytes are those of the whole content."""
+    """Relay's `op_args` for the question: whole, not redacted. Bytes are those of the content."""
     return {
-        "path": _encodable(path[:PREVIEW_LIMIT]),
-        "content": _encodable(content[:PREVIEW_LIMIT]),
+        "path": _encodable(path),
+        "content": _encodable(content),
         "bytes": len(content.encode(errors="surrogatepass")),
-        "truncated": len(content) > PREVIEW_LIMIT,
+        "truncated": False,
     }
 
 

@@ -7,9 +7,6 @@ from msgspec import UNSET, UnsetType
 from switchtower.core import events, policy
 from switchtower.protocols.pi.view import shapes
 
-LONGEST_DETAIL = 4_000
-"""Characters of one detail, such as a diff: a question must fit a screen and a frame."""
-
 _SHOWN_DETAILS = ("command", "cwd", "path", "message", "args", "diff", "reason")
 """What it takes to judge a call, in the order in which a person reads it."""
 
@@ -52,7 +49,7 @@ def of_dialog(dialog: events.Dialog, now_ms: int) -> shapes.ExtensionUiRequest:
 
 
 def _message(approval: events.Approval) -> str:
-    """The summary, and under it what the summary leaves out. Existing clients show nothing but this text."""
+    """The summary, and under it, whole, what the summary leaves out. Existing clients show nothing but this text."""
     lines = [approval.summary]
     for name in _SHOWN_DETAILS:
         shown = _shown(approval.details, name)
@@ -67,10 +64,7 @@ def _shown(details: Mapping[str, object], name: str) -> str:
     value = details.get(name)
     if value is None or value == {}:
         return ""
-    text = value if isinstance(value, str) else str(value)
-    if len(text) <= LONGEST_DETAIL:
-        return text
-    return f"{text[:LONGEST_DETAIL]}\n[… {len(text) - LONGEST_DETAIL} characters left out]"
+    return value if isinstance(value, str) else str(value)
 
 
 def _left(expires_at_ms: int, now_ms: int) -> int:

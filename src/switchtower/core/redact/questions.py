@@ -1,0 +1,128 @@
+"""Redaction of what a person decides about: nothing of it is abridged.
+
+In a question a mark stands for one literal and says its length. A literal is a complete word or string, or a complete value
+in one, that has no blank, quote, expansion, operator or line end: whatever is behind a mark runs nothing. A secret that has
+another form is shown. Of a private key, each line of base 64 is one literal.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+LITERAL = re.compile(r"[A-Za-z0-9_+/=.:@%,-]+")
+"""Characters that mean themselves, in a shell as in a program's text, wherever they stand."""
+
+_ENDS_A_LITERAL = re.compile(r"\Z|[\s\"'`,;&|)\]}<>@:/=.+%-]|\\[\"'nrt]")
+_EXPANDS = frozenset("$\\{~")
+
+_PRIVATE_KEY = "PRIVATE KEY"
+_KEY_LINE = re.compile(
+    r"(?:(?<=\n[+\- ])|(?<=\\[nr])|(?<![\w+/=.\\-])(?=[A-Za-z0-9/]))[A-Za-z0-9+/]{32,}={0,2}(?![\w+/=.-])", re.ASCII
+)
+_MIXED = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
+
+_ASSIGNED = re.compile(r"([A-Za-z_]\w{0,63})=[\"']?\Z", re.ASCII)
+_INTERPRETERS = "bash|dash|fish|ksh|sh|zsh|node|perl|php|python[0-9.]*|ruby|ssh"
+_WRAPPER_BEFORE = re.compile(
+    r"(?:\A|[\s;&|({`/])(?:\.|builtin|command|do|doas|elif|else|env|eval|exec|if|nice|nohup|source|sudo|then|time|timeout|"
+    rf"until|while|xargs|{_INTERPRETERS})\s+[\"']?\Z"
+)
+_COMMAND_BEFORE = re.compile(r"(?:\A|[\n;&|({`!])\s*[\"']?\Z")
+_INTERPRETER = re.compile(rf"(?:.*/)?(?:{_INTERPRETERS})", re.DOTALL)
+_BACK = 96
+_LONGEST_COMMAND = 16 * 1024
+"""The shell reader is given no more: what is longer is not understood."""
+
+_TEXT_KEYS = frozenset({"content", "diff", "message", "new", "old", "options", "problem", "prompt", "reason", "screen"})
+"""What stands under these keys is a text or a change of one, and no shell reads it."""
+
+Span = tuple[int, int]
+
+
+def mark_of(literal: str) -> str:
+    """What stands in a question in the place of a literal."""
+    return f"[redacted, {len(literal)} character{'s' if len(literal) > 1 else ''}]"
+
+
+def is_literal(text: str) -> bool:
+    return LITERAL.fullmatch(text) is not None
+
+
+def is_text_key(key: object) -> bool:
+    return key in _TEXT_KEYS
+
+
+def mask(text: str, hidden: Iterable[Span], *, is_command: bool) -> str:
+    """The text with a mark for each literal among what is `hidden`; the rest of what is hidden is shown.
+
+    `is_command` says that a shell may read the text: then a literal that may be the name of a command is shown too."""
+    shown: list[str] = []
+    done = 0
+    for start, end in literals(text, hidden, is_command=is_command):
+        shown += (text[done:start], mark_of(text[start:end]))
+        done = end
+    return "".join((*shown, text[done:])) if done else text
+
+
+def literals(text: str, hidden: Iterable[Span], *, is_command: bool) -> list[Span]:
+    """The parts of what is hidden that may be masked, in their order."""
+    spans = [span for span in _candidates(text, hidden) if not _is_expanded(text, span)]
+    if not is_command or not spans:
+        return spans
+    programs = _programs(text)
+    return [span for span in spans if not _is_program(text, span, programs)]
+
+
+def _candidates(text: str, hidden: Iterable[Span]) -> Iterator[Span]:
+    for start, end in _joined(hidden):
+        value = text[start:end]
+        if LITERAL.fullmatch(value):
+            if _ENDS_A_LITERAL.match(text, end) and text[start - 1 : start] not in _EXPANDS:
+                yield start, end
+        elif _PRIVATE_KEY in value:
+            for line in _KEY_LINE.finditer(text, start, end):
+                if all(kind.search(line[0]) for kind in _MIXED) and _ENDS_A_LITERAL.match(text, line.end()):
+                    yield line.span()
+
+
+def _joined(hidden: Iterable[Span]) -> Iterator[Span]:
+    """Spans that overlap or touch are one."""
+    last: Span | None = None
+    for span in sorted(hidden):
+        if last is not None and span[0] <= last[1]:
+            last = last[0], max(last[1], span[1])
+            continue
+        if last is not None:
+            yield last
+        last = span
+    if last is not None:
+        yield last
+
+
+def _is_expanded(text: str, span: Span) -> bool:
+    """`SECRET=name; $SECRET`: what the variable holds decides what runs."""
+    assigned = _ASSIGNED.search(text, max(0, span[0] - _BACK), span[0])
+    return assigned is not None and re.search(rf"\$\{{?[!#]?{assigned[1]}\b", text) is not None
+
+
+def _programs(text: str) -> frozenset[str] | None:
+    """The first words of all commands that the text runs; None when these are not certain."""
+    # Imported late: few texts hold a secret, and the policy takes a while to load.
+    from switchtower.core.policy import shell
+
+    if len(text) > _LONGEST_COMMAND:
+        return None
+    script = shell.read(text)
+    programs = frozenset(command.words[0].text for command in script.commands if command.words)
+    if script.unreadable or any(_INTERPRETER.fullmatch(program) for program in programs):
+        return None
+    return programs
+
+
+def _is_program(text: str, span: Span, programs: frozenset[str] | None) -> bool:
+    """Whether the literal is, or may be, the name of a program that the text runs."""
+    start, end = span
+    if _WRAPPER_BEFORE.search(text, max(0, start - _BACK), start):
+        return True
+    if programs is None:
+        return _COMMAND_BEFORE.search(text, max(0, start - _BACK), start) is not None
+    return any(text[start:end] in program for program in programs)
