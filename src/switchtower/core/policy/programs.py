@@ -26,6 +26,8 @@ DOWNLOADERS = names(
 )
 """Also what turns an innocent text into another one: piped into a shell, nobody has seen what it runs."""
 EDITORS = names("vi vim nvim view vimdiff ex ed red emacs emacsclient nano pico less more most man info pg")
+DEBUGGERS = names("gdb lldb pdb rr radare2 r2 xdg-open open osascript sqlcmd busybox")
+"""Every word that they are given may be code."""
 STRING_RUNNERS = (
     INTERPRETERS
     | EDITORS

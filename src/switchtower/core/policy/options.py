@@ -1,0 +1,196 @@
+"""The options and subcommands that a wildcard in a rule stands for. All others are asked about, or spelled out in the rule.
+
+A program shortens its options, gains new ones and has some that run, load, send or write what the caller chooses. So the
+`tables` list what is known to be harmless, by its full name, and nothing is concluded from the rest. A program without a
+table has the few options that mean the same everywhere. Looks at no disk.
+
+A table is text, one line for one or several subcommands: `log|show: oneline stat -pn:`. Words before the colon are the
+subcommand, words behind it are long options, and what begins with a dash are single letters, `:` behind those that take a value.
+
+| spelling | meaning |
+|---|---|
+| `: …` | options of the program itself, before any subcommand |
+| `*: …` | options of every subcommand |
+| `!push: …` | the rule has to spell out this subcommand |
+| `install.: …` | the rule has to spell out this subcommand when operands follow it |
+| `-*` | every letter |
+| `@dash` | long options have one dash, as in `go test -run x` |
+| `@operand REGEX` | the rule has to spell out an operand, or a value in an option's word, that matches none of these |
+| `@refuse REGEX` | or that has one of these in it |
+| `$name: …` | options that have a name in this table, used as `$name` |
+| `@bundle` | the first word is letters, also without a dash, as in `tar xf x` |
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from switchtower.core.policy import shell, tables
+
+_GENERAL = (
+    ": help version verbose quiet silent color colour colors no-color no-colour no-colors debug dry-run check list all json watch"
+    " watchAll coverage bail fail-fast ci strict parallel jobs no-cache -hqvVj:"
+)
+_NO_OPTIONS = ":"
+
+
+class Node:
+    """A program or one of its subcommands: what a wildcard stands for behind it."""
+
+    def __init__(self) -> None:
+        self.children: dict[str, Node] = {}
+        self.long: frozenset[str] = frozenset()
+        self.letters: frozenset[str] = frozenset()
+        self.valued: frozenset[str] = frozenset()
+        """Letters that take the rest of their word, or the next one."""
+        self.takes_any_letter = False
+        self.must_be_spelled_out = False
+        self.stands_alone = False
+        """With operands it is more than a wildcard stands for."""
+        self.has_one_dash = False
+        self.begins_with_letters = False
+        self.operand: re.Pattern[str] | None = None
+        self.refused: re.Pattern[str] | None = None
+
+    def knows(self, option: str) -> bool:
+        """Whether this word, which begins with a dash, is an option known to be harmless."""
+        if option.startswith("--") or self.has_one_dash:
+            name, _, value = option.lstrip("-").partition("=")
+            return name in self.long and self._takes(value)
+        return self.knows_letters(option[1:])
+
+    def knows_letters(self, cluster: str) -> bool:
+        for at, letter in enumerate(cluster):
+            if letter in self.valued:
+                return self._takes(cluster[at + 1 :])
+            if letter not in self.letters and not letter.isdigit() and not (self.takes_any_letter and letter.isalpha()):
+                return False
+        return True
+
+    def takes_next_word(self, option: str) -> bool:
+        """Whether the last letter of this known option takes the next word for its value."""
+        return not option.startswith("--") and not self.has_one_dash and option[-1] in self.valued
+
+    def _takes(self, value: str) -> bool:
+        return not value or (
+            (self.operand is None or self.operand.fullmatch(value) is not None)
+            and (self.refused is None or self.refused.search(value) is None)
+        )
+
+    def covers(self, operand: str) -> bool:
+        return operand == "--" or self._takes(operand)
+
+
+@cache
+def of_program(name: str) -> Node:
+    text = tables.OF_PROGRAMS.get(name)
+    return _parse(_GENERAL if text is None else text)
+
+
+def has_table(name: str) -> bool:
+    return name in tables.OF_PROGRAMS
+
+
+def not_covered(name: str, words: tuple[shell.Word, ...], start: int) -> Iterator[int]:
+    """The places of the options, subcommands and operands that a wildcard does not stand for."""
+    root = node = of_program(name)
+    at = verb = start + 1
+    if root.begins_with_letters and at < len(words) and not words[at].text.startswith("-"):
+        if not root.letters | root.valued >= set(words[at].text):
+            yield at
+        at += 1
+    while at < len(words) and (node.children or node is root):
+        text = words[at].text
+        if _is_option(text):
+            if not node.knows(text):
+                yield at
+                if node.children:
+                    # The next word may be its value, or the subcommand.
+                    at += 1
+                    if at < len(words):
+                        yield at
+            elif node.children and node.takes_next_word(text):
+                at += 1
+        elif text in node.children:
+            node, verb = node.children[text], at
+            if node.must_be_spelled_out:
+                yield at
+        elif node.children and text != "--":
+            yield at
+            node = _parse(_NO_OPTIONS)
+        else:
+            break
+        at += 1
+    for place in range(at, len(words)):
+        text = words[place].text
+        if not (node.knows(text) if _is_option(text) else node.covers(text)):
+            yield place
+        elif node.stands_alone and not _is_option(text):
+            yield verb
+
+
+def _is_option(text: str) -> bool:
+    return text.startswith("-") and text not in ("-", "--")
+
+
+@cache
+def _parse(table: str) -> Node:
+    root = Node()
+    named: dict[str, str] = {}
+    operands: list[str] = []
+    refused: list[str] = []
+    rows: list[tuple[str, str]] = []
+    for line in table.strip().replace("\n  ", " ").splitlines():
+        match line.partition(" "):
+            case "@dash", _, _:
+                root.has_one_dash = True
+            case "@bundle", _, _:
+                root.begins_with_letters = True
+            case "@operand", _, pattern:
+                operands.append(pattern)
+            case "@refuse", _, pattern:
+                refused.append(pattern)
+            case _:
+                path, _, names = line.partition(": ") if ": " in line else (line.removesuffix(":"), "", "")
+                if path.startswith("$"):
+                    named[path] = _expand(names, named)
+                else:
+                    rows.append((path, _expand(names, named)))
+    root.operand = re.compile("|".join(operands), re.DOTALL) if operands else None
+    root.refused = re.compile("|".join(refused)) if refused else None
+    common = " ".join(names for path, names in rows if path == "*")
+    for path, names in rows:
+        for spelling in path.split("|"):
+            if path != "*":
+                _fill(_reach(root, spelling.strip()), f"{names} {common if path else ''}")
+    return root
+
+
+def _expand(names: str, named: dict[str, str]) -> str:
+    return " ".join(named.get(name, name) for name in names.split())
+
+
+def _reach(root: Node, spelling: str) -> Node:
+    """The node of a subcommand, with those above it."""
+    node = root
+    for verb in spelling.lstrip("!").removesuffix(".").split():
+        if verb not in node.children:
+            child = node.children[verb] = Node()
+            child.has_one_dash, child.operand, child.refused = root.has_one_dash, root.operand, root.refused
+        node = node.children[verb]
+    node.must_be_spelled_out = spelling.startswith("!")
+    node.stands_alone = spelling.endswith(".")
+    return node
+
+
+def _fill(node: Node, names: str) -> None:
+    long, letters, valued = set(node.long), set(node.letters), set(node.valued)
+    for name in names.split():
+        if name == "-*":
+            node.takes_any_letter = True
+        elif name.startswith("-"):
+            for letter, colon in re.findall(r"([^:-])(:?)", name):
+                (valued if colon else letters).add(letter)
+        else:
+            long.add(name)
+    node.long, node.letters, node.valued = frozenset(long), frozenset(letters), frozenset(valued)

@@ -1,0 +1,23 @@
+"""What is known to be harmless of programs, as data: one table for each, in the spelling that `options` explains.
+
+Left out on purpose is whatever runs, loads, sends or writes something of the caller's choosing, and whatever follows links.
+A section `[make gmake]` is one table for both names; a line that begins with blanks continues the one above it.
+"""
+
+import re
+from collections.abc import Iterator
+
+from switchtower.core.policy.tables import building, data, files, javascript, network, python, versions
+
+_SECTION = re.compile(r"^\[(.+)\]\n", re.MULTILINE)
+
+
+def _read(text: str) -> Iterator[tuple[str, str]]:
+    _, *pieces = _SECTION.split(text)
+    for names, table in zip(pieces[::2], pieces[1::2], strict=True):
+        yield from ((name, table) for name in names.split())
+
+
+OF_PROGRAMS: dict[str, str] = {
+    name: table for module in (files, versions, building, javascript, python, network, data) for name, table in _read(module.TEXT)
+}
