@@ -135,6 +135,8 @@ class RelayHouse:
     async def accept_host(self, request: "upgrade.Upgrade") -> "websocket.Verdict":
         from switchtower.transports import upgrade
 
+        if self._doorkeeper.is_of_a_run(request.origin):
+            return upgrade.Refusal(403, "a process of a run cannot be a host")
         parts = await self.parts()
         admitted = await parts.host_door.admit(request)
         return admitted if isinstance(admitted, upgrade.Refusal) else parts.hub.welcome(admitted)
