@@ -4,19 +4,21 @@ come with the same. Who may come for the first time, the settings say."""
 import hashlib
 import hmac
 import logging
+import os
 from collections.abc import Callable
 
 from switchtower import config
 from switchtower.core import registry
 from switchtower.protocols.relay import names
-from switchtower.transports import tcp_owner, upgrade
+from switchtower.transports import namespaces, tcp_owner, upgrade
 
 log = logging.getLogger(__name__)
 
 MOST_HOSTS = 10_000
 LONGEST_TOKEN = 4_096
 SHORTEST_TOKEN = 8
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+_OF_OTHERS = ("forwarded", "x-forwarded-for", "x-real-ip", "via", "origin")
+"""A request with one of these was made for another: through a proxy, or by a page in a browser."""
 
 
 class HostDoor:
@@ -49,7 +51,9 @@ class HostDoor:
             at_ms=self._now_ms(),
             name=request.query.get("name", "")[:100] or host_id,
         )
-        host = await self._hosts.meet(visit, first_state=self._first_state(request), most=MOST_HOSTS)
+        # Of a host that was removed since it was looked up, nothing was found out.
+        first_state = self._first_state(request) if known is None else registry.HostState.PENDING
+        host = await self._hosts.meet(visit, first_state=first_state, most=MOST_HOSTS)
         if host is None:
             return upgrade.Refusal(403, "too many hosts are known here")
         # relay, WebSocket Endpoints: later connections must present the same token
@@ -70,12 +74,19 @@ class HostDoor:
         match self._settings.new_hosts:
             case "trust":
                 return registry.HostState.APPROVED
-            case "local" if tcp_owner.is_loopback(request.origin.address) and not _is_forwarded(request):
+            case "local" if _is_the_owners(request):
                 return registry.HostState.APPROVED
             case _:
                 return registry.HostState.PENDING
 
 
-def _is_forwarded(request: upgrade.Upgrade) -> bool:
-    """Through a proxy on this machine everybody seems to be of this machine."""
-    return any(header in request.headers for header in _FORWARDED)
+def _is_the_owners(request: upgrade.Upgrade) -> bool:
+    """Whether a process of the owner's on this machine asks, and asks for itself: no page in a browser, nothing that a proxy
+    forwards, nothing in a container."""
+    origin = request.origin
+    if not tcp_owner.is_loopback(origin.address) or any(header in request.headers for header in _OF_OTHERS):
+        return False
+    uid, inode = (find(origin.address, origin.reached_at) for find in (tcp_owner.uid_of, tcp_owner.inode_of))
+    if uid != os.geteuid() or inode is None:
+        return False
+    return namespaces.is_outside_containers(inode, uid)

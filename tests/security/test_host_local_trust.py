@@ -1,0 +1,95 @@
+"""`new_hosts = local`: only a process of the owner's own, on this machine and for itself, is a trusted host at its first visit."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from tests.relay.seen import refused
+from tests.relay.stage import PATIENCE, Stage
+from tests.relay.stage import stage as stage
+
+NOBODY = 65_534
+VISIT = """
+import encodings.idna, os, socket, sys
+host, port, host_id, uid = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+if uid != os.getuid():
+    os.setgroups([])
+    os.setgid(uid)
+    os.setuid(uid)
+with socket.create_connection((host, port), timeout=20) as made:
+    made.sendall((
+        f"GET /ws/host?host_id={host_id} HTTP/1.1\\r\\nHost: {host}:{port}\\r\\nAuthorization: Bearer token-of-{host_id}-0123456789\\r\\n"
+        "Upgrade: websocket\\r\\nConnection: Upgrade\\r\\nSec-WebSocket-Version: 13\\r\\n"
+        "Sec-WebSocket-Key: c2l4dGVlbiBieXRlcyBvaw==\\r\\n\\r\\n"
+    ).encode())
+    print(made.recv(4096).split()[1].decode())
+"""
+"""Comes to a hub as a host, and prints the status that it was answered with."""
+
+
+async def visit(hub_url: str, host_id: str, *, uid: int | None = None, before: tuple[str, ...] = ()) -> "tuple[int, str, str]":
+    """By a process of its own: its exit code, and what it said."""
+    host, _, port = hub_url.removeprefix("http://").rpartition(":")
+    who = str(os.getuid() if uid is None else uid)
+    command = [*before, sys.executable, "-c", VISIT, host, port, host_id, who]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return done.returncode, done.stdout.strip(), done.stderr
+
+
+async def test_a_process_of_the_owner_is_trusted(stage: Stage) -> None:
+    hub = await stage.open_hub()
+    assert await visit(hub.url, "near") == (0, "101", "")
+    assert (await hub.http.hosts())["near"]["state"] == "approved"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+async def test_another_user_of_this_machine_waits_to_be_approved(stage: Stage) -> None:
+    hub = await stage.open_hub()
+    assert await visit(hub.url, "stranger", uid=NOBODY) == (0, "403", "")
+    assert (await hub.http.hosts())["stranger"]["state"] == "pending"
+
+
+async def test_a_process_in_a_container_waits_to_be_approved(stage: Stage) -> None:
+    """Of the owner's uid, in the machine's own network, and in a process namespace of its own."""
+    if shutil.which("unshare") is None:
+        pytest.skip("there is no `unshare`, which makes a process namespace")
+    enter = ("unshare", "--pid", "--fork") if os.geteuid() == 0 else ("unshare", "--user", "--map-current-user", "--pid", "--fork")
+    tried = await asyncio.to_thread(subprocess.run, [*enter, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"process namespaces are not allowed here: {tried.stderr.strip()}")
+    hub = await stage.open_hub()
+    assert await visit(hub.url, "contained", before=enter) == (0, "403", "")
+    assert (await hub.http.hosts())["contained"]["state"] == "pending"
+
+
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"])
+async def test_what_a_proxy_forwards_waits_to_be_approved(stage: Stage, header: str) -> None:
+    hub = await stage.open_hub()
+    assert await refused(stage.host("proxied", headers={header: "203.0.113.9"})) == 403
+    assert (await hub.http.hosts())["proxied"]["state"] == "pending"
+
+
+async def test_a_page_is_no_host_of_this_machine(stage: Stage) -> None:
+    """The browser has the owner's uid, and shows pages of anybody. One of the hub's own origin is let through to the hosts' path."""
+    hub = await stage.open_hub()
+    assert await refused(stage.host("page", headers={"Origin": hub.url})) == 403
+    assert (await hub.http.hosts()).get("page", {"state": "unknown"})["state"] != "approved"
+
+
+@pytest.mark.parametrize("new_hosts", ["local", "trust"])
+async def test_a_process_of_a_run_is_no_host(stage: Stage, new_hosts: str) -> None:
+    hub = await stage.open_hub(new_hosts=new_hosts, policy="yolo", sandbox="local")
+    await (await stage.host("known")).heard()
+    (hub.workspace / "visit.py").write_text(VISIT)
+    host, _, port = hub.url.removeprefix("http://").rpartition(":")
+    visits = " && ".join(
+        f"{sys.executable} visit.py {host} {port} {host_id} {os.getuid()} >> told.txt" for host_id in ("inside", "known")
+    )
+    async with await hub.push() as push:
+        session = await push.start_session(hub.workspace)
+        await push.run(session.session_id, f"run: {visits}")
+    assert (hub.workspace / "told.txt").read_text().split() == ["403", "403"]
+    assert "inside" not in await hub.http.hosts()
