@@ -31,6 +31,7 @@ CAPABILITIES = [
     "templates",
     "presets",
     "always_allow",
+    "run_rules",
     "dialogs",
     "terminals",
     "flows",
