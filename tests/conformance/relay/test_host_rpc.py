@@ -176,15 +176,19 @@ def test_fs_write_is_told_asked_about_under_its_own_id_and_done_when_approved(
 
 
 @pytest.mark.requirement("relay:gate:preview")
-def test_what_would_be_written_is_shown_by_its_beginning(linked: FakeHub, run: str, repository: Path) -> None:
-    linked.send("rpc.fs.write", {"request_id": "big", "path": "big", "content": "x" * 500_000}, run_id=run)
+def test_what_would_be_written_is_shown_whole_or_not_asked_about(linked: FakeHub, run: str, repository: Path) -> None:
+    linked.send("rpc.fs.write", {"request_id": "big", "path": "big", "content": "x" * 100_000}, run_id=run)
     asked = linked.until("run.permission_requested", run, request_id="big")
-    assert len(json.dumps(asked)) < 10_000
+    assert asked["data"]["op_args"]["content"] == "x" * 100_000
     assert len(asked["data"]["op_args_summary"]) <= 80
     linked.send("run.permission.approve", {"request_id": "big"}, run_id=run)
-    assert linked.until("rpc.response", request_id="big")["data"]["result"]["bytes_written"] == 500_000
+    assert linked.until("rpc.response", request_id="big")["data"]["result"]["bytes_written"] == 100_000
     call, _ = around(linked, run, "big")
     assert len(json.dumps(call)) < 10_000
+    linked.send("rpc.fs.write", {"request_id": "huge", "path": "huge", "content": "x" * 500_000}, run_id=run)
+    refused = linked.until("rpc.response", request_id="huge")["data"]
+    assert (refused["ok"], "cannot be shown" in refused["error"]) == (False, True)
+    assert not (repository / "huge").exists()
 
 
 @pytest.mark.requirement("relay:gate:denied")
