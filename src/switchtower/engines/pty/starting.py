@@ -45,7 +45,8 @@ def start(
         wrapped = marks.wrap([*_taker(), *argv], mark)
         adoption.expect(mark.run_id)
         return adoption.keep(
-            lambda: launch.popen(wrapped, cwd=cwd, env=variables, stdin=terminal, stdout=terminal, stderr=terminal)
+            mark.run_id,
+            lambda: launch.popen(wrapped, cwd=cwd, env=variables, stdin=terminal, stdout=terminal, stderr=terminal),
         )
     except OSError as error:
         raise NotStarted(_reason(error, name, cwd)) from error

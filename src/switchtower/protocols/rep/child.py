@@ -65,6 +65,7 @@ def start(
         if process_mark is None:
             adoption.expect(run_id)
         process = adoption.keep(
+            mark.run_id,
             lambda: launch.popen(
                 wrapped,
                 cwd=cwd,
@@ -74,7 +75,7 @@ def start(
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,
-            )
+            ),
         )
     except (OSError, ValueError) as error:
         if process_mark is None:

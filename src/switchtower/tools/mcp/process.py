@@ -86,6 +86,7 @@ class ServerProcess:
         ours, theirs = _pipe_ends()
         try:
             self._process = adoption.keep(
+                mark.run_id,
                 lambda: launch.popen(
                     argv,
                     cwd=cwd,
@@ -94,7 +95,7 @@ class ServerProcess:
                     stdout=theirs[1],
                     stderr=theirs[2],
                     start_new_session=True,
-                )
+                ),
             )
         except BaseException:
             for descriptor in ours:

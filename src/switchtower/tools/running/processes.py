@@ -151,6 +151,7 @@ def _spawn(
     read_ends, write_ends = [read for read, _ in pipes], [write for _, write in pipes]
     try:
         process = adoption.keep(
+            mark.run_id,
             lambda: launch.popen(
                 wrapped,
                 cwd=cwd,
@@ -159,7 +160,7 @@ def _spawn(
                 stdout=write_ends[0],
                 stderr=write_ends[-1],
                 start_new_session=True,
-            )
+            ),
         )
     except BaseException:
         for read_end in read_ends:
