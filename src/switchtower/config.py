@@ -20,6 +20,7 @@ POLICIES = ("read-only", "ask", "auto", "yolo")
 SANDBOXES = ("local", "bubblewrap", "modal")
 SANDBOX_SETTINGS = ("auto", *SANDBOXES)
 NEW_HOSTS = ("local", "trust", "ask", "refuse")
+HUB_MAY = ("watch", "decide", "start")
 NOTIFY_FORMATS = ("json", "ntfy")
 NOTIFY_EVENTS = ("decision", "finished", "failed")
 TABLES = ("models", "rules")
@@ -212,6 +213,18 @@ class Settings:
     )
     hub: str | None = _setting(
         None, values.hub_url, "URL", "The hub that this daemon dials as a host, such as `https://hub.example`"
+    )
+    insecure_hub: bool = _setting(
+        False,
+        values.switch,
+        "",
+        "Dial a hub on another machine without TLS: all between here and there read and change everything",
+    )
+    hub_may: str = _setting(
+        "decide",
+        values.OneOf(*HUB_MAY),
+        "WHAT",
+        "What the hub may do on this host: `watch`, also `decide`, type and stop, or also `start` programs and write files",
     )
     host_name: str | None = _setting(None, values.text, "NAME", "What this machine is called in lists of hosts")
     host_id: str | None = _setting(

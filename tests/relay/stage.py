@@ -280,8 +280,8 @@ class Stage:
         return await tower.start()
 
     async def real_host(self, name: str, *, url: str | None = None, **settings: object) -> Tower:
-        """A daemon that dials the hub, or whatever is at `url`."""
-        return await self.tower(name, hub=url or self.hub.url, heartbeat=0.5, **settings)
+        """A daemon that dials the hub, or whatever is at `url`, and lets it do everything unless told otherwise."""
+        return await self.tower(name, hub=url or self.hub.url, heartbeat=0.5, **{"hub_may": "start", **settings})
 
     async def wire(self) -> Wire:
         wire = await Wire(lambda: int(self.hub.url.rpartition(":")[2])).open()

@@ -73,7 +73,7 @@ def foreground() -> Iterator[Foreground]:
 
 async def test_a_host_is_a_command_away_from_its_hub(stage: Stage, foreground: Foreground) -> None:
     hub = await stage.open_hub()
-    foreground.start("--hub", hub.url, "--name", "builder", "--host-id", "builder-1")
+    foreground.start("--hub", hub.url, "--name", "builder", "--host-id", "builder-1", "--hub-may", "start")
     await foreground.says(LINKED)
     await stage.online("builder-1")
     assert (await hub.http.hosts())["builder-1"]["name"] == "builder"

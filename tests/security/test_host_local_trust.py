@@ -1,4 +1,4 @@
-"""`new_hosts = local`: only a process of the owner's own, on this machine and for itself, is a trusted host at its first visit."""
+"""`new_hosts = local`: only a process of the owner, on this machine and for itself, is a trusted host at its first visit."""
 
 import asyncio
 import os
@@ -21,7 +21,8 @@ if uid != os.getuid():
     os.setuid(uid)
 with socket.create_connection((host, port), timeout=20) as made:
     made.sendall((
-        f"GET /ws/host?host_id={host_id} HTTP/1.1\\r\\nHost: {host}:{port}\\r\\nAuthorization: Bearer token-of-{host_id}-0123456789\\r\\n"
+        f"GET /ws/host?host_id={host_id} HTTP/1.1\\r\\nHost: {host}:{port}\\r\\n"
+        f"Authorization: Bearer token-of-{host_id}-0123456789\\r\\n"
         "Upgrade: websocket\\r\\nConnection: Upgrade\\r\\nSec-WebSocket-Version: 13\\r\\n"
         "Sec-WebSocket-Key: c2l4dGVlbiBieXRlcyBvaw==\\r\\n\\r\\n"
     ).encode())
@@ -56,7 +57,9 @@ async def test_a_process_in_a_container_waits_to_be_approved(stage: Stage) -> No
     """Of the owner's uid, in the machine's own network, and in a process namespace of its own."""
     if shutil.which("unshare") is None:
         pytest.skip("there is no `unshare`, which makes a process namespace")
-    enter = ("unshare", "--pid", "--fork") if os.geteuid() == 0 else ("unshare", "--user", "--map-current-user", "--pid", "--fork")
+    enter = (
+        ("unshare", "--pid", "--fork") if os.geteuid() == 0 else ("unshare", "--user", "--map-current-user", "--pid", "--fork")
+    )
     tried = await asyncio.to_thread(subprocess.run, [*enter, "true"], capture_output=True, text=True, check=False)
     if tried.returncode:
         pytest.skip(f"process namespaces are not allowed here: {tried.stderr.strip()}")
@@ -73,7 +76,7 @@ async def test_what_a_proxy_forwards_waits_to_be_approved(stage: Stage, header: 
 
 
 async def test_a_page_is_no_host_of_this_machine(stage: Stage) -> None:
-    """The browser has the owner's uid, and shows pages of anybody. One of the hub's own origin is let through to the hosts' path."""
+    """The browser has the owner's uid, and shows pages of anybody; one of the hub's own origin gets as far as this."""
     hub = await stage.open_hub()
     assert await refused(stage.host("page", headers={"Origin": hub.url})) == 403
     assert (await hub.http.hosts()).get("page", {"state": "unknown"})["state"] != "approved"

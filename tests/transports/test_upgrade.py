@@ -137,7 +137,7 @@ def test_a_bad_key_is_refused(key: str) -> None:
 
 def test_a_refusal_is_a_whole_http_answer() -> None:
     assert upgrade.Refusal(401, "no").encode() == (
-        b"HTTP/1.1 401 Unauthorized\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        b"HTTP/1.1 401 Unauthorized\r\nContent-Type: text/plain; charset=utf-8\r\nWWW-Authenticate: Bearer\r\n"
         b"Content-Length: 3\r\nConnection: close\r\n\r\nno\n"
     )
 

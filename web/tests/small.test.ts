@@ -1,5 +1,6 @@
 // The smaller pure parts: addresses, flows, metrics, pauses.
 import { describe, expect, it } from "vitest";
+import { deciderOf, sentence } from "../src/model/approvals";
 import { draw, graphOf, steps } from "../src/model/flow";
 import * as metrics from "../src/model/metrics";
 import { firstToken, parse, spell, type Route } from "../src/model/route";
@@ -146,4 +147,13 @@ describe("words", () => {
     expect(uuid()).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
     expect(uuid()).not.toBe(uuid());
   });
+});
+
+describe("who decided", () => {
+  const of = (data: Record<string, unknown>) => sentence({ decision: "approve", ...deciderOf(data), at: "" });
+
+  it("is a user of this daemon", () => expect(of({ by: "anna", via: "web" })).toBe("Approved by anna (web)"));
+  it("is another host's word, and not a user", () =>
+    expect(of({ by: "h1", via: "host", claims: { by: "anna", via: "web" } })).toBe("Approved by host h1, which says anna (web)"));
+  it("is the host alone when it names nobody", () => expect(of({ by: "h1", via: "host", claims: null })).toBe("Approved by host h1"));
 });

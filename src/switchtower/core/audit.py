@@ -4,6 +4,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from switchtower.core import events
+
 
 class BadPlace(ValueError):
     """Not a place that a page ended at."""
@@ -29,6 +31,8 @@ class Decision(Struct, frozen=True, kw_only=True):
     tool: str
     title: str
     summary: str
+    claims: events.Claim | None = None
+    """Whom another host, or the hub, names as who decided there; `by` is then that machine."""
 
 
 class Page(Struct, frozen=True):

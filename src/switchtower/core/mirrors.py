@@ -29,6 +29,13 @@ def refuse_what_is_its_hosts(session: Session, command: commands.AnyCommand) -> 
         raise errors.LivesElsewhere(session.host)
 
 
+def attribute(by: events.Actor, host: str) -> events.Actor:
+    """Who did what a host has told: the host, with what it claims. Older versions stored the claim in the actor's place."""
+    if by.via == "host":
+        return by
+    return events.Actor(name=host, via="host", claims=events.Claim(by.name, by.via))
+
+
 def mirror(session: Session, command: commands.MirrorRun) -> Decision:
     if session.seq and session.host != command.host:
         raise errors.NotItsHost(f"{session.id} is not a session of {command.host}")

@@ -58,6 +58,7 @@ def run(settings: config.Settings, announce: Announce | None = None, *, stdio: "
     sys.setswitchinterval(0.0005)
     home = Home(settings)
     try:
+        _check_hub(settings)
         home.claim()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings, home, announce, stdio))
@@ -68,6 +69,20 @@ def run(settings: config.Settings, announce: Announce | None = None, *, stdio: "
     finally:
         home.release()
     return 0
+
+
+def _check_hub(settings: config.Settings) -> None:
+    if settings.hub is None or settings.insecure_hub:
+        return
+    from switchtower.protocols.relay.link.settings import is_readable_on_the_way
+
+    if is_readable_on_the_way(settings.hub):
+        raise config.ConfigError(
+            "hub",
+            "the settings",
+            f"`{settings.hub}` is another machine and has no TLS: all on the way could read the token and give orders",
+            hint="use `https://`, or set `insecure_hub` (`--insecure-hub`) where you trust that network",
+        )
 
 
 async def _serve(settings: config.Settings, home: Home, announce: Announce | None, stdio: "Descriptors | None") -> None:

@@ -4,7 +4,7 @@ import os
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from switchtower import config
 from switchtower.core import redact
@@ -76,6 +76,7 @@ class RelayParts:
                 host_id=me.host_id,
                 host_token=me.host_token,
                 host_name=host_name,
+                hub_may=cast(Any, settings.hub_may),
                 heartbeat_s=settings.heartbeat,
             )
             connect = partial(

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from switchtower.core import audit, codec, events, journal
+from switchtower.core import audit, codec, events, journal, mirrors
 from switchtower.core.session import question_of
 
 Place = tuple[int, int, int]
@@ -46,11 +46,13 @@ def told(at: Place, event: Decided, session_id: str, card: bytes, asked: events.
     listed = _decode_card(card)
     decided: dict[str, Any] = {"verdict": "expired", "by": "", "via": "", "client": None, "comment": None, "rule": None}
     if isinstance(event, events.ApprovalDecided):
+        by = event.by if listed.host is None else mirrors.attribute(event.by, listed.host)
         decided = {
             "verdict": event.verdict.value,
-            "by": event.by.name,
-            "via": event.by.via,
-            "client": event.by.client,
+            "by": by.name,
+            "via": by.via,
+            "client": by.client,
+            "claims": by.claims,
             "comment": event.comment,
             "rule": None if event.rule is None else _rule(event.rule),
         }

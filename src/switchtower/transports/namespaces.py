@@ -1,7 +1,6 @@
 """Whether the process that holds a socket of this machine is in a container, as `/proc` shows it: a process that has a number in
 another process namespace besides ours. Linux only; elsewhere nothing is found, and the answer is no certainty at all."""
 
-import os
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -27,7 +26,7 @@ def is_outside_containers(inode: int, uid: int) -> bool:
 
 def _processes() -> list[Path]:
     try:
-        return [_PROC / name for name in os.listdir(_PROC) if name.isdigit()]
+        return [folder for folder in _PROC.iterdir() if folder.name.isdigit()]
     except OSError:
         return []
 
@@ -36,14 +35,14 @@ def _holds(process: Path, inode: int) -> bool | None:
     """None when its files are not ours to see."""
     name = f"socket:[{inode}]"
     try:
-        numbers = os.listdir(process / "fd")
+        files = list((process / "fd").iterdir())
     except PermissionError:
         return None
     except OSError:
         return False  # it has ended meanwhile
-    for number in numbers:
+    for file in files:
         try:
-            if os.readlink(process / "fd" / number) == name:
+            if str(file.readlink()) == name:
                 return True
         except OSError:
             continue

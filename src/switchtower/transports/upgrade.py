@@ -44,6 +44,8 @@ class Refusal(Struct, frozen=True):
         head = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
         if self.status == HTTPStatus.UPGRADE_REQUIRED:
             head += "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            head += "WWW-Authenticate: Bearer\r\n"
         return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 

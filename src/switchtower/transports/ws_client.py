@@ -1,6 +1,7 @@
 """The other end of a WebSocket: dials, shakes hands, and is then a `Stream` like any. Knows messages, not what they say.
 
-The query of an address may carry a token. It is sent, and it is nowhere else: not in an error, a log line or a repr.
+A header, or the query of an address, may carry a token. It is sent, and it is nowhere else: not in an error, a log line or a
+repr.
 """
 
 import asyncio
@@ -44,9 +45,11 @@ class Unreachable(CannotConnect):
 class Rejected(CannotConnect):
     """Answered, with an HTTP status in place of the upgrade."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, *, takes_bearer: bool = False) -> None:
         super().__init__(reason)
         self.status = status
+        self.takes_bearer = takes_bearer
+        """Whether it says that it reads the header `Authorization: Bearer`."""
 
     def __str__(self) -> str:
         return f"{self.status} {self.reason}"
@@ -59,19 +62,20 @@ async def connect(
     max_message_bytes: int,
     output_limit_bytes: int,
     ping_seconds: float,
+    token: str | None = None,
     ssl: "SSLContext | None" = None,
     connect_timeout: float = 10,
 ) -> Stream:
     """Connects `receiver` to `ws://` or `wss://`. Raises `Rejected` or `Unreachable`; the receiver has then heard nothing.
 
-    Redirections are not followed: they would take the token elsewhere.
+    `token` travels in the header `Authorization: Bearer`. Redirections are not followed: they would take it elsewhere.
     """
     address = _address(url)
     if address.scheme == "wss" and ssl is None:
         from ssl import create_default_context
 
         ssl = create_default_context()
-    connection = _Connection(address, receiver, max_message_bytes, output_limit_bytes, ping_seconds)
+    connection = _Connection(address, receiver, max_message_bytes, output_limit_bytes, ping_seconds, token)
     try:
         async with asyncio.timeout(connect_timeout):
             await asyncio.get_running_loop().create_connection(
@@ -142,12 +146,19 @@ class _Connection(WsConnection):
     """One connection that we made; the `Stream` that its receiver holds."""
 
     def __init__(
-        self, address: SplitResult, receiver: Receiver, max_message_bytes: int, output_limit_bytes: int, ping_seconds: float
+        self,
+        address: SplitResult,
+        receiver: Receiver,
+        max_message_bytes: int,
+        output_limit_bytes: int,
+        ping_seconds: float,
+        token: str | None,
     ) -> None:
         super().__init__(max_message_bytes, ping_seconds)
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.origin = Origin(transport="websocket", address=address.netloc.rpartition("@")[2])
         self._address = address
+        self._token = token
         self._receiver = receiver
         self._max_message_bytes = max_message_bytes
         self._output_limit_bytes = output_limit_bytes
@@ -166,7 +177,7 @@ class _Connection(WsConnection):
             self._messages,
             authority=self.origin.address,
             target=(self._address.path or "/") + (f"?{self._address.query}" if self._address.query else ""),
-            headers=_credentials(self._address),
+            headers=_credentials(self._address) if self._token is None else {"Authorization": f"Bearer {self._token}"},
             limit=self._max_message_bytes,
         )
         self._ws = self._wire.transport
@@ -241,7 +252,9 @@ class _Connection(WsConnection):
     def _refusal(self, problem: BaseException) -> CannotConnect:
         if isinstance(problem, WSInvalidStatusError) and problem.response is not None:
             status = int(problem.response.status)
-            return Rejected(status, self._said(problem.raw_body) or _phrase(status))
+            challenge = str(problem.response.headers.get("WWW-Authenticate", ""))
+            takes_bearer = challenge.lower().startswith("bearer")
+            return Rejected(status, self._said(problem.raw_body) or _phrase(status), takes_bearer=takes_bearer)
         if isinstance(problem, WSHandshakeError):
             return Unreachable("what answers there does not speak WebSocket")
         _log.error("a WebSocket handshake failed", exc_info=problem)
@@ -250,7 +263,7 @@ class _Connection(WsConnection):
     def _said(self, body: bytes | None) -> str:
         """The first line of a refusal, unless it is a page, or repeats what we must not tell."""
         line = (body or b"")[:4096].decode(errors="replace").partition("\n")[0].strip()
-        secrets = [self._address.query, *(value for _, value in parse_qsl(self._address.query))]
+        secrets = [self._token, self._address.query, *(value for _, value in parse_qsl(self._address.query))]
         usable = line.isprintable() and not line.startswith("<") and not any(secret and secret in line for secret in secrets)
         return line[:_LONGEST_BODY] if usable and "?" not in line else ""
 

@@ -79,6 +79,13 @@ class Permission(Closed):
     op_args_summary: Annotated[str, Meta(max_length=80)] | UnsetType = UNSET
 
 
+class Claims(Closed):
+    """Ours: whom another machine names."""
+
+    by: str
+    via: str
+
+
 class Decided(Closed):
     """Ours."""
 
@@ -87,6 +94,7 @@ class Decided(Closed):
     actor: Actor | UnsetType = UNSET
     by: str | UnsetType = UNSET
     via: str | UnsetType = UNSET
+    claims: Claims | UnsetType = UNSET
     reason: str | UnsetType = UNSET
 
 

@@ -117,7 +117,7 @@ def linked_for_all() -> Iterator[Linked]:
     with ExitStack() as stack:
         hub = FakeHub()
         stack.callback(hub.close)
-        daemon = RelayDaemon(hub=hub.url, heartbeat=0.2, host_name="ours")
+        daemon = RelayDaemon(hub=hub.url, hub_may="start", heartbeat=0.2, host_name="ours")
         stack.callback(daemon.discard)
         daemon.start()
         assert hub.line
@@ -141,7 +141,7 @@ def own_link() -> Iterator[Callable[..., Linked]]:
         def make(variables: dict[str, str] | None = None, **settings: Any) -> Linked:
             hub = FakeHub()
             stack.callback(hub.close)
-            daemon = RelayDaemon(variables, hub=hub.url, **settings)
+            daemon = RelayDaemon(variables, hub=hub.url, **{"hub_may": "start", **settings})
             stack.callback(daemon.discard)
             daemon.start()
             assert hub.line

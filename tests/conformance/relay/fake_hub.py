@@ -49,9 +49,9 @@ class FakeHub:
         with self._news:
             self.paths.append(request.path)
             self._news.notify_all()
-        if self.refuses_with is None:
-            return None
-        return Response(self.refuses_with, HTTPStatus(self.refuses_with).phrase, Headers(), b"")
+        # relay, WebSocket Endpoints: the token is in the query. A hub that knows only the document does not look elsewhere.
+        refusal = self.refuses_with or (None if "host_token=" in request.path else 401)
+        return None if refusal is None else Response(refusal, HTTPStatus(refusal).phrase, Headers(), b"")
 
     def _serve(self, line: server.ServerConnection) -> None:
         with self._news:

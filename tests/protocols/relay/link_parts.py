@@ -188,7 +188,13 @@ class LinkedHost:
         self.link: Link
         self._folder = folder
         self._rpc_class = rpc
-        options = {"heartbeat_s": 60.0, "backoff_min_s": 0.01, "backoff_max_s": 0.02, "refused_s": 0.01} | settings
+        options = {
+            "hub_may": "start",
+            "heartbeat_s": 60.0,
+            "backoff_min_s": 0.01,
+            "backoff_max_s": 0.02,
+            "refused_s": 0.01,
+        } | settings
         self.settings = LinkSettings(
             hub_url=url or hub.listener.url, host_id=HOST, host_token=TOKEN, host_name="a host & its name", **options
         )

@@ -647,5 +647,6 @@ def test_an_address_that_is_none_is_refused_with_a_hint(url: str) -> None:
 def test_the_hubs_address_is_understood(url: str, hub: str, dialled: str) -> None:
     made = link_settings.LinkSettings(hub_url=url, host_id="h 1", host_token="a&b", host_name="ü")
     assert made.hub == hub
-    assert made.dial_url == f"{dialled}host_id=h%201&host_token=a%26b&name=%C3%BC"
+    assert made.dial_url == f"{dialled}host_id=h%201&name=%C3%BC"
+    assert made.dial_url_with_token == f"{dialled}host_id=h%201&host_token=a%26b&name=%C3%BC"
     assert "a&b" not in repr(made)

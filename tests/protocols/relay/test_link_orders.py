@@ -130,7 +130,7 @@ async def test_a_gated_call_waits_for_a_decision_that_comes_the_same_way(stage: 
     answer = await stage.told("rpc.response")
     assert (answer["data"]["result"]["stdout"], answer["data"]["result"]["exit_code"]) == ("out\n", 3)
     decided = await stage.told("run.permission_decided")
-    assert (decided["data"]["by"], decided["data"]["via"]) == ("ann", "cli")
+    assert (decided["data"]["via"], decided["data"]["claims"]) == ("hub", {"by": "ann", "via": "cli"})
 
 
 async def test_a_denied_call_is_told_so(stage: Stage) -> None:
@@ -146,7 +146,8 @@ async def test_a_decision_says_who_made_it(stage: Stage) -> None:
     question = await stage.told("run.permission_requested")
     stage.call.send("run.permission.approve", {"request_id": question["data"]["request_id"], "actor": "robot"}, run_id=RUN)
     decided = await stage.told("run.permission_decided")
-    assert (decided["data"]["decision"], decided["data"]["by"], decided["data"]["actor"]) == ("approve", "hub", "web")
+    assert (decided["data"]["decision"], decided["data"]["via"], decided["data"]["actor"]) == ("approve", "hub", "web")
+    assert (decided["data"]["by"], decided["data"]["claims"]["by"]) == (stage.host.settings.hub, "a user")
     stage.call.send("run.permission.deny", {"request_id": question["data"]["request_id"]}, run_id=RUN)
     refusal = await stage.told("run.error")
     assert without_time(refusal) == {

@@ -154,7 +154,17 @@ export function decidedOf(event: AppEvent): { requestId: string; decided: Decide
   const requestId = text(event.data["request_id"]);
   const decision = text(event.data["decision"]);
   if (requestId === null || decision === null) return null;
-  return { requestId, decided: { decision, by: text(event.data["by"]), via: text(event.data["via"]), at: event.ts } };
+  return { requestId, decided: { decision, ...deciderOf(event.data), at: event.ts } };
+}
+
+/** Who decided. What another machine says about its users is its word, and is shown as that. */
+export function deciderOf(data: Record<string, unknown>): { by: string | null; via: string | null } {
+  const by = text(data["by"]);
+  const via = text(data["via"]);
+  if (by === null || (via !== "host" && via !== "hub")) return { by, via };
+  const claims = data["claims"] as { by?: unknown; via?: unknown } | null | undefined;
+  const named = text(claims?.by);
+  return { by: named === null ? `${via} ${by}` : `${via} ${by}, which says ${named}`, via: text(claims?.via) };
 }
 
 const HIGH: [RegExp, string][] = [

@@ -85,8 +85,20 @@ def _cells(decision: dict[str, Any], ago: str) -> tuple[str, ...]:
     from switchtower.cli import listing
 
     word = _WORDS.get(listing.text(decision, "decision"), listing.text(decision, "decision"))
-    who = listing.text(decision, "by")
+    who = _decider(decision)
     where = listing.text(decision, "via")
     what = " ".join(str(decision[key]) for key in ("title", "summary") if decision.get(key))
     always = " (always, for this session)" if decision.get("rule") else ""
     return (ago, word, who, where, listing.text(decision, "run_id"), f"{what}{always}")
+
+
+def _decider(decision: dict[str, Any]) -> str:
+    """A user, or another machine and whom that names: its word, and not ours."""
+    from switchtower.cli import listing
+
+    who, where, claims = listing.text(decision, "by"), listing.text(decision, "via"), decision.get("claims")
+    if where not in ("host", "hub"):
+        return who
+    if not isinstance(claims, dict):
+        return f"{where} {who}"
+    return f"{where} {who} says {listing.text(claims, 'by')} ({listing.text(claims, 'via')})"

@@ -29,6 +29,7 @@ from switchtower.core.events.nouns import SYSTEM as SYSTEM
 from switchtower.core.events.nouns import Actor as Actor
 from switchtower.core.events.nouns import Approval as Approval
 from switchtower.core.events.nouns import Budget as Budget
+from switchtower.core.events.nouns import Claim as Claim
 from switchtower.core.events.nouns import Criterion as Criterion
 from switchtower.core.events.nouns import CriterionResult as CriterionResult
 from switchtower.core.events.nouns import Dialog as Dialog

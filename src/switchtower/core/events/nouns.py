@@ -5,6 +5,13 @@ from typing import Any
 from msgspec import Struct
 
 
+class Claim(Struct, frozen=True):
+    """Who it was, and from where, by the word of another machine."""
+
+    name: str
+    via: str
+
+
 class Actor(Struct, frozen=True, omit_defaults=True):
     """Who asked, and from where. `via` is how the request arrived (`cli`, `app`, `web` …): seen by us, not claimed by them."""
 
@@ -13,6 +20,15 @@ class Actor(Struct, frozen=True, omit_defaults=True):
     client: str | None = None
     counts: bool = False
     """Its protocol counts the session's versions by its own rules, with `VersionAdvanced`."""
+    claims: Claim | None = None
+    """Of another host (`via` is `host`) or of a hub (`via` is `hub`): who it says acted there. Never a user of this daemon."""
+
+    @property
+    def label(self) -> str:
+        """For people: a user's name, or the machine and what it says."""
+        if self.via not in ("host", "hub"):
+            return self.name
+        return f"{self.via} {self.name}" + (f" says {self.claims.name} ({self.claims.via})" if self.claims else "")
 
 
 SYSTEM = Actor(name="switchtower", via="daemon")

@@ -86,7 +86,7 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
         case events.SessionUnloaded():
             return "warning", messages.Warn("SESSION_UNLOADED", "The session was unloaded; nothing of it is gone")
         case events.SessionDeleted():
-            return "warning", messages.Warn("SESSION_DELETED", f"{event.by.name} deleted the session")
+            return "warning", messages.Warn("SESSION_DELETED", f"{event.by.label} deleted the session")
         case events.VersionAdvanced():
             return "warning", messages.Warn("SESSION_CHANGED", "A command has changed the session", event.command)
         case events.ConversationCleared():
@@ -94,16 +94,16 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
         case events.MessageImported():
             return "warning", messages.Warn("MESSAGE_IMPORTED", f"Said elsewhere ({event.role})", _cut(event.text))
         case events.ShellStarted():
-            return "warning", messages.Warn("COMMAND_STARTED", f"{event.by.name} runs a command", _cut(event.command))
+            return "warning", messages.Warn("COMMAND_STARTED", f"{event.by.label} runs a command", _cut(event.command))
         case events.ShellCancelRequested():
-            return "warning", messages.Warn("COMMAND_CANCELLING", f"{event.by.name} cancels a command", event.shell_id)
+            return "warning", messages.Warn("COMMAND_CANCELLING", f"{event.by.label} cancels a command", event.shell_id)
         case events.ShellFinished():
             how = "was cancelled" if event.cancelled else f"ended with exit code {event.exit_code}"
             return "warning", messages.Warn("COMMAND_ENDED", f"The command {how}", _cut(event.text))
         case events.TerminalTyped():
-            return "status", _status(f"Typed by {event.by.name}", event.text)
+            return "status", _status(f"Typed by {_who(event)}", event.text)
         case events.TerminalKeys():
-            return "status", _status(f"Keys typed by {event.by.name}", str(event.count))
+            return "status", _status(f"Keys typed by {_who(event)}", str(event.count))
         case events.TerminalResized():
             return "status", _status("Terminal resized", f"{event.cols}x{event.rows}")
         case events.TerminalEchoed():
@@ -115,7 +115,7 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
         case events.ScreenTaken():
             return "status", messages.Status("tool", SCREEN_PHASE, event.text)  # told whole: half a screen paints nothing
         case events.ErrandStarted():
-            return "warning", messages.Warn("ERRAND_STARTED", f"{event.by.name} uses {event.tool}", _cut(_json(event.args)))
+            return "warning", messages.Warn("ERRAND_STARTED", f"{event.by.label} uses {event.tool}", _cut(_json(event.args)))
         case events.ErrandFinished():
             how = "succeeded" if event.ok else f"failed: {event.error}"
             return "warning", messages.Warn("ERRAND_FINISHED", f"{event.tool} {how}", event.errand_id)
@@ -188,7 +188,7 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
             return "approval_required", approval_required(event.approval)
         case events.ApprovalDecided():
             decision: messages.ApprovalDecision = "approve" if event.verdict is events.Verdict.APPROVE else "deny"
-            return "approval_received", messages.ApprovalReceived(event.approval_id, decision, event.by.via)
+            return "approval_received", messages.ApprovalReceived(event.approval_id, decision, _via(event))
         case events.ApprovalExpired():
             return "warning", messages.Warn("APPROVAL_EXPIRED", "Nobody decided in time", event.approval_id)
         case events.ApprovalWithdrawn():
@@ -456,3 +456,14 @@ def _sandbox(sandbox: str) -> messages.SandboxProvider:
 
 def _or_unset(value: str | None) -> str | UnsetType:
     return UNSET if value is None else value
+
+
+def _who(event: events.TerminalTyped | events.TerminalKeys) -> str:
+    """Entries that an older version took from a host have the host's claim in the actor's place."""
+    if event.relayed is not None and event.by.via != "host":
+        return f"the host, which says {event.by.name}"
+    return event.by.label
+
+
+def _via(event: events.ApprovalDecided) -> str:
+    return "host" if event.relayed is not None else event.by.via

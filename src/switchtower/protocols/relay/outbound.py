@@ -12,7 +12,7 @@ from typing import Any, assert_never
 import msgspec
 from msgspec import Struct
 
-from switchtower.core import codec, events, journal
+from switchtower.core import codec, events, journal, mirrors
 from switchtower.core.session import Session
 from switchtower.protocols.relay import names, stamps
 
@@ -181,7 +181,10 @@ def message(about: About, event: events.AnyEvent) -> tuple[str, dict[str, Any]] 
         case events.ApprovalRequested():
             return "run.permission_requested", permission(event.approval)
         case events.ApprovalDecided():
-            decided = {"decision": DECIDED[event.verdict], "actor": actor(event.by), "by": event.by.name, "via": event.by.via}
+            by = mirrors.attribute(event.by, about.host_id) if about.mirrored else event.by
+            decided: dict[str, Any] = {"decision": DECIDED[event.verdict], "actor": actor(by), "by": by.name, "via": by.via}
+            if by.claims is not None:
+                decided["claims"] = {"by": by.claims.name, "via": by.claims.via}
             return "run.permission_decided", {"request_id": names.request_of(event.approval_id), **decided}
         case events.ApprovalExpired():
             return "run.permission_decided", {"request_id": names.request_of(event.approval_id), "decision": "expired"}
@@ -257,8 +260,8 @@ def message(about: About, event: events.AnyEvent) -> tuple[str, dict[str, Any]] 
 
 
 def actor(by: events.Actor) -> str:
-    """Who it was, in relay's few words."""
-    return _ACTORS.get(by.via, "system")
+    """Where it came from, in relay's few words; by the word of another machine, which the document calls informational."""
+    return _ACTORS.get(by.via if by.claims is None else by.claims.via, "system")
 
 
 def permission(approval: events.Approval) -> dict[str, Any]:

@@ -23,6 +23,7 @@ _QUESTION_MS = 30 * 86_400_000
 """How long a question of another host counts as open here; when it ends is decided there."""
 _VERDICTS = {verdict: word for word, verdict in outbound.DECIDED.items()}
 _LONGEST = 1_048_576
+_LONGEST_CLAIM = 200
 
 _decode_data = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -179,7 +180,7 @@ def _translated(host: str, type_: str, fields: _Fields, at_ms: int) -> tuple[eve
         case "run.permission_decided":
             return (_decision(host, fields),)
         case "run.input":
-            return _input(fields)
+            return _input(host, fields)
         case "run.screen":
             return (events.ScreenTaken(text=fields.text("text"), cols=_size(fields, "cols"), rows=_size(fields, "rows")),)
         case "run.resized":
@@ -237,18 +238,29 @@ def _decision(host: str, fields: _Fields) -> events.AnyEvent:
     approval_id = fields.approval()
     word = fields.text("decision", "")
     if word in _VERDICTS:
-        by = events.Actor(name=fields.text("by", host), via=fields.text("via", "host"))
-        fields.left.pop("actor", None)
-        return events.ApprovalDecided(approval_id=approval_id, verdict=_VERDICTS[word], by=by)
+        return events.ApprovalDecided(approval_id=approval_id, verdict=_VERDICTS[word], by=_decider(host, fields))
     if word == "expired":
         return events.ApprovalExpired(approval_id=approval_id)
     return events.ApprovalWithdrawn(approval_id=approval_id, reason=fields.text("reason", word or "closed"))
 
 
-def _input(fields: _Fields) -> tuple[events.AnyEvent, ...]:
+def _decider(host: str, fields: _Fields) -> events.Actor:
+    """The host, with whom it names. That is its claim, and says nothing about the users of this hub."""
+    fields.left.pop("actor", None)
+    name, via = fields.text("by", ""), fields.text("via", "")
+    said = fields.any("claims")
+    if isinstance(said, dict):
+        # A host that passes on what its hub said about who decided.
+        name, via = (value if isinstance(value := said.get(key), str) else "" for key in ("by", "via"))
+    if not name:
+        return events.Actor(name=host, via="host")
+    return events.Actor(name=host, via="host", claims=events.Claim(name[:_LONGEST_CLAIM], via[:_LONGEST_CLAIM]))
+
+
+def _input(host: str, fields: _Fields) -> tuple[events.AnyEvent, ...]:
     input_id = fields.text("input_id", "")
-    who = fields.text("actor", "system")
-    by = events.Actor(name=who, via=who)
+    who = fields.text("actor", "system")[:_LONGEST_CLAIM]
+    by = events.Actor(name=host, via="host", claims=events.Claim(who, who))
     typed = events.TerminalTyped(
         input_id=input_id, text=fields.text("text_redacted", ""), sha256=fields.text("text_sha256", ""), by=by
     )

@@ -49,4 +49,5 @@ def _told(decision: audit.Decision) -> dict[str, Any]:
         "by": decision.by,
         "via": decision.via,
         "client": decision.client,
+        "claims": None if decision.claims is None else {"by": decision.claims.name, "via": decision.claims.via},
     }

@@ -4,6 +4,7 @@ orders'."""
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from switchtower.core import errors as core_errors
 from switchtower.core import registry, tower
@@ -19,8 +20,12 @@ from switchtower.transports.stream import Receiver, Stream
 
 log = logging.getLogger(__name__)
 
-Connect = Callable[[str, Receiver], Awaitable[Stream]]
-"""`ws_client.connect` with its limits, or what behaves like it."""
+
+class Connect(Protocol):
+    """`ws_client.connect` with its limits, or what behaves like it."""
+
+    def __call__(self, url: str, receiver: Receiver, *, token: str | None = None) -> Awaitable[Stream]: ...
+
 
 ROUND_S = 1.0
 """How often it is looked whether acknowledgements are to be written, and sessions are settled."""
@@ -28,6 +33,8 @@ LIVED_S = 5.0
 """A connection that held so long was one: the next dial need not be slow."""
 GOODBYE_S = 2.0
 _REFUSALS = frozenset({401, 403})
+_TOKEN_MISSED = frozenset({400, 401, 422})
+"""What a hub answers that looks for the token in the address alone, as the document has it."""
 
 
 class Link:
@@ -48,8 +55,9 @@ class Link:
         self._random = random
         self._ledger = Ledger(registry_, self._hub)
         self._spool = Spool(tower_, self._ledger, settings.host_id, window=settings.window_events, lanes=settings.lanes)
-        self._orders = Orders(tower_, rpc, settings.host_id)
+        self._orders = Orders(tower_, rpc, settings)
         self._line: HubLine | None = None
+        self._token_in_address = False
         self._phase: Phase = "connecting"
         self._since_ms = tower_.now_ms()
         self._problem = ""
@@ -123,7 +131,7 @@ class Link:
         line = HubLine(self, self._settings.host_id)
         began = asyncio.get_running_loop().time()
         try:
-            await self._connect(self._settings.dial_url, line)
+            await self._reach(line)
             await line.ended.wait()
         except ws_client.Rejected as refusal:
             if refusal.status in _REFUSALS:
@@ -142,6 +150,23 @@ class Link:
                 self._logged_problem = ""
             self._note("waiting", "the connection to the hub was lost")
         return self._pause()
+
+    async def _reach(self, line: HubLine) -> None:
+        """The token travels in a header. Only a hub that misses it there, and does not say that it reads headers, gets it in the
+        address, and from then on at once."""
+        settings = self._settings
+        if not self._token_in_address and not settings.has_password:
+            try:
+                await self._connect(settings.dial_url, line, token=settings.host_token)
+            except ws_client.Rejected as refusal:
+                if refusal.status not in _TOKEN_MISSED or refusal.takes_bearer:
+                    raise
+            else:
+                return
+        await self._connect(settings.dial_url_with_token, line)
+        if not self._token_in_address:
+            self._token_in_address = True
+            log.warning("the hub at %s reads this host's token in the address alone; its proxies may log it", self._hub)
 
     def _pause(self) -> float:
         """Between nothing and twice as much as the last time: hosts that lost one hub together do not come back together."""

@@ -1,6 +1,7 @@
 """What the hub passes on to this host: commands, one after the other for each run, and calls, each answered on its own.
 
-Whatever goes wrong is answered and never raised. What people type reaches neither the log nor an error.
+What the hub may ask for is this host's setting `hub_may`; the rest is refused here, before anything is looked up. Whatever goes
+wrong is answered and never raised. What people type reaches neither the log nor an error.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import msgspec
 from switchtower.core import events, journal, tower
 from switchtower.protocols.relay import errors, messages, names
 from switchtower.protocols.relay.host.rpc import HostRpc
+from switchtower.protocols.relay.link.settings import LinkSettings
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +24,27 @@ MOST_WAITING = 1_000
 MOST_WAITING_BYTES = 16 * 1024 * 1024
 TOO_MANY_CALLS = "too many calls at once"
 TOO_MANY_COMMANDS = "too many commands at once; try again"
+HUB_MAY = ("watch", "decide", "start")
+"""What a host may allow its hub, each with all before it."""
+_WATCHING = frozenset(
+    {
+        "rpc.fs.read",
+        "rpc.fs.search",
+        "rpc.fs.list",
+        "rpc.git.status",
+        "rpc.git.diff",
+        "rpc.runs.list",
+        "rpc.host.info",
+        "rpc.host.doctor",
+        "rpc.host.capabilities",
+        "rpc.host.logs.tail",
+    }
+)
+_DECIDING = frozenset({*messages.COMMAND_DATA, "rpc.run.stop"})
+_REFUSALS = {
+    "decide": "this host lets its hub only watch; set `hub_may = decide` there to decide, type and stop",
+    "start": "this host does not let its hub start programs or change files; set `hub_may = start` there",
+}
 _LONGEST_PROBLEM = 500
 _VIAS = frozenset({"web", "cli", "system"})
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -53,10 +76,13 @@ class Answer(Protocol):
 
 
 class Orders:
-    def __init__(self, tower_: tower.Tower, rpc: HostRpc, host_id: str) -> None:
+    def __init__(self, tower_: tower.Tower, rpc: HostRpc, settings: LinkSettings) -> None:
         self._tower = tower_
         self._rpc = rpc
-        self._host_id = host_id
+        self._host_id = settings.host_id
+        self._hub = settings.hub
+        self._allowed = HUB_MAY[: HUB_MAY.index(settings.hub_may) + 1]
+        self._logged: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls = 0
         self._waiting: dict[str, deque[tuple[messages.Envelope, Answer]]] = {}
@@ -88,6 +114,8 @@ class Orders:
         respond = _Responder(answer, envelope, request_id)
         if envelope.type not in messages.RPC_DATA:
             respond.refuse(errors.UNKNOWN_RPC)
+        elif (refusal := self._refusal(envelope.type)) is not None:
+            respond.refuse(refusal)
         elif self._calls >= MOST_CALLS:
             respond.refuse(TOO_MANY_CALLS)
         else:
@@ -103,10 +131,10 @@ class Orders:
             if envelope.type in messages.HOST_RPCS:
                 if asked.host_id not in (None, self._host_id):
                     raise errors.UnknownHost
-                result = await self._rpc.on_host(envelope.type, asked, _actor(asker))
+                result = await self._rpc.on_host(envelope.type, asked, self._actor(asker))
             else:
                 card = await self._card(envelope.run_id)
-                result = await self._rpc.on_run(envelope.type, card, asked, _actor(asker))
+                result = await self._rpc.on_run(envelope.type, card, asked, self._actor(asker))
             respond.tell(result)
         except errors.Refused as refusal:
             respond.refuse(refusal.text)
@@ -120,6 +148,9 @@ class Orders:
 
     def _command(self, envelope: messages.Envelope, answer: Answer) -> None:
         run_id = envelope.run_id
+        if (refusal := self._refusal(envelope.type)) is not None:
+            self._refuse(envelope, answer, refusal)
+            return
         if run_id is None:
             self._refuse(envelope, answer, errors.UNKNOWN_RUN)
             return
@@ -155,7 +186,7 @@ class Orders:
 
     async def _obey(self, envelope: messages.Envelope) -> None:
         asked = _decoders[envelope.type](envelope.data)
-        actor = _actor(_asker(envelope.data))
+        actor = self._actor(_asker(envelope.data))
         card = await self._card(envelope.run_id)
         await self._rpc.commands.obey(envelope.type, card, asked, actor)
 
@@ -167,6 +198,16 @@ class Orders:
 
     # Both
 
+    def _refusal(self, type_: str) -> str | None:
+        """Why the hub may not ask for this here; None when it may. The log has the first of each type."""
+        needed = level_of(type_)
+        if needed in self._allowed:
+            return None
+        if type_ not in self._logged:
+            self._logged.add(type_)
+            log.warning("the hub at %s asked for %s, which `hub_may` does not allow", self._hub, type_)
+        return _REFUSALS[needed]
+
     async def _card(self, run_id: str | None) -> journal.Card:
         try:
             card = None if run_id is None else await self._tower.card(names.session_of(run_id))
@@ -176,11 +217,24 @@ class Orders:
             raise errors.UnknownRun
         return card
 
+    def _actor(self, asker: _Asker) -> events.Actor:
+        """The hub, with whom it names. That is its claim, and says nothing about the users of this host."""
+        name = asker.by if isinstance(asker.by, str) and 0 < len(asker.by) <= names.LONGEST else "a user"
+        claims = events.Claim(name, asker.actor if asker.actor in _VIAS else "web")
+        return events.Actor(name=self._hub, via="hub", claims=claims)
+
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def level_of(type_: str) -> str:
+    """What `hub_may` has to be for this. What is in no list, such as a type that is new, needs the most."""
+    if type_ in _WATCHING:
+        return "watch"
+    return "decide" if type_ in _DECIDING else "start"
 
 
 class _Responder:
@@ -210,8 +264,3 @@ def _asker(data: msgspec.Raw) -> _Asker:
         return _decode_asker(data)
     except _UNREADABLE:
         return _Asker()
-
-
-def _actor(asker: _Asker) -> events.Actor:
-    name = asker.by if isinstance(asker.by, str) and 0 < len(asker.by) <= names.LONGEST else "hub"
-    return events.Actor(name=name, via=asker.actor if asker.actor in _VIAS else "web")

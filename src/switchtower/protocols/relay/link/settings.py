@@ -1,5 +1,6 @@
 """What a link must know, and how it stands."""
 
+import ipaddress
 from typing import Literal
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -17,11 +18,24 @@ class BadHubUrl(ValueError):
         super().__init__((type(self).__doc__ or "").rstrip("."))
 
 
+def is_readable_on_the_way(hub_url: str) -> bool:
+    """Whether this address leads to another machine without TLS."""
+    address = urlsplit(hub_url)
+    if _SCHEMES.get(address.scheme) != "ws" or address.hostname == "localhost":
+        return False
+    try:
+        return not ipaddress.ip_address(address.hostname or "").is_loopback
+    except ValueError:
+        return True  # a name, which may lead anywhere
+
+
 class LinkSettings(Struct, frozen=True, kw_only=True):
     hub_url: str
     host_id: str
     host_token: str
     host_name: str
+    hub_may: Literal["watch", "decide", "start"] = "decide"
+    """How far the hub is obeyed."""
     heartbeat_s: float = 10.0
     backoff_min_s: float = 0.5
     backoff_max_s: float = 60.0
@@ -44,9 +58,21 @@ class LinkSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def dial_url(self) -> str:
-        """Secret: it has the token."""
+        """Without the token, which travels in a header: proxies write addresses into their logs."""
+        return self._spell({"host_id": self.host_id, "name": self.host_name})
+
+    @property
+    def dial_url_with_token(self) -> str:
+        """Secret. As the document has it, for a hub that does not read the header."""
+        return self._spell({"host_id": self.host_id, "host_token": self.host_token, "name": self.host_name})
+
+    @property
+    def has_password(self) -> bool:
+        """Whether the address names a user and a password for a proxy, which then take the place of a token in the header."""
+        return "@" in self._parts()[1]
+
+    def _spell(self, asked: dict[str, str]) -> str:
         scheme, authority, path = self._parts()
-        asked = {"host_id": self.host_id, "host_token": self.host_token, "name": self.host_name}
         return f"{scheme}://{authority}{path}/ws/host?{urlencode(asked, quote_via=quote)}"
 
     def _parts(self) -> tuple[str, str, str]:

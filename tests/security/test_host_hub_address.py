@@ -1,0 +1,118 @@
+"""How a host reaches its hub: not without TLS to another machine unless told so, and with its token in a header."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.conformance.relay.fake_hub import FakeHub
+from tests.relay.stage import PATIENCE, Stage, eventually
+from tests.relay.stage import stage as stage
+from tests.warm import processes
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+from websockets.sync import server
+
+from switchtower.protocols.relay.link import settings as link_settings
+
+
+def tower(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_", "SERVER_BASE"))}
+    return processes.run(
+        [sys.executable, "-m", "switchtower", *arguments],
+        env={**inherited, "TOWER_HOME": str(home)},
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://hub.example", True),
+        ("ws://hub.example:8787", True),
+        ("http://192.168.1.7:8787", True),
+        ("http://[fe80::1]:8787", True),
+        ("http://127.0.0.1.example.org", True),
+        ("http://localhost.example.org", True),
+        ("https://hub.example", False),
+        ("wss://10.0.0.1", False),
+        ("http://127.0.0.1:8787", False),
+        ("http://127.8.8.8", False),
+        ("http://[::1]:1", False),
+        ("http://localhost:1", False),
+    ],
+)
+def test_what_leads_to_another_machine_without_tls(url: str, expected: bool) -> None:
+    assert link_settings.is_readable_on_the_way(url) is expected
+
+
+@pytest.mark.parametrize("command", [("host",), ("serve", "--http", "off", "--pi", "off")])
+def test_a_hub_without_tls_on_another_machine_is_refused_with_a_remedy(tmp_path: Path, command: tuple[str, ...]) -> None:
+    done = tower(tmp_path / "home", *command, "--hub", "http://192.0.2.1:8787")
+    assert done.returncode != 0
+    assert "has no TLS" in done.stderr
+    assert "--insecure-hub" in done.stderr
+    assert not (tmp_path / "home" / "run" / "endpoints.json").exists()
+
+
+async def test_it_is_dialled_with_the_flag(stage: Stage) -> None:
+    """Nobody is at that address: it is for documentation."""
+    host = await stage.tower("brave", hub="http://192.0.2.1:8787", insecure_hub=True)
+    await eventually(lambda: "http://192.0.2.1:8787" in host.tower("status").stdout)
+
+
+class Recorder:
+    """A hub that lets nobody in, and keeps how it was asked."""
+
+    def __init__(self, *, status: int, challenge: str | None) -> None:
+        self.asked: list[tuple[str, str | None]] = []
+
+        def answer(connection: server.ServerConnection, request: Request) -> Response:
+            self.asked.append((request.path, request.headers.get("Authorization")))
+            headers = Headers() if challenge is None else Headers({"WWW-Authenticate": challenge})
+            return Response(status, "No", headers, b"")
+
+        self._server = server.serve(lambda _: None, "127.0.0.1", 0, process_request=answer)
+        self._serving = asyncio.get_running_loop().run_in_executor(None, self._server.serve_forever)
+        self.url = f"http://127.0.0.1:{self._server.socket.getsockname()[1]}"
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._server.shutdown)
+        await self._serving
+
+
+async def test_our_hub_is_never_sent_the_token_in_an_address(stage: Stage) -> None:
+    """What says that it reads the header, as our hub does, is not asked in another way, also when it refuses."""
+    hub = Recorder(status=401, challenge="Bearer")
+    try:
+        host = await stage.tower("polite", hub=hub.url)
+        await eventually(lambda: "the hub refuses this host" in host.log())
+        token = (host.home / "data" / "host.json").read_text().partition('"host_token":"')[2].partition('"')[0]
+        assert hub.asked
+        assert {(token in path, sent) for path, sent in hub.asked} == {(False, f"Bearer {token}")}
+    finally:
+        await hub.close()
+
+
+async def test_a_hub_that_knows_the_document_alone_gets_it_there_and_the_log_says_so(stage: Stage) -> None:
+    hub = FakeHub()
+    try:
+        host = await stage.tower("old", hub=hub.url)
+        assert await asyncio.to_thread(lambda: hub.line)
+        assert ["host_token" in path for path in hub.paths] == [False, True]
+        await eventually(lambda: "reads this host's token in the address alone" in host.log())
+    finally:
+        await asyncio.to_thread(hub.close)
+
+
+async def test_a_real_hub_takes_the_header(stage: Stage) -> None:
+    await stage.open_hub()
+    host = await stage.real_host("near")
+    await stage.online(host.host_id)
+    assert "in the address alone" not in host.log()
