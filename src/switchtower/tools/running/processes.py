@@ -18,6 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from switchtower.tools.git import quarantine
 from switchtower.tools.running import adoption, capture, descendants, environment, marks, orphans, output, patience, proc
 from switchtower.tools.sandboxes import launch
 from switchtower.tools.sandboxes.sandbox import LOCAL, Sandbox
@@ -110,7 +111,7 @@ async def run_command(
         exit_code = running.reap()
     return Finished(
         exit_code=exit_code if exit_code >= 0 else 128 - exit_code,
-        output=heard.kept.text(),
+        output=heard.kept.text() + _note(launch.set_aside(process)),
         timed_out=timed_out,
         left_running=not all(channel.closed.is_set() for channel in (heard, *heard_apart)),
         output_bytes=heard.kept.total,
@@ -118,6 +119,13 @@ async def run_command(
         errors="".join(channel.kept.text() for channel in heard_apart),
         errors_bytes=sum(channel.kept.total for channel in heard_apart),
     )
+
+
+def _note(set_aside: Sequence[str]) -> str:
+    if not set_aside:
+        return ""
+    names = ", ".join(f"`{name}`" for name in set_aside)
+    return f"\n[set aside because git would run what it names: {names}; the file is kept beside it as `{quarantine.ASIDE}`]\n"
 
 
 async def end_run(run_id: str, *, grace_s: float = GRACE) -> None:

@@ -9,12 +9,13 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
 from switchtower.core import errors
-from switchtower.tools.git import places
+from switchtower.tools.git import placeholders, places, quarantine
 from switchtower.tools.sandboxes import launch
 
 _NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try")
@@ -64,8 +65,9 @@ def options(workspace: str, *, network: bool, hidden: Iterable[str] = (), disabl
     root = os.path.realpath(workspace)
     if root == "/" or any(PurePosixPath(root).is_relative_to(place) for place in _NO_WORKSPACE):
         raise errors.SandboxUnavailable(f"`{root}` cannot be a workspace in it", hint="choose a folder of your own")
+    git = places.needs(root)
     return [
-        launch.Pending(),
+        launch.Pending(partial(_prepare, root, git)),
         *(("--unshare-user", "--disable-userns") if disable_userns else ("--unshare-user-try",)),
         *_NAMESPACES,
         *([] if network else ["--unshare-net"]),
@@ -78,7 +80,7 @@ def options(workspace: str, *, network: bool, hidden: Iterable[str] = (), disabl
         *("--proc", "/proc"),
         *(word for switch in _KERNEL_SWITCHES for word in ("--ro-bind-try", switch, switch)),
         *(word for list_ in _KERNEL_KEYS if Path(list_).exists() for word in ("--dev-bind", os.devnull, list_)),
-        *_mounts(root, network=network, hidden=hidden),
+        *_mounts(root, git, network=network, hidden=hidden),
         *("--setenv", "TMPDIR", "/tmp"),  # noqa: S108
         *("--setenv", "XDG_CACHE_HOME", "/tmp/.cache"),  # noqa: S108 - the user's own cannot be written
         *(word for variable in _DANGLING for word in ("--unsetenv", variable)),
@@ -86,11 +88,20 @@ def options(workspace: str, *, network: bool, hidden: Iterable[str] = (), disabl
     ]
 
 
-def _mounts(root: str, *, network: bool, hidden: Iterable[str]) -> Iterator[str]:
-    git = places.needs(root)
+def _prepare(root: str, git: places.Needs) -> launch.Release:
+    watch = quarantine.Watch(root, git)
+    hold = placeholders.Hold(git.placeholders)
+
+    def release() -> list[str]:
+        hold.release()
+        return watch.settle()
+
+    return release
+
+
+def _mounts(root: str, git: places.Needs, *, network: bool, hidden: Iterable[str]) -> Iterator[str]:
     folders, files = _found(hidden)
-    closed = folders.union(git.absent)
-    mounts = {_mount(_Kind.EMPTY, place) for place in (*_PRIVATE, *closed, *files)}
+    mounts = {_mount(_Kind.EMPTY, place) for place in (*_PRIVATE, *folders, *files)}
     seen = {*_seen_in_run(network=network), *git.readable}.difference(_PRIVATE, "/")
     mounts |= {_mount(_Kind.READ, place) for place in seen}
     mounts |= {_mount(_Kind.WRITE, place) for place in (root, *git.writable)}
@@ -103,7 +114,7 @@ def _mounts(root: str, *, network: bool, hidden: Iterable[str]) -> Iterator[str]
         else:
             yield from ("--tmpfs", mount.path)
     # Last, when everything below them is in its place.
-    for place in sorted(closed - {root}):
+    for place in sorted(folders - {root}):
         yield from ("--remount-ro", place)
 
 

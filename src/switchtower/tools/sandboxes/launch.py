@@ -1,8 +1,9 @@
-"""How a sandboxed process is started: with the filter of system calls, a session keyring that holds nothing, and what has to
-be in place on the disk for as long as it runs.
+"""How the processes of runs are started: commands, MCP servers, programs in terminals, runtimes of flows. Each gets git's
+overrides. One in a sandbox gets the filter of system calls, a session keyring that holds nothing, and what has to be in place
+on the disk for as long as it runs.
 
-Each process that runs in a sandbox is started here. The options that `Sandbox.wrap` makes contain one word that only `popen`
-can replace; a process that is started in another way fails at that word and never runs without its protection.
+The options that `Sandbox.wrap` makes contain one word that only `popen` can replace; a sandbox that is started in another way
+fails at that word and never runs without its protection.
 """
 
 import ctypes
@@ -14,13 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import IO
 
+from switchtower.tools.git import overrides
 from switchtower.tools.sandboxes import seccomp
 
 _JOIN_SESSION_KEYRING = 1
 
-Release = Callable[[], None]
+Release = Callable[[], list[str]]
+"""Takes away what was put in place, after everything inside has ended. Returns the files that were set aside."""
 Prepare = Callable[[], Release]
-"""Puts in place what a sandbox needs on the disk. What it returns takes that away, after everything inside has ended."""
+"""Puts in place what a sandbox needs on the disk."""
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +44,7 @@ class _GuardedProcess(subprocess.Popen[bytes]):
     """Releases what was prepared for it when it is reaped. Its starter reaps it after all inside have ended."""
 
     release: Release | None = None
+    set_aside: tuple[str, ...] = ()
 
     def poll(self) -> int | None:
         code = super().poll()
@@ -56,7 +60,14 @@ class _GuardedProcess(subprocess.Popen[bytes]):
     def _has_ended(self) -> None:
         release, self.release = self.release, None
         if release is not None:
-            release()
+            self.set_aside = tuple(release())
+            if self.set_aside:
+                log.warning("a sandboxed command made files that git would have run programs for: %s", ", ".join(self.set_aside))
+
+
+def set_aside(process: "subprocess.Popen[bytes]") -> tuple[str, ...]:
+    """Files of the workspace that were renamed when the process had been reaped, because git would have run what they name."""
+    return process.set_aside if isinstance(process, _GuardedProcess) else ()
 
 
 def popen(
@@ -71,6 +82,8 @@ def popen(
     start_new_session: bool = False,
 ) -> "subprocess.Popen[bytes]":
     """`subprocess.Popen`, for programs in a sandbox and without one. Raises `OSError` when it cannot be started."""
+    # What the owner has chosen for the daemon itself stays.
+    variables = overrides.add_to(os.environ if env is None else env, chosen=overrides.keys_in(os.environ))
 
     def start(
         words: Sequence[str], kind: type["subprocess.Popen[bytes]"] = subprocess.Popen, pass_fds: Sequence[int] = ()
@@ -78,7 +91,7 @@ def popen(
         return kind(
             list(words),
             cwd=cwd,
-            env=env,
+            env=variables,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,

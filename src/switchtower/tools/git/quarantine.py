@@ -1,0 +1,277 @@
+"""Repositories that a sandboxed command has made in a workspace: after it has ended, what would have git run programs is set
+aside under another name, and the rest is left as it is.
+
+Git runs programs for whoever calls it in such a folder, and for a repository that the workspace's own index names as a
+submodule already when it is called in the workspace. The command's processes have all ended by then. Others may still write
+in the workspace, so no path is followed twice: each step is taken from a descriptor, and never through a link.
+"""
+
+import mmap
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+
+from switchtower.tools.git import places, settings
+
+ASIDE = ".set-aside"
+_DEPTH = 2
+_MOST_FOLDERS = 500
+_MOST_CONFIGURATION = 256 * 1024
+_MOST_GITLINKS = 200
+_CLOCKS_DIFFER = 0.05
+"""The times of files come from a coarser clock."""
+_GITLINK = (0o160000).to_bytes(4)
+
+_HARMLESS = frozenset(
+    {
+        *(
+            f"core.{name}"
+            for name in ("repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "symlinks")
+        ),
+        *(f"core.{name}" for name in ("precomposeunicode", "autocrlf", "eol", "safecrlf", "worktree", "sparsecheckout")),
+        *(f"core.{name}" for name in ("sparsecheckoutcone", "abbrev", "quotepath", "longpaths", "protectntfs", "protecthfs")),
+        *(f"extensions.{name}" for name in ("objectformat", "refstorage", "partialclone", "compatobjectformat")),
+        *(f"user.{name}" for name in ("name", "email", "useconfigonly")),
+        *(f"remote.*.{name}" for name in ("url", "pushurl", "fetch", "push", "tagopt", "prune", "mirror", "promisor")),
+        *(f"remote.*.{name}" for name in ("partialclonefilter", "followremotehead")),
+        *(f"branch.*.{name}" for name in ("remote", "merge", "rebase", "pushremote", "description", "vscode-merge-base")),
+        *(f"submodule.*.{name}" for name in ("url", "active", "branch", "ignore")),
+        *("submodule.active", "submodule.recurse", "init.defaultbranch", "pull.rebase", "pull.ff", "push.default"),
+        *(
+            "push.autosetupremote",
+            "fetch.prune",
+            "merge.conflictstyle",
+            "merge.ff",
+            "gc.auto",
+            "gc.autodetach",
+            "maintenance.auto",
+        ),
+        *("advice.detachedhead", "commit.gpgsign", "tag.gpgsign", "receive.denycurrentbranch", "lfs.repositoryformatversion"),
+        *(
+            "color.ui",
+            "rerere.enabled",
+            "status.showuntrackedfiles",
+            "diff.algorithm",
+            "log.date",
+            "pack.threads",
+            "index.version",
+        ),
+    }
+)
+"""Settings that name no program. `*` stands for what is between the first and the last dot."""
+
+
+class Watch:
+    """Begun before a command; `settle` when everything that it started has ended."""
+
+    def __init__(self, workspace: str, needs: places.Needs) -> None:
+        self._workspace = workspace
+        self._known = frozenset({*needs.fixed, *needs.writable})
+        self._unwanted = needs.unwanted
+        self._index = needs.index
+        self._since = time.time() - _CLOCKS_DIFFER
+
+    def settle(self) -> list[str]:
+        """Sets aside what the command has made, and returns the paths that were renamed."""
+        renamed: list[str] = []
+        with suppress(OSError):
+            for path in self._unwanted:
+                if os.path.lexists(path):
+                    renamed += self._set_aside(PurePosixPath(path).relative_to(self._workspace))
+            for folder in self._candidates():
+                with suppress(OSError):
+                    renamed += self._look_at(folder)
+        return renamed
+
+    def _candidates(self) -> Iterator[PurePosixPath]:
+        """Folders of the workspace that may be repositories, relative to it: the topmost ones, and what its index names."""
+        yield PurePosixPath()
+        left = _MOST_FOLDERS
+        level = [PurePosixPath()]
+        for _ in range(_DEPTH):
+            deeper: list[PurePosixPath] = []
+            for folder in level:
+                with suppress(OSError), os.scandir(Path(self._workspace, folder)) as entries:
+                    for entry in entries:
+                        if left > 0 and entry.name != ".git" and entry.is_dir(follow_symlinks=False):
+                            left -= 1
+                            deeper.append(folder / entry.name)
+            yield from deeper
+            level = deeper
+        if self._index is not None:
+            yield from _gitlinks(self._index)
+
+    def _look_at(self, folder: PurePosixPath) -> list[str]:
+        """One folder: a repository in it, or one that it is itself. Git takes the second when the first is none."""
+        path = f"{self._workspace}/{folder}"
+        if not (os.path.lexists(f"{path}/.git") or os.path.lexists(f"{path}/HEAD")):
+            return []
+        renamed: list[str] = []
+        with _opened(self._workspace, folder) as here:
+            dot_git = _status(".git", here)
+            if dot_git is not None and str(Path(self._workspace, folder, ".git")) not in self._known:
+                if stat.S_ISDIR(dot_git.st_mode):
+                    with _opened(self._workspace, folder / ".git") as git_dir:
+                        renamed += self._disarm(git_dir, folder / ".git")
+                elif self._is_new(dot_git):
+                    # A link or a pointer to another place.
+                    renamed += self._set_aside(folder / ".git")
+            if all(_status(name, here) is not None for name in ("HEAD", "objects", "refs")):
+                renamed += self._disarm(here, folder)
+        return renamed
+
+    def _disarm(self, git_dir: int, where: PurePosixPath) -> list[str]:
+        renamed: list[str] = []
+        for name in ("commondir", "config.worktree"):
+            found = _status(name, git_dir)
+            if found is not None and self._is_new(found):
+                renamed.append(self._rename(name, git_dir, where))
+        config = _status("config", git_dir)
+        if config is not None and self._is_new(config):
+            harmless = _harmless_part(git_dir)
+            if harmless is not None:
+                renamed.append(self._rename("config", git_dir, where))
+                descriptor = os.open("config", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=git_dir)
+                with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
+                    stream.write(harmless)
+        hooks = _status("hooks", git_dir)
+        if hooks is not None and self._has_new_hooks(hooks, git_dir):
+            renamed.append(self._rename("hooks", git_dir, where))
+        return renamed
+
+    def _has_new_hooks(self, hooks: os.stat_result, git_dir: int) -> bool:
+        if not stat.S_ISDIR(hooks.st_mode):
+            return self._is_new(hooks)
+        descriptor = os.open("hooks", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=git_dir)
+        try:
+            for name in os.listdir(descriptor):  # noqa: PTH208 - by a descriptor
+                found = _status(name, descriptor)
+                if not name.endswith(".sample") and found is not None and self._is_new(found):
+                    return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def _is_new(self, found: os.stat_result) -> bool:
+        """Its change time, which no program can set."""
+        return found.st_ctime >= self._since
+
+    def _set_aside(self, path: PurePosixPath) -> list[str]:
+        with _opened(self._workspace, path.parent) as folder:
+            return [self._rename(path.name, folder, path.parent)]
+
+    def _rename(self, name: str, folder: int, where: PurePosixPath) -> str:
+        aside, number = f"{name}{ASIDE}", 1
+        while _status(aside, folder) is not None:
+            number += 1
+            aside = f"{name}{ASIDE}-{number}"
+        os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+        return str(where / name)
+
+
+@contextmanager
+def _opened(workspace: str, folder: PurePosixPath) -> Iterator[int]:
+    """A folder below the workspace, reached without following a link."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(workspace, flags)
+    try:
+        for name in folder.parts:
+            if name == "..":
+                raise NotADirectoryError(f"`{folder}` leads out of the workspace")
+            above, descriptor = descriptor, os.open(name, flags, dir_fd=descriptor)
+            os.close(above)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _status(name: str, folder: int) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return None
+
+
+def _harmless_part(git_dir: int) -> str | None:
+    """The configuration without what is not known to be harmless; `None` when all of it is."""
+    try:
+        descriptor = os.open("config", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=git_dir)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        content = stream.read(_MOST_CONFIGURATION + 1)
+    try:
+        found = settings.parse(content.decode(errors="surrogateescape"))
+    except settings.Unreadable:
+        return ""
+    if len(content) > _MOST_CONFIGURATION:
+        return ""
+    kept = [setting for setting in found if setting.key in _HARMLESS]
+    return None if len(kept) == len(found) else settings.write(kept)
+
+
+def _gitlinks(index: str) -> Iterator[PurePosixPath]:
+    """The paths of submodules in an index, which git calls itself in. Almost no index has any, which is seen at once."""
+    try:
+        descriptor = os.open(index, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return
+    found: list[PurePosixPath] = []
+    with (
+        os.fdopen(descriptor, "rb"),
+        suppress(ValueError, OSError, IndexError),
+        mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content,
+    ):
+        if content[:4] == b"DIRC" and content.find(_GITLINK) >= 0:
+            found = _parse_gitlinks(content)
+    yield from found
+
+
+def _parse_gitlinks(content: mmap.mmap) -> list[PurePosixPath]:
+    for hash_size in (20, 32):
+        names = _gitlinks_with(content, hash_size)
+        if names is not None:
+            return [PurePosixPath(os.fsdecode(name)) for name in names[:_MOST_GITLINKS]]
+    return []
+
+
+def _gitlinks_with(content: mmap.mmap, hash_size: int) -> list[bytes] | None:
+    """`None` when the entries make no sense with hashes of this size."""
+    cuts_names = int.from_bytes(content[4:8]) >= 4
+    names: list[bytes] = []
+    name = b""
+    place = 12
+    for _ in range(int.from_bytes(content[8:12])):
+        mode = content[place + 24 : place + 28]
+        if mode[2] not in (0x40, 0x81, 0xA0, 0xE0):  # no folder's, file's, link's or submodule's
+            return None
+        flags_at = place + 40 + hash_size
+        begin = flags_at + (4 if content[flags_at] & 0x40 else 2)
+        kept = b""
+        if cuts_names:
+            begin, cut = _offset(content, begin)
+            kept = name[: len(name) - cut]
+        end = content.find(b"\0", begin)
+        if end < 0:
+            return None
+        name = kept + content[begin:end]
+        place = end + 1 if cuts_names else place + (end - place + 8) // 8 * 8
+        if mode == _GITLINK:
+            names.append(name)
+    return names
+
+
+def _offset(content: mmap.mmap, place: int) -> tuple[int, int]:
+    """A number of variable length, and the place behind it."""
+    byte = content[place]
+    value = byte & 0x7F
+    while byte & 0x80:
+        place += 1
+        byte = content[place]
+        value = ((value + 1) << 7) | (byte & 0x7F)
+    return place + 1, value
