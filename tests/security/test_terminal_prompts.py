@@ -183,9 +183,10 @@ async def test_what_is_flushed_is_the_input_and_not_the_output() -> None:
 
 
 async def test_an_answer_is_not_typed_behind_input_that_still_waits(stage: Stage) -> None:
-    """What was typed ahead would be the answer, and the decision the answer to the next question."""
+    """What was typed ahead will be read as the answer, and the decision would answer the next question."""
     code = (
-        "import select, sys\n"
+        "import os, select, sys\n"
+        "os.system('stty -echo')\n"
         "sys.stdout.write('Proceed? (y/n) '); sys.stdout.flush()\n"
         "select.select([open('go')], [], [])\n"
         "print(); print('first', input()); print('second', input('Delete everything? [y/N] '))\n"
@@ -196,6 +197,10 @@ async def test_an_answer_is_not_typed_behind_input_that_still_waits(stage: Stage
         program = await stage.run([sys.executable, "-c", code])
         await program.asked()
         await program.type("n\r")
+        again = await program.asked(2)
+        await program.decide(again.id)
+        warning = await program.next_of(events.WarningRaised)
+        assert (warning.code, warning.detail) == ("NOT_TYPED", again.id)
         os.write(pipe, b"go\n")
         await program.shows("first n")
         await program.until(lambda: questions(program)[-1].title == "Delete everything? [y/N]")
