@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.security import terminal_screens
 
 from switchtower.engines.pty import prompts, prompts_rows, rules, screen
 
@@ -271,7 +272,12 @@ def test_a_question_of_which_only_the_end_can_be_shown_cannot_be_approved():
 
 
 def test_every_shipped_rule_has_a_recorded_screen():
-    shown = {(recorded["tool"], recorded["prompt"]["rule"]) for recorded in _recorded() if recorded["prompt"]}
+    recordings = [*_recorded(), *terminal_screens.expected()]
+    shown = {
+        (recorded["tool"] if recorded["tool"] in RULES.by_tool else "generic", recorded["prompt"]["rule"])
+        for recorded in recordings
+        if recorded["prompt"]
+    }
     assert {(tool, each.rule.name) for tool, compiled in RULES.by_tool.items() for each in compiled} - shown == set()
 
 

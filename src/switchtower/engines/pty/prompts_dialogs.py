@@ -76,7 +76,8 @@ class Dialogs:
             return None
         if each.needs and not any(each.needs.search(text) for text in below):
             return None
-        if each.footer and not any(each.footer.search(line) for line in self._lines[last:]):
+        # Options that stand in one row have their hints there too.
+        if each.footer and not any(each.footer.search(line) for line in self._lines[last + (first < last) :]):
             return None
         question = self._find_question(each, first)
         if question is None:
@@ -84,7 +85,7 @@ class Dialogs:
         if each.unless and any(each.unless.search(self._texts[row]) for row in self._rows if row >= question):
             return None
         about, flaw = self._read_about(each, question, first)
-        flaw = flaw or self._find_selection_flaw(each, first, last)
+        flaw = flaw or _find_cut(each, about, below, self._screen_rows) or self._find_selection_flaw(each, first, last)
         return Dialog(self._texts[question], question - self._above_screen, about, options, flaw)
 
     # Its parts
@@ -155,7 +156,6 @@ class Dialogs:
             above = self._lines[(0 if top is None else top) : question]
             flaw = NO_BEGINNING if top is None else ""
         about = prompts_rows.unboxed([*above, *between], edge)
-        flaw = flaw or _find_cut(each, about, self._screen_rows)
         return ([f"[{NO_BEGINNING.lower()}]", *about] if flaw == NO_BEGINNING else about), flaw
 
     def _find_top(self, each: rules.Compiled, question: int, edge: int | None) -> int | None:
@@ -226,11 +226,11 @@ def _read_number(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _find_cut(each: rules.Compiled, about: Sequence[str], screen_rows: int) -> str:
+def _find_cut(each: rules.Compiled, about: Sequence[str], below: Sequence[str], screen_rows: int) -> str:
     rule = each.rule
     if rule.partial:
         return NOT_SHOWN
-    if each.cut is not None and any(each.cut.search(row) for row in about):
+    if each.cut is not None and any(each.cut.search(row) for row in (*about, *below)):
         return CUT
     if (
         rule.rows is not None

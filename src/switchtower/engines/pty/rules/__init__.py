@@ -43,7 +43,7 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     needs: str | None = None
     """`dialog`: some row from the first option down must have this."""
     footer: str | None = None
-    """`dialog`: the row of the last option, or one below it, must have this, boxes included."""
+    """`dialog`: a row below the options must have this, boxes included; of options in one row, that row may have it too."""
     marked: bool = False
     """`dialog`: one of the options must be marked; a numbered list without a mark is only a list."""
     trailing: int = 1
