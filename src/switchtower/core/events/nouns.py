@@ -13,6 +13,8 @@ class Actor(Struct, frozen=True, omit_defaults=True):
     client: str | None = None
     counts: bool = False
     """Its protocol counts the session's versions by its own rules, with `VersionAdvanced`."""
+    run_id: str | None = None
+    """The run whose process asked. Such an actor acts for nobody else."""
 
 
 SYSTEM = Actor(name="switchtower", via="daemon")
