@@ -193,6 +193,7 @@ NOT_FREE_TEXT = {
         "thinking",
         "budget",
         "parent",
+        "parent_run",
         "host",
     },
     events.TerminalTyped: {"input_id", "sha256", "by"},

@@ -23,4 +23,4 @@ class Access(Struct, frozen=True):
         return self.run_id is not None
 
     def actor(self, client: str | None = None) -> events.Actor:
-        return events.Actor(name=self.name, via=self.via, client=client)
+        return events.Actor(name=self.name, via=self.via, client=client, run_id=self.run_id)

@@ -8,7 +8,21 @@ from typing import assert_never
 
 import msgspec
 
-from switchtower.core import commands, dialogs, errands, errors, events, flows, ids, mirrors, redact, shells, states, terminals
+from switchtower.core import (
+    admission,
+    commands,
+    dialogs,
+    errands,
+    errors,
+    events,
+    flows,
+    ids,
+    mirrors,
+    redact,
+    shells,
+    states,
+    terminals,
+)
 from switchtower.core.decision import Decision
 from switchtower.core.session import Run, Session
 
@@ -25,6 +39,7 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
         return mirrors.mirror(session, command)
     if session.seq == 0 or session.is_deleted:
         raise errors.SessionNotFound(session.id)
+    admission.check_command(session, command)
     mirrors.refuse_what_is_its_hosts(session, command)
     if command.expected_version is not None and command.expected_version != session.version:
         raise errors.VersionMismatch(f"expected {command.expected_version}, got {session.version}")

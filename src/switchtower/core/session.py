@@ -208,10 +208,11 @@ class Session(Struct):
 
     @property
     def outlives_its_daemon(self) -> bool:
-        """Whether the run under way can be taken up after a restart. A program's terminal ends with the daemon that holds it;
+        """Whether the run under way can be taken up after a restart. A program's terminal ends with the daemon that holds it, and
+        a child with the process that started it;
         an agent goes on only from a question, because nobody knows what became of anything else that it was doing."""
         run = self.run
-        if run is None or run.cancel_requested or self.terminal is not None:
+        if run is None or run.cancel_requested or self.terminal is not None or self.parent_run is not None:
             return False
         return self.flow.lasting if self.flow is not None else run.waits_for_a_decision
 

@@ -151,6 +151,10 @@ class Tower(Protocol):
         """The session as it stands, in its own order and as committed: a copy, which does not move on."""
         ...
 
+    def session_of_run(self, run_id: str) -> Session | None:
+        """The session as it stands whose active run this is, at this node. Not to be changed or kept."""
+        ...
+
     async def cards(self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = ()) -> list[journal.Card]:
         """Sessions, most recently updated first; or only those that somebody wants at hand, or in one of these states."""
         ...

@@ -113,6 +113,10 @@ class Workshop(Site, Protocol):
         """Runs a person's own command to its end. Cancelled, it ends all that it started."""
         ...
 
+    def resolve_folder(self, path: str) -> str:
+        """The folder that a path leads to, links followed."""
+        ...
+
     def kill_processes(self, run_id: str) -> int:
         """Ends what a run left behind; how many there were."""
         ...

@@ -1,12 +1,13 @@
 """The world around the runtime, for real: the workshop port with folders, processes, git and the catalogue of models."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from switchtower import config
-from switchtower.core import commands, errors, events, policy, workshop
+from switchtower.core import admission, commands, errors, events, policy, workshop
 from switchtower.core.timeline import Change
 from switchtower.daemon import checks, offers, shell
 from switchtower.daemon import presets as preset_rules
@@ -22,7 +23,7 @@ from switchtower.tools.sandboxes import sandbox as sandboxes
 from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
 
 AUTO = preset_rules.AUTO
-LOCAL = sandboxes.LOCAL.name
+LOCAL = admission.LOCAL
 TERMINAL = "terminal"
 FLOW = "flow"
 """Stands for the provider of a session that has no model."""
@@ -84,7 +85,7 @@ class DaemonWorkshop:
             is_persons_own = command.program is not None or command.flow is not None
             least, missing = (LOCAL, None) if is_persons_own else sandboxes.best_available()
         sandbox = command.sandbox or least
-        if sandboxes.is_less(sandbox, least) and not command.sandbox_is_settled:
+        if admission.is_weaker(sandbox, least) and not command.sandbox_is_settled:
             raise errors.SandboxUnavailable(
                 f"commands run in `{least}` here, and `{sandbox}` is less",
                 hint="leave the sandbox out, or name it on the owner's own socket, as with `tower run --sandbox local`",
@@ -113,6 +114,9 @@ class DaemonWorkshop:
     async def run_shell(self, command: str, workspace: events.Workspace, sandbox: str, shell_id: str) -> workshop.ShellResult:
         where = sandboxes.choose(sandbox, network=self._settings.sandbox_network)
         return await shell.run(command, workspace, shell_id, where=where)
+
+    def resolve_folder(self, path: str) -> str:
+        return os.path.realpath(path)
 
     def kill_processes(self, run_id: str) -> int:
         return processes.kill_marked(run_id)

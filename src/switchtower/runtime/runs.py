@@ -9,11 +9,11 @@ import logging
 from collections.abc import Mapping
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
-from switchtower.core import commands, engine, errors, events, redact, tower, workshop
+from switchtower.core import admission, commands, engine, errors, events, redact, tower, workshop
 from switchtower.core.decision import Said
-from switchtower.core.session import ERRAND, Run, Session
+from switchtower.core.session import ERRAND, Run, Session, Usage
 from switchtower.runtime.desk import RunDesk
 from switchtower.runtime.history import task_of
 from switchtower.runtime.lane import Lane, Services
@@ -21,6 +21,8 @@ from switchtower.runtime.lane import Lane, Services
 log = logging.getLogger(__name__)
 
 CLOCK_MARGIN = 0.005
+MOST_CHILDREN = 16
+PARENT_ENDED = "the run that started this session has ended"
 
 Expire = commands.ExpireApproval | commands.ExpireDialog
 
@@ -29,6 +31,7 @@ class Work(Struct):
     """One run that an engine works on."""
 
     desk: RunDesk
+    lane: Lane
     doing: asyncio.Task[commands.FinishRun]
     """The work itself. It may be cancelled at any moment, even before it has begun."""
     keeper: asyncio.Task[None] | None = None
@@ -37,6 +40,10 @@ class Work(Struct):
     """Why it must end now, when nobody asked for that."""
     abandoned: bool = False
     """Its session's home is another node: it ends without a word."""
+    children: int = 0
+    """How many sessions its processes have started."""
+    lent: Usage = field(default_factory=Usage)
+    """What those have used, which counts as the run's own."""
 
 
 class Runs:
@@ -92,6 +99,8 @@ class Runs:
             case events.MessageQueued(delivery=events.Delivery.STEER):
                 if run_id is not None and (work := self._works.get(run_id)) is not None:
                     work.desk.steer(event)
+            case events.UsageReported():
+                self._charge(lane, run_id, event)
             case events.RunCancelRequested():
                 assert run_id is not None, "a run has an id"
                 if event.force and (work := self._works.get(run_id)) is not None:
@@ -111,6 +120,10 @@ class Runs:
             return  # stays open in the journal; the next start closes it
         session = lane.session
         assert session is not None and session.run is not None and session.run.id == run_id, "a run starts in its session"
+        if session.parent_run is not None and session.parent_run not in self._works:
+            ended = commands.InterruptRun(session_id=session.id, run_id=run_id, reason=PARENT_ENDED)
+            lane.submit(ended, lambda _: None, ours=True)
+            return
         redactor: redact.Redactor = self._services.redactor
         asked_before = tuple(approval for approval in session.run.pending.values() if approval.kind != ERRAND)
         steered = [queued for queued in session.queue.values() if queued.delivery is events.Delivery.STEER]
@@ -126,8 +139,45 @@ class Runs:
         )
         loop = asyncio.get_running_loop()
         doing = self._to_the_end(lane, session, session.run, next(iter(asked_before), None), desk, asked_for)
-        work = self._works[run_id] = Work(desk, loop.create_task(doing, name=f"run {run_id}"))
+        work = self._works[run_id] = Work(desk, lane, loop.create_task(doing, name=f"run {run_id}"))
         work.keeper = loop.create_task(self._keep(lane, run_id, work), name=f"keeper of {run_id}")
+
+    # Sessions that a run has started
+
+    def session_of(self, run_id: str) -> Session | None:
+        """The session whose run is active here."""
+        work = self._works.get(run_id)
+        session = work.lane.session if work is not None else None
+        return session if session is not None and session.run is not None and session.run.id == run_id else None
+
+    def lent(self, run_id: str) -> Usage:
+        return self._works[run_id].lent if run_id in self._works else Usage()
+
+    def count_child(self, run_id: str) -> None:
+        """Raises `Overloaded` when the run has started too many sessions."""
+        work = self._works[run_id]
+        if work.children >= MOST_CHILDREN:
+            raise errors.Overloaded(f"one run starts at most {MOST_CHILDREN} sessions")
+        work.children += 1
+
+    def _charge(self, lane: Lane, run_id: str | None, usage: events.UsageReported) -> None:
+        """What a child uses counts for the run that started it, and for that one's parent; what has no budget left ends."""
+        work, session = self._works.get(run_id or ""), lane.session
+        while work is not None and session is not None:
+            if work.children and admission.is_spent(session, work.lent) and work.failure is None:
+                work.failure = "the run and the sessions that it started have used up its budget"
+                work.doing.cancel()
+            work = self._works.get(session.parent_run or "")
+            if work is not None:
+                work.lent.add(usage)
+                session = work.lane.session
+
+    def _end_children(self, run_id: str) -> None:
+        for work in list(self._works.values()):
+            session = work.lane.session
+            if session is not None and session.parent_run == run_id and session.run is not None:
+                cancel = commands.CancelRun(session_id=session.id, run_id=session.run.id, reason=PARENT_ENDED)
+                work.lane.submit(cancel, lambda _: None, ours=True)
 
     def arm(self, lane: Lane, approval: events.Approval) -> None:
         expire = commands.ExpireApproval(session_id=lane.session_id, approval_id=approval.id)
@@ -223,6 +273,7 @@ class Runs:
         finally:
             if self._works.get(run_id) is work:
                 del self._works[run_id]
+                self._end_children(run_id)
 
     async def _close(self, lane: Lane, run_id: str, work: Work, ending: commands.FinishRun | commands.InterruptRun) -> None:
         """Until its end is stored a run is open. A disk that is full now may have room in a moment."""

@@ -11,9 +11,26 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import PurePath
 from typing import TypeVar
 
-from switchtower.core import commands, engine, errors, events, homes, ids, journal, nodes, redact, search, states, tower
+from msgspec.structs import replace
+
+from switchtower.core import (
+    admission,
+    commands,
+    engine,
+    errors,
+    events,
+    homes,
+    ids,
+    journal,
+    nodes,
+    redact,
+    search,
+    states,
+    tower,
+)
 from switchtower.core import workshop as workshop_port
 from switchtower.core.decision import Said
 from switchtower.core.session import Session
@@ -153,6 +170,12 @@ class Runtime:
         if self._stopping:
             done(errors.ShuttingDown())
             return
+        if isinstance(command, commands.StartSession) and command.actor.run_id is not None and not hop:
+            try:
+                command = self._bound(command, command.actor.run_id)
+            except errors.CoreError as refusal:
+                done(refusal)
+                return
         lane = self._lane(command.session_id)
         if isinstance(command, commands.StartSession) and command.id_is_fresh:
             lane.begin()
@@ -160,6 +183,19 @@ class Runtime:
             done(errors.Overloaded("the program does not read what is typed"))
             return
         lane.submit(command, partial(self._answer, command, done) if self.elsewhere is not None else done, hop=hop)
+
+    def _bound(self, command: commands.StartSession, run_id: str) -> commands.StartSession:
+        """What a process of a run starts, as a child of that run. Each protocol's sessions begin here."""
+        parent = self.runs.session_of(run_id)
+        root = self.workshop.resolve_folder(command.workspace.root)
+        inside = parent is not None and PurePath(root).is_relative_to(self.workshop.resolve_folder(parent.workspace.root))
+        command = replace(command, workspace=replace(command.workspace, root=root))
+        bound = admission.bind(command, parent, self.runs.lent(run_id), self.now_ms(), is_inside=inside)
+        self.runs.count_child(run_id)
+        return bound
+
+    def session_of_run(self, run_id: str) -> Session | None:
+        return self.runs.session_of(run_id)
 
     def _answer(self, command: commands.AnyCommand, done: tower.Done, outcome: tower.Outcome | errors.CoreError) -> None:
         """What the session's host is to decide is handed to it, and the asker hears from there."""

@@ -48,6 +48,9 @@ class BareWorkshop:
     async def run_shell(self, command: str, workspace: events.Workspace, sandbox: str, shell_id: str) -> workshop.ShellResult:
         return await self.shell(command)
 
+    def resolve_folder(self, path: str) -> str:
+        return path
+
     def kill_processes(self, run_id: str) -> int:
         self.killed.append(run_id)
         return 0

@@ -12,11 +12,12 @@ from switchtower.cli import ages, console, output, table
 if TYPE_CHECKING:
     from switchtower.cli.waiting import Waiting
     from switchtower.client.client import Client
-    from switchtower.protocols.push import extensions, messages
+    from switchtower.protocols.push import extensions, listings, messages
 
     Programs = Mapping[str, extensions.TerminalListing]
     Waits = Mapping[str, Sequence[Waiting]]
     Homes = Mapping[str, str]
+    Cards = Mapping[str, listings.Card]
 
 
 @click.command()
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 def sessions(as_json: bool, limit: int) -> int:
     """List the sessions, the last used first.
 
-    Of a program in a terminal, the command is shown too, or what somebody has called it. Where several nodes share one store, the
+    The sandbox of each session is shown, and of a session that a run has started, whose child it is. Of a program in a terminal,
+    the command is shown too, or what somebody has called it. Where several nodes share one store, the
     node that a session has as its home is shown. A session that waits for a decision or an answer has what is asked below it. The
     end of an id is enough to name a session in other commands, and `last` is the first one listed.
 
@@ -35,13 +37,13 @@ def sessions(as_json: bool, limit: int) -> int:
     """
     import msgspec
 
-    listed, programs, waits, homes = asyncio.run(_list(limit))
+    listed, programs, waits, homes, cards = asyncio.run(_list(limit))
     if as_json:
-        output.line(msgspec.json.encode([_described(session, programs, waits, homes) for session in listed]))
+        output.line(msgspec.json.encode([_described(session, programs, waits, homes, cards) for session in listed]))
         return console.Exit.OK
     if not listed:
         console.say('no sessions yet; hint: start one with `tower run --headless "…"`')
-    for session, row in zip(listed, table.rows(_cells(listed, programs, homes, now=time.time())), strict=True):
+    for session, row in zip(listed, table.rows(_cells(listed, programs, homes, cards, now=time.time())), strict=True):
         output.line(console.printable(row))
         for line in _asked(waits.get(session.sessionId, ())):
             output.line(console.printable(line))
@@ -54,7 +56,7 @@ def _asked(waits: "Sequence[Waiting]") -> list[str]:
     return [f"  ? {waiting.spelled(one)}" for one in waits]
 
 
-async def _list(limit: int) -> "tuple[Sequence[messages.ListedSession], Programs, Waits, Homes]":
+async def _list(limit: int) -> "tuple[Sequence[messages.ListedSession], Programs, Waits, Homes, Cards]":
     from switchtower import config
     from switchtower.cli import waiting
     from switchtower.client.client import Client
@@ -63,19 +65,20 @@ async def _list(limit: int) -> "tuple[Sequence[messages.ListedSession], Programs
         listed = await client.list_sessions(limit)
         programs = {program.sessionId: program for program in await client.terminals(limit)}
         waits = await waiting.of(client, [one for one in listed if one.sessionId not in programs])
-        return listed, programs, waits, await _homes(client, limit)
+        cards = {card.sessionId: card for card in await client.cards(limit)} if client.offers("cards") else {}
+        return listed, programs, waits, await _homes(client, cards), cards
 
 
-async def _homes(client: "Client", limit: int) -> "Homes":
+async def _homes(client: "Client", cards: "Cards") -> "Homes":
     """What the node of each session is called; nothing where there is but one node."""
     from switchtower.client import homes
 
     known = await homes.of(client)
-    return {card.sessionId: known.shown(card.home) for card in await client.cards(limit)} if known.several else {}
+    return {session_id: known.shown(card.home) for session_id, card in cards.items()} if known.several else {}
 
 
 def _described(
-    session: "messages.ListedSession", programs: "Programs", waits: "Waits", homes: "Homes"
+    session: "messages.ListedSession", programs: "Programs", waits: "Waits", homes: "Homes", cards: "Cards"
 ) -> "messages.ListedSession | dict[str, Any]":
     import msgspec
 
@@ -84,13 +87,16 @@ def _described(
         more["terminal"] = {name: value for name, value in msgspec.to_builtins(program).items() if name != "sessionId"}
     if asked := waits.get(session.sessionId):
         more["waiting"] = msgspec.to_builtins(asked)
+    if (card := cards.get(session.sessionId)) is not None:
+        more["sandbox"] = card.sandbox
+        more |= {"childOf": card.childOf} if card.childOf else {}
     if homes:
         more["node"] = homes.get(session.sessionId) or None
     return {**msgspec.to_builtins(session), **more} if more else session
 
 
 def _cells(
-    listed: "Sequence[messages.ListedSession]", programs: "Programs", homes: "Homes", *, now: float
+    listed: "Sequence[messages.ListedSession]", programs: "Programs", homes: "Homes", cards: "Cards", *, now: float
 ) -> list[tuple[str, ...]]:
     return [
         (
@@ -98,12 +104,19 @@ def _cells(
             session.state,
             ages.age(now - session.updatedAt / 1000),
             *((homes.get(session.sessionId) or "-",) if homes else ()),
+            *((_bounds(cards.get(session.sessionId)),) if cards else ()),
             session.repo.currentBranch,
             session.repo.rootPath,
             *((_program(programs.get(session.sessionId)),) if programs else ()),
         )
         for session in listed
     ]
+
+
+def _bounds(card: "listings.Card | None") -> str:
+    if card is None:
+        return "-"
+    return f"{card.sandbox or '-'}, child of {card.childOf[-6:]}" if card.childOf else card.sandbox or "-"
 
 
 def _program(program: "extensions.TerminalListing | None") -> str:

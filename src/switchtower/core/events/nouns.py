@@ -22,6 +22,8 @@ class Actor(Struct, frozen=True, omit_defaults=True):
     """Its protocol counts the session's versions by its own rules, with `VersionAdvanced`."""
     claims: Claim | None = None
     """Of another host (`via` is `host`) or of a hub (`via` is `hub`): who it says acted there. Never a user of this daemon."""
+    run_id: str | None = None
+    """The run whose process asked. Such an actor acts for nobody else."""
 
     @property
     def label(self) -> str:

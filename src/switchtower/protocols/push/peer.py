@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from switchtower.core import commands, tower
+from switchtower.core import admission, commands, tower
 from switchtower.core import errors as core_errors
 from switchtower.core.access import Access
 from switchtower.core.session import Session
@@ -181,8 +181,8 @@ class PushPeer:
         token = self.tower.mint_secret("att")
         command = inbound.start_session(request.payload, session_id, self.actor, _sha256(token), is_owner=self._is_owners_own)
         begins_at_once = command.program is not None or command.flow is not None
-        if begins_at_once and self._access.of_a_run:
-            raise core_errors.AttachForbidden(hint="what a run has started cannot start a terminal or a flow beside it")
+        if self._access.run_id is not None:
+            command = self._as_child(command, self._access.run_id, wants_worktree=request.payload.worktree)
         prepared = self.tower.workshop.prepared
 
         def started(outcome: tower.Outcome) -> bytes:
@@ -203,6 +203,15 @@ class PushPeer:
             self.submit(ready, request, started)
 
         self.attempt(request, begin)
+
+    def _as_child(self, command: commands.StartSession, run_id: str, *, wants_worktree: bool) -> commands.StartSession:
+        """What a process of a run leaves open is as in the run's own session; the tower refuses what is more than that."""
+        parent = self.tower.session_of_run(run_id)
+        if parent is None or wants_worktree or command.program is not None or command.flow is not None:
+            raise core_errors.AttachForbidden(
+                hint="a process of a run can start a session with an agent in the run's workspace, and nothing else"
+            )
+        return admission.inherit(command, parent)
 
     def _list_sessions(self, request: inbound.Request) -> None:
         assert isinstance(request.payload, messages.ListSessions)

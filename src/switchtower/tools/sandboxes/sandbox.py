@@ -89,11 +89,6 @@ def best_available() -> tuple[str, Trouble | None]:
     return ("bubblewrap", None) if trouble is None else (LOCAL.name, trouble)
 
 
-def is_less(name: str, than: str) -> bool:
-    """Whether a command can do more in the first than in the second."""
-    return name == LOCAL.name and than != LOCAL.name
-
-
 def probe(name: str) -> str | None:
     """Why the sandbox of that name cannot be had, and what to do about it; `None` when it can."""
     trouble = _trouble(name)
