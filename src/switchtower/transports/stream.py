@@ -29,6 +29,13 @@ class Origin(Struct, frozen=True):
     pid: int | None = None
     """The process at the other end, where the transport tells."""
 
+    @property
+    def machine(self) -> str:
+        """The address without its port; `local` where only a process of this machine can be at the other end."""
+        if self.transport in ("unix", "stdio"):
+            return "local"
+        return self.address.rpartition(":")[0].strip("[]") or self.address
+
     def __repr__(self) -> str:
         """Without the token: an origin may be logged, a secret may not."""
         return f"Origin(transport={self.transport!r}, address={self.address!r})"

@@ -161,7 +161,7 @@ async def test_draining_goes_on_when_the_client_that_asked_is_let_go_itself(hous
         Access(name="owner", via="app", trusted=True),
         Access(name="ada", via="app", trusted=False),
         Access(name="owner", via="cli", trusted=False),
-        Access(name="owner", via="cli", trusted=False, of_a_run=True),
+        Access(name="owner", via="cli", trusted=False, run_id="run_1"),
     ],
     ids=["on a websocket", "a user", "not trusted", "of a run"],
 )

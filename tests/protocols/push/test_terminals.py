@@ -104,7 +104,7 @@ TYPING = [
 
 
 @pytest.mark.parametrize(("type_", "payload"), TYPING)
-@pytest.mark.parametrize("access", [{"trusted": False}, {"of_a_run": True}, {"trusted": False, "of_a_run": True}])
+@pytest.mark.parametrize("access", [{"trusted": False}, {"run_id": "run_1"}, {"trusted": False, "run_id": "run_1"}])
 async def test_who_may_not_command_and_what_a_run_has_started_type_nothing(
     type_: str, payload: dict[str, Any], access: dict[str, bool]
 ) -> None:
