@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from switchtower import config
-from switchtower.core import registry
+from switchtower.core import events, registry
+from switchtower.core.roles import Role
 from switchtower.daemon import credentials, login_limit, passwords
 from switchtower.daemon.accounts import Accounts, Identity, InvalidCredentials, NoSuchUser, Unusable, UserExists
 from switchtower.daemon.login_limit import LoginLimit, TooManyAttempts
@@ -27,6 +28,7 @@ from switchtower.stores.registry_memory import MemoryRegistry
 SECRET = b"a secret of the hub, long enough"
 OWNER_TOKEN = "owner-token-0123456789"
 PASSWORD = "correct horse"
+BY = events.Actor(name="owner", via="local")
 CHEAP = passwords.Cost(1, 8, 1)
 HOME = "192.0.2.1"
 
@@ -71,7 +73,7 @@ async def make(store: MemoryRegistry, clock: Clock) -> AsyncIterator[Make]:
 @pytest.fixture
 async def accounts(make: Make) -> Accounts:
     accounts = make()
-    await accounts.add("ann", PASSWORD)
+    await accounts.add("ann", PASSWORD, BY)
     return accounts
 
 
@@ -91,7 +93,7 @@ async def test_a_login_gives_a_token_for_a_day_that_says_who_it_is(
     assert jwt.get_unverified_header(token) == {"alg": "HS256", "typ": "JWT"}
     claims = jwt.decode(token, SECRET, algorithms=["HS256"], options={"verify_exp": False, "verify_iat": False})
     identity = await accounts.verify(token)
-    assert identity == Identity("ann", "access_token", claims["jti"], claims["exp"] * 1_000)
+    assert identity == Identity("ann", "access_token", claims["jti"], claims["exp"] * 1_000, Role.OPERATOR)
     assert claims == {"sub": "ann", "jti": claims["jti"], "iat": int(clock.time), "exp": int(clock.time) + 86_400}
     (listed,) = await accounts.tokens("ann")
     assert (listed.token_id, listed.user, listed.expires_at_ms) == (claims["jti"], "ann", claims["exp"] * 1_000)
@@ -156,7 +158,7 @@ async def test_being_turned_away_because_others_are_worked_for_is_no_failure(acc
 
 async def test_a_hash_of_the_usual_cost_works_and_one_of_another_cost_is_made_anew(make: Make, store: MemoryRegistry) -> None:
     cheap, usual = make(), make(cost=None)
-    await cheap.add("ann", PASSWORD)
+    await cheap.add("ann", PASSWORD, BY)
     first = await cheap.login("ann", PASSWORD, HOME)
     before = await store.user("ann")
 
@@ -173,7 +175,7 @@ async def test_a_hash_of_the_usual_cost_works_and_one_of_another_cost_is_made_an
 
 
 async def test_logins_at_once_all_succeed_while_the_hash_is_made_anew(make: Make) -> None:
-    await make().add("ann", PASSWORD)
+    await make().add("ann", PASSWORD, BY)
     dearer = make(cost=passwords.Cost(2, 16, 1))
 
     tokens = await asyncio.gather(*(dearer.login("ann", PASSWORD, f"192.0.2.{number}") for number in range(8)))
@@ -230,7 +232,7 @@ async def fail_with_right_password(accounts: Accounts) -> None:
 
 
 async def test_the_owner_s_token_is_the_owner_and_can_be_exchanged(accounts: Accounts) -> None:
-    assert await accounts.verify(OWNER_TOKEN) == Identity("owner", "owner_token", None)
+    assert await accounts.verify(OWNER_TOKEN) == Identity("owner", "owner_token", role=Role.ADMIN)
     token = await accounts.exchange(OWNER_TOKEN)
     identity = await accounts.verify(token)
     assert identity is not None
@@ -285,24 +287,25 @@ async def test_a_revoked_token_is_nobody_s(accounts: Accounts) -> None:
     assert identity is not None
     assert identity.token_id is not None
 
-    assert await accounts.revoke(identity.token_id)
-    assert not await accounts.revoke(identity.token_id)
+    assert await accounts.revoke(identity.token_id, BY)
+    assert not await accounts.revoke(identity.token_id, BY)
     assert await accounts.verify(first) is None
     assert await accounts.verify(second) is not None
-    assert await accounts.revoke_all("ann") == 1
+    (left,) = await accounts.tokens("ann")
+    assert await accounts.revoke(left.token_id, BY)
     assert await accounts.verify(second) is None
 
 
 async def test_a_token_ends_with_its_user_and_with_the_password(accounts: Accounts) -> None:
     token = await accounts.login("ann", PASSWORD, HOME)
-    await accounts.set_password("ann", "another horse")
+    await accounts.set_password("ann", "another horse", BY)
     assert await accounts.verify(token) is None
     await fail_with_right_password(accounts)
 
     token = await accounts.login("ann", "another horse", HOME)
-    await accounts.remove("ann")
+    await accounts.remove("ann", BY)
     assert await accounts.verify(token) is None
-    await accounts.add("ann", "another horse")
+    await accounts.add("ann", "another horse", BY)
     assert await accounts.verify(token) is None, "not even when somebody else is called so"
 
 
@@ -311,13 +314,13 @@ async def test_what_one_node_revokes_no_other_accepts(make: Make, tmp_path: Path
     for store in stores:
         await store.open()
     here, there = (make(store) for store in stores)
-    await here.add("ann", PASSWORD)
+    await here.add("ann", PASSWORD, BY)
     token = await there.login("ann", PASSWORD, HOME)
     identity = await here.verify(token)
     assert identity == await there.verify(token)
     assert identity is not None
     assert identity.token_id is not None
-    await here.revoke(identity.token_id)
+    await here.revoke(identity.token_id, BY)
     assert await there.verify(token) is None
     for store in stores:
         await store.close()
@@ -423,36 +426,36 @@ async def test_a_short_secret_signs_without_complaint(make: Make, recwarn: pytes
 
 
 async def test_users_are_added_listed_and_removed(accounts: Accounts, clock: Clock) -> None:
-    await accounts.add("b.o_b@example-1.org", PASSWORD)
+    await accounts.add("b.o_b@example-1.org", PASSWORD, BY)
     assert [(user.name, user.created_at_ms) for user in await accounts.users()] == [
         ("ann", int(clock.time * 1_000)),
         ("b.o_b@example-1.org", int(clock.time * 1_000)),
     ]
-    await accounts.remove("ann")
+    await accounts.remove("ann", BY)
     assert [user.name for user in await accounts.users()] == ["b.o_b@example-1.org"]
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "x" * 65, "a/b", "é", "ann\n", "a\0", "owner", "OWNER"])
 async def test_a_name_that_nobody_can_have_is_refused(accounts: Accounts, name: str) -> None:
     with pytest.raises(Unusable, match="hint: "):
-        await accounts.add(name, PASSWORD)
+        await accounts.add(name, PASSWORD, BY)
     assert len(await accounts.users()) == 1
 
 
 @pytest.mark.parametrize("password", ["", "seven77", "x" * 1_025, "é" * 513])
 async def test_a_password_that_nobody_can_have_is_refused(accounts: Accounts, password: str) -> None:
     with pytest.raises(Unusable, match="hint: ") as refused:
-        await accounts.add("bob", password)
+        await accounts.add("bob", password, BY)
     assert not password or password not in str(refused.value)
     with pytest.raises(Unusable):
-        await accounts.set_password("ann", password)
+        await accounts.set_password("ann", password, BY)
     assert await accounts.login("ann", PASSWORD, HOME)
 
 
 async def test_an_existing_user_is_not_added_again(accounts: Accounts) -> None:
     with pytest.raises(UserExists, match=r"hint: .*tower user passwd ann"):
-        await accounts.add("ann", "another horse")
-    outcomes = await asyncio.gather(*(accounts.add("bob", f"{PASSWORD} {n}") for n in range(5)), return_exceptions=True)
+        await accounts.add("ann", "another horse", BY)
+    outcomes = await asyncio.gather(*(accounts.add("bob", f"{PASSWORD} {n}", BY) for n in range(5)), return_exceptions=True)
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", *["UserExists"] * 4]
     winner = next(number for number, outcome in enumerate(outcomes) if outcome is None)
     assert await accounts.login("ann", PASSWORD, HOME)
@@ -461,14 +464,14 @@ async def test_an_existing_user_is_not_added_again(accounts: Accounts) -> None:
 
 async def test_who_is_not_there_cannot_be_changed(accounts: Accounts) -> None:
     with pytest.raises(NoSuchUser, match="hint: "):
-        await accounts.set_password("bob", PASSWORD)
+        await accounts.set_password("bob", PASSWORD, BY)
     with pytest.raises(NoSuchUser, match="hint: "):
-        await accounts.remove("bob")
+        await accounts.remove("bob", BY)
 
 
 async def test_odd_but_possible_passwords_work(accounts: Accounts) -> None:
     for number, password in enumerate(["  spaces  ", "é" * 512, "\0" * 8, "\ud83d" * 8, "日本語日本語日本"]):
-        await accounts.add(f"user{number}", password)
+        await accounts.add(f"user{number}", password, BY)
         assert await accounts.login(f"user{number}", password, f"198.51.100.{number}")
 
 
@@ -482,7 +485,7 @@ async def test_the_environment_s_user_logs_in_and_is_never_stored(make: Make) ->
     assert identity.name == "root"
     await fail(accounts, "root")
     assert await accounts.users() == []
-    for change in (accounts.add("root", PASSWORD), accounts.set_password("root", PASSWORD), accounts.remove("root")):
+    for change in (accounts.add("root", PASSWORD, BY), accounts.set_password("root", PASSWORD, BY), accounts.remove("root", BY)):
         with pytest.raises(Unusable, match=r"hint: .*ADMIN_PASSWORD_HASH"):
             await change
     assert await make().verify(token) is None, "without the environment there is no such user"
@@ -742,4 +745,4 @@ async def test_after_closing_nobody_is_worked_for(accounts: Accounts) -> None:
     with pytest.raises(TooManyAttempts):
         await accounts.login("ann", PASSWORD, HOME)
     with pytest.raises(passwords.Busy):
-        await accounts.set_password("ann", "another horse")
+        await accounts.set_password("ann", "another horse", BY)

@@ -75,7 +75,7 @@ async def test_who_has_no_good_token_any_more_is_closed_and_told_why() -> None:
     judge.verdict = False
     await closed(client)
     await closed(inner)
-    assert stream.closed_with == (POLICY_VIOLATION, "the access token is no longer good")
+    assert stream.closed_with == (POLICY_VIOLATION, "the access token is no longer good, or your role has changed")
     assert POLICY_VIOLATION == 1008
 
 

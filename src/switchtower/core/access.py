@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from switchtower.core import events
+from switchtower.core import events, roles
 
 
 class Unattributed(Exception):
@@ -17,10 +17,27 @@ class Access(Struct, frozen=True):
     """The owner: may attach to any session without a token."""
     run_id: str | None = None
     """The run that has started the process at the other end. Such a process may not decide, nor act for the owner."""
+    role: roles.Role = roles.Role.ADMIN
+    """Each place in the daemon that makes an access names it. A node of the version before names none for its pi clients."""
+    device: str = ""
+    """What it says of itself: its access token's name, its user agent."""
+    address: str = ""
+    """The machine that it came from."""
 
     @property
     def of_a_run(self) -> bool:
         return self.run_id is not None
 
     def actor(self, client: str | None = None) -> events.Actor:
-        return events.Actor(name=self.name, via=self.via, client=client, run_id=self.run_id)
+        return events.Actor(
+            name=self.name,
+            via=self.via,
+            client=client,
+            device=self.device or None,
+            address=self.address or None,
+            run_id=self.run_id,
+        )
+
+    def check(self, action: roles.Action | None) -> None:
+        """Raises `errors.RoleForbidden`."""
+        roles.check(self.role, action)

@@ -11,6 +11,17 @@ class BadPlace(ValueError):
     """Not a place that a page ended at."""
 
 
+class Note(Struct, frozen=True, omit_defaults=True):
+    """Something that concerns security and is no event of a session: a login, a change of users, tokens or hosts."""
+
+    kind: str
+    ts_ms: int
+    by: events.Actor
+    subject: str = ""
+    """The user, the token or the host that it is about."""
+    detail: str = ""
+
+
 class Decision(Struct, frozen=True, kw_only=True):
     place: str
     """Where it stands in the whole log; the next page begins after the last one's."""

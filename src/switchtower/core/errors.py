@@ -45,6 +45,12 @@ class AttachForbidden(CoreError):
     code = "ATTACH_FORBIDDEN"
 
 
+class RoleForbidden(CoreError):
+    """Your role does not allow this."""
+
+    code = "ROLE_FORBIDDEN"
+
+
 class RunInProgress(CoreError):
     """A run is already active in this session."""
 

@@ -11,6 +11,8 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
+from switchtower.core import audit, roles
+
 _USER_NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 
 
@@ -27,12 +29,17 @@ class RegistryUnavailable(Exception):
         super().__init__(f"{self.message}; hint: {hint}" if hint else self.message)
 
 
+class LastAdmin(Exception):
+    """The change would leave no user with the role admin."""
+
+
 class User(Struct, frozen=True):
     name: str
     password_hash: str
     """argon2, in the PHC format."""
     created_at_ms: int
     last_login_at_ms: int | None = None
+    role: roles.Role = roles.NEW_USER
 
     def __repr__(self) -> str:
         """Without the hash: a user may be logged, a hash may not."""
@@ -49,6 +56,16 @@ class Token(Struct, frozen=True):
     client: str = ""
     """What it was given to, as far as that said."""
     revoked_at_ms: int | None = None
+    name: str = ""
+    """Of a token that was made for a program; a login has none."""
+    scope: roles.Role | None = None
+    """It allows no more than this role, whatever its user's is."""
+    secret_sha256: str | None = None
+    """Of a token that was made for a program, in hexadecimal digits. A login is signed instead."""
+    last_used_ms: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Token(token_id={self.token_id!r}, user={self.user!r}, name={self.name!r})"
 
 
 class HostState(StrEnum):
@@ -97,7 +114,8 @@ class Mark(NamedTuple):
 class Registry(Protocol):
     """All methods are safe to call from the event loop; what changes something is durable when it returns.
 
-    Any of them raises `RegistryUnavailable` when the disk or the database fails it, and has then changed nothing.
+    Any of them raises `RegistryUnavailable` when the disk or the database fails it, and has then changed nothing. A `note` is
+    added to the audit in the same transaction, and only if the change was made.
     """
 
     async def open(self) -> None: ...
@@ -106,7 +124,7 @@ class Registry(Protocol):
 
     # Users
 
-    async def add_user(self, user: User) -> bool:
+    async def add_user(self, user: User, *, note: audit.Note | None = None) -> bool:
         """False: there is one of this name, who stays as they are."""
         ...
 
@@ -116,7 +134,11 @@ class Registry(Protocol):
         """By name."""
         ...
 
-    async def set_password(self, name: str, password_hash: str, now_ms: int) -> bool:
+    async def set_role(self, name: str, role: roles.Role, *, keep_admin: bool = False, note: audit.Note | None = None) -> bool:
+        """False: there is no such user. Raises `LastAdmin` when `keep_admin` and no other user is an admin."""
+        ...
+
+    async def set_password(self, name: str, password_hash: str, now_ms: int, *, note: audit.Note | None = None) -> bool:
         """The user's tokens are revoked with it. False: there is no such user."""
         ...
 
@@ -124,13 +146,13 @@ class Registry(Protocol):
         """The same password hashed anew, unless it has been changed meanwhile. The tokens stay."""
         ...
 
-    async def remove_user(self, name: str, now_ms: int) -> bool:
-        """The user's tokens are revoked with it. False: there is no such user."""
+    async def remove_user(self, name: str, now_ms: int, *, keep_admin: bool = False, note: audit.Note | None = None) -> bool:
+        """The user's tokens are revoked with it. False: there is no such user. Raises `LastAdmin` as `set_role` does."""
         ...
 
     # Tokens
 
-    async def add_token(self, token: Token, *, checked_hash: str | None = None) -> bool:
+    async def add_token(self, token: Token, *, checked_hash: str | None = None, note: audit.Note | None = None) -> bool:
         """With the hash that a password was checked against, only if that is still the user's; the login is noted with it.
 
         So nobody gets a token for a password that was changed, or as a user who was removed, while it was being checked.
@@ -143,7 +165,11 @@ class Registry(Protocol):
         """Those neither expired nor revoked, the newest first."""
         ...
 
-    async def revoke_token(self, token_id: str, now_ms: int) -> bool:
+    async def use_token(self, token_id: str, now_ms: int) -> None:
+        """Its last-used time; it never goes back."""
+        ...
+
+    async def revoke_token(self, token_id: str, now_ms: int, *, note: audit.Note | None = None) -> bool:
         """Whether it was good until now."""
         ...
 
@@ -176,15 +202,25 @@ class Registry(Protocol):
         """In the order in which they first came."""
         ...
 
-    async def set_host_state(self, host_id: str, state: HostState) -> bool: ...
+    async def set_host_state(self, host_id: str, state: HostState, *, note: audit.Note | None = None) -> bool: ...
 
-    async def rename_host(self, host_id: str, name: str) -> bool: ...
+    async def rename_host(self, host_id: str, name: str, *, note: audit.Note | None = None) -> bool: ...
 
-    async def forget_host_token(self, host_id: str) -> bool:
+    async def forget_host_token(self, host_id: str, *, note: audit.Note | None = None) -> bool:
         """The next token that it comes with is trusted."""
         ...
 
-    async def remove_host(self, host_id: str) -> bool: ...
+    async def remove_host(self, host_id: str, *, note: audit.Note | None = None) -> bool: ...
+
+    # The audit
+
+    async def record(self, note: audit.Note) -> None:
+        """Adds what changes nothing here, such as a refused login."""
+        ...
+
+    async def notes(self, limit: int, *, before: int | None = None) -> list[tuple[int, audit.Note]]:
+        """With their numbers in the audit, the newest first."""
+        ...
 
     # What a host has told its hubs
 

@@ -92,6 +92,11 @@ class Site(Protocol):
 class Workshop(Site, Protocol):
     """Of this machine. Whoever knows the session asks `of` it: its home, and so its folder, may be another node's."""
 
+    @property
+    def usual_policy(self) -> str:
+        """The profile of a session that names none."""
+        ...
+
     def of(self, session_id: str) -> Site: ...
 
     def prepared(self, command: commands.StartSession) -> commands.StartSession:

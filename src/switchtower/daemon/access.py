@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 
 from switchtower.core.access import Access, Unattributed
+from switchtower.core.roles import Role
 from switchtower.transports import tcp_owner
 from switchtower.transports.stream import Origin
 
@@ -40,13 +41,20 @@ class Doorkeeper:
         except Unattributed as problem:
             log.warning("a client on a socket is refused: %s", problem)
             return None
-        return Access(name="owner", via="cli", trusted=not self._attach_token_required and run_id is None, run_id=run_id)
+        return Access(
+            name="owner",
+            via="cli",
+            trusted=not self._attach_token_required and run_id is None,
+            run_id=run_id,
+            role=Role.ADMIN if run_id is None else Role.OPERATOR,
+            address=origin.machine,
+        )
 
     def on_websocket(self, origin: Origin) -> Access | None:
         given = (origin.token or "").encode()
         if not hmac.compare_digest(given, self._owner_token) or not self.is_owners(origin):
             return None
-        return Access(name="owner", via="app", trusted=True)
+        return Access(name="owner", via="app", trusted=True, role=Role.ADMIN, address=origin.machine)
 
     def on_open_port(self, origin: Origin, *, by_name: bool) -> Access | None:
         """As `on_websocket`, but a process of the owner needs no token. `by_name`: it called us by a name of this machine."""
@@ -57,4 +65,5 @@ class Doorkeeper:
             return None
         if tcp_owner.uid_of(origin.address, origin.reached_at) not in (os.geteuid(), _ROOT) or not self.is_owners(origin):
             return None
-        return Access(name="owner", via="app", trusted=not self._attach_token_required)
+        trusted = not self._attach_token_required
+        return Access(name="owner", via="app", trusted=trusted, role=Role.ADMIN, address=origin.machine)

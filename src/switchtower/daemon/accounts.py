@@ -5,6 +5,7 @@ in no error, no repr and no log.
 """
 
 import contextlib
+import hashlib
 import hmac
 import secrets
 import time
@@ -13,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from switchtower.core import ids, registry
+from switchtower.core import audit, events, ids, registry, roles
 from switchtower.daemon import passwords
 from switchtower.daemon.access_tokens import AccessTokens, Claims
 from switchtower.daemon.credentials import OWNER, EnvironmentUser, is_reserved
@@ -24,6 +25,11 @@ TOKEN_LIFETIME_S = 86_400
 LONGEST_TOKEN = 8_192
 LONGEST_LABEL = 200
 MOST_LISTED = 1_000
+LONGEST_TOKEN_NAME = 64
+PROGRAM_TOKEN_DAYS, MOST_PROGRAM_TOKEN_DAYS = 30, 366
+PROGRAM_TOKEN_PREFIX = "tower_"  # noqa: S105 - what such a token begins with
+USE_NOTED_EVERY_MS = 60_000
+DAY_MS = 86_400_000
 _CHECKS = 3
 """How often a login is checked again because the stored hash changed meanwhile."""
 
@@ -50,6 +56,10 @@ class UserExists(AccountError): ...
 class NoSuchUser(AccountError): ...
 
 
+class LastAdminStays(AccountError):
+    """A user may not take the last admin's role away; the owner may."""
+
+
 class Unusable(AccountError):
     """A name or a password that nobody can have."""
 
@@ -61,11 +71,19 @@ class Identity(Struct, frozen=True):
     """Of the access token, to revoke it by."""
     expires_at_ms: int | None = None
     """Of the access token; the owner's has no end."""
+    role: roles.Role = roles.Role.VIEWER
+    token_name: str = ""
+    """Of a token that was made for a program."""
+
+    def device(self, user_agent: str) -> str:
+        """For the audit: the token's name, and what the client calls itself."""
+        return ", ".join(part for part in (self.token_name, user_agent) if part)
 
 
 class _Credential(NamedTuple):
     hashed: str
     is_stored: bool
+    role: roles.Role
 
 
 class Accounts:
@@ -91,6 +109,18 @@ class Accounts:
         self._tokens = AccessTokens(jwt_secret)
         self._passwords = Passwords(cost)
         self._limit = LoginLimit(now)
+        self._watchers: set[Callable[[], None]] = set()
+        self._uses: dict[str, int] = {}
+        """When the use of a token was noted last."""
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Calls `changed` after each change of users, roles or tokens that is made here. Returns what ends that."""
+        self._watchers.add(changed)
+        return lambda: self._watchers.discard(changed)
+
+    def _tell_watchers(self) -> None:
+        for changed in tuple(self._watchers):
+            changed()
 
     def close(self) -> None:
         self._passwords.close()
@@ -102,10 +132,15 @@ class Accounts:
         # No work and no row for what is nobody's; the rules for names are no secret.
         if not registry.is_user_name(username) or not passwords.can_be_checked(password):
             raise InvalidCredentials
-        attempt = self._limit.begin(username, address)
+        visitor = events.Actor(name=username, via="web", device=client[:LONGEST_LABEL] or None, address=address or None)
+        try:
+            attempt = self._limit.begin(username, address)
+        except TooManyAttempts:
+            await self._record_refusal(visitor)
+            raise
         succeeded: bool | None = False  # also for one who leaves before the answer
         try:
-            token = await self._checked_login(username, password, client)
+            token = await self._checked_login(username, password, client, visitor)
             succeeded = token is not None
         except passwords.Busy:
             succeeded = None
@@ -119,14 +154,23 @@ class Accounts:
             raise InvalidCredentials
         return token
 
-    async def _checked_login(self, name: str, password: str, client: str) -> str | None:
+    async def _record_refusal(self, visitor: events.Actor) -> None:
+        """Once a name and address until that may try again: refusals must not fill the disk."""
+        key, now_ms = f"login {visitor.name} {visitor.address}", self._now_ms()
+        if now_ms - self._uses.get(key, -USE_NOTED_EVERY_MS) < USE_NOTED_EVERY_MS:
+            return
+        self._remember_use(key, now_ms)
+        with contextlib.suppress(registry.RegistryUnavailable):  # it is refused all the same
+            await self._registry.record(audit.Note("login.limited", now_ms, visitor, visitor.name))
+
+    async def _checked_login(self, name: str, password: str, client: str, by: events.Actor) -> str | None:
         for _ in range(_CHECKS):
             credential = await self._credential(name)
             if not await self._passwords.check(password, credential.hashed if credential else None) or credential is None:
                 return None
             if not credential.is_stored:
-                return await self._issue(name, client)
-            if token := await self._issue(name, client, checked_hash=credential.hashed):
+                return await self._issue(name, client, by)
+            if token := await self._issue(name, client, by, checked_hash=credential.hashed):
                 await self._refresh(name, password, credential.hashed)
                 return token
             # Changed, removed or hashed anew while it was being checked: what is stored now decides.
@@ -134,9 +178,9 @@ class Accounts:
 
     async def _credential(self, name: str) -> _Credential | None:
         if (of_environment := self._environment_user) is not None and name == of_environment.name:
-            return _Credential(of_environment.password_hash, is_stored=False)
+            return _Credential(of_environment.password_hash, is_stored=False, role=roles.Role.ADMIN)
         user = await self._registry.user(name)
-        return _Credential(user.password_hash, is_stored=True) if user is not None else None
+        return _Credential(user.password_hash, is_stored=True, role=user.role) if user is not None else None
 
     async def _refresh(self, name: str, password: str, old_hash: str) -> None:
         """A hash made at another cost is made anew. It can wait for the next login."""
@@ -144,22 +188,24 @@ class Accounts:
             if await self._passwords.is_outdated(old_hash):
                 await self._registry.rehash(name, old_hash, await self._passwords.hash(password))
 
-    async def _issue(self, name: str, client: str, *, checked_hash: str | None = None) -> str | None:
+    async def _issue(self, name: str, client: str, by: events.Actor, *, checked_hash: str | None = None) -> str | None:
         issued_at = int(self._now())
         now_ms = self._now_ms()
         token_id = ids.spell("tok", now_ms, secrets.randbits(80))
         expires_at = issued_at + TOKEN_LIFETIME_S
         await self._registry.prune_tokens(now_ms)
         stored = registry.Token(token_id, name, now_ms, expires_at * 1_000, client[:LONGEST_LABEL])
-        if not await self._registry.add_token(stored, checked_hash=checked_hash):
+        note = audit.Note("login", now_ms, by, name, token_id)
+        if not await self._registry.add_token(stored, checked_hash=checked_hash, note=note):
             return None
         return await self._tokens.make(Claims(sub=name, jti=token_id, iat=issued_at, exp=expires_at))
 
-    async def exchange(self, first_token: str, *, client: str = "page") -> str:
+    async def exchange(self, first_token: str, *, client: str = "page", address: str = "") -> str:
         """The owner's token, or that of one visit, for an access token. Raises `InvalidCredentials`."""
         if len(first_token) > LONGEST_TOKEN or not (self._is_owner_token(first_token) or self._redeem(first_token)):
             raise InvalidCredentials
-        token = await self._issue(OWNER, client)
+        by = events.Actor(name=OWNER, via="web", device=client[:LONGEST_LABEL] or None, address=address or None)
+        token = await self._issue(OWNER, client, by)
         assert token is not None, "only a checked hash can be outrun"
         return token
 
@@ -168,23 +214,57 @@ class Accounts:
         if len(token) > LONGEST_TOKEN or not token.isascii():
             return None
         if self._is_owner_token(token):
-            return Identity(OWNER, "owner_token")
+            return Identity(OWNER, "owner_token", role=roles.Role.ADMIN)
+        stored = await self._stored(token)
+        if stored is None or stored.revoked_at_ms is not None or stored.expires_at_ms <= self._now_ms():
+            return None
+        role = await self._role_of(stored.user)
+        if role is None:
+            return None
+        if stored.name:
+            await self._note_use(stored)
+        allowed = role if stored.scope is None else roles.lower(role, stored.scope)
+        return Identity(stored.user, "access_token", stored.token_id, stored.expires_at_ms, allowed, stored.name)
+
+    async def _stored(self, token: str) -> registry.Token | None:
+        """The row of a token that is what it says it is, whether or not it is good."""
+        if token.startswith(PROGRAM_TOKEN_PREFIX):
+            token_id, _, secret = token.removeprefix(PROGRAM_TOKEN_PREFIX).partition(".")
+            stored = await self._registry.token(token_id)
+            expected = "" if stored is None else stored.secret_sha256 or ""
+            return stored if expected and hmac.compare_digest(_sha256(secret), expected) else None
         claims = await self._tokens.read(token, self._now())
         if claims is None:
             return None
         stored = await self._registry.token(claims.jti)
-        if stored is None or stored.user != claims.sub or stored.revoked_at_ms is not None:
-            return None
-        if stored.expires_at_ms <= self._now_ms() or not await self.knows(stored.user):
-            return None
-        return Identity(stored.user, "access_token", stored.token_id, stored.expires_at_ms)
+        is_login = stored is not None and stored.user == claims.sub and stored.secret_sha256 is None
+        return stored if is_login else None
+
+    async def _note_use(self, token: registry.Token) -> None:
+        now_ms = self._now_ms()
+        if now_ms - self._uses.get(token.token_id, token.last_used_ms or 0) >= USE_NOTED_EVERY_MS:
+            self._remember_use(token.token_id, now_ms)
+            with contextlib.suppress(registry.RegistryUnavailable):
+                await self._registry.use_token(token.token_id, now_ms)
+
+    def _remember_use(self, key: str, now_ms: int) -> None:
+        if len(self._uses) >= MOST_LISTED:
+            self._uses.clear()
+        self._uses[key] = now_ms
 
     def _is_owner_token(self, token: str) -> bool:
         return hmac.compare_digest(token.encode(errors="replace"), self._owner_token)
 
     async def knows(self, name: str) -> bool:
         """Whether there is such a user now."""
-        return name == OWNER or await self._credential(name) is not None
+        return await self._role_of(name) is not None
+
+    async def _role_of(self, name: str) -> roles.Role | None:
+        """As it is now: what was true when a token was given out does not count. None: there is no such user."""
+        if name == OWNER:
+            return roles.Role.ADMIN
+        credential = await self._credential(name)
+        return None if credential is None else credential.role
 
     # Tokens
 
@@ -192,19 +272,44 @@ class Accounts:
         """Those that are good, the newest first."""
         return await self._registry.tokens(self._now_ms(), limit=MOST_LISTED, user=user)
 
-    async def revoke(self, token_id: str) -> bool:
-        """Whether it was good until now."""
-        return await self._registry.revoke_token(token_id, self._now_ms())
+    async def create_token(
+        self, name: str, user: str, scope: roles.Role | None, lifetime_ms: int | None, by: events.Actor
+    ) -> tuple[str, registry.Token]:
+        """A token for a program, which is shown once. Raises `Unusable`, `NoSuchUser`."""
+        if not name or len(name) > LONGEST_TOKEN_NAME or not name.isprintable():
+            raise Unusable("this cannot be a token's name", hint=f"use 1 to {LONGEST_TOKEN_NAME} characters that can be seen")
+        role = await self._role_of(user)
+        if role is None:
+            raise _no_such(user)
+        if scope is not None and not role.covers(scope):
+            raise Unusable(f"`{user}` is {_a(role)}, and the token would be {_a(scope)}", hint=f"choose at most `{role}`")
+        lifetime_ms = PROGRAM_TOKEN_DAYS * DAY_MS if lifetime_ms is None else lifetime_ms
+        if not 0 < lifetime_ms <= MOST_PROGRAM_TOKEN_DAYS * DAY_MS:
+            raise Unusable("a token cannot last so long", hint=f"choose at most {MOST_PROGRAM_TOKEN_DAYS} days")
+        now_ms = self._now_ms()
+        token_id, secret = ids.spell("tok", now_ms, secrets.randbits(80)), secrets.token_urlsafe(32)
+        token = registry.Token(
+            *(token_id, user, now_ms, now_ms + lifetime_ms), name=name, scope=scope or role, secret_sha256=_sha256(secret)
+        )
+        await self._registry.prune_tokens(now_ms)
+        detail = f"{name}: {token.scope}, for {lifetime_ms // 1_000} s"
+        await self._registry.add_token(token, note=audit.Note("token.created", now_ms, by, user, f"{token_id} {detail}"))
+        return f"{PROGRAM_TOKEN_PREFIX}{token_id}.{secret}", token
 
-    async def revoke_all(self, user: str) -> int:
-        return await self._registry.revoke_tokens(user, self._now_ms())
+    async def revoke(self, token_id: str, by: events.Actor) -> bool:
+        """Whether it was good until now."""
+        now_ms = self._now_ms()
+        note = audit.Note("token.revoked", now_ms, by, token_id)
+        revoked = await self._registry.revoke_token(token_id, now_ms, note=note)
+        self._tell_watchers()
+        return revoked
 
     # Users
 
     async def users(self) -> list[registry.User]:
         return await self._registry.users()
 
-    async def add(self, name: str, password: str) -> None:
+    async def add(self, name: str, password: str, by: events.Actor, *, role: roles.Role = roles.NEW_USER) -> None:
         """Raises `Unusable`, `UserExists`, `passwords.Busy`."""
         if not registry.is_user_name(name):
             raise Unusable("this cannot be a user's name", hint="use 1 to 64 letters, digits or `.` `_` `@` `-`")
@@ -215,22 +320,49 @@ class Accounts:
         exists = UserExists(f"there is a user `{name}` already", hint=f"change the password with `tower user passwd {name}`")
         if await self._registry.user(name) is not None:
             raise exists
-        user = registry.User(name, await self._passwords.hash(password), self._now_ms())
-        if not await self._registry.add_user(user):
+        user = registry.User(name, await self._passwords.hash(password), self._now_ms(), role=role)
+        note = audit.Note("user.added", user.created_at_ms, by, name, role)
+        if not await self._registry.add_user(user, note=note):
             raise exists
 
-    async def set_password(self, name: str, password: str) -> None:
+    async def set_role(self, name: str, role: roles.Role, by: events.Actor) -> None:
+        """Takes effect at once, also for what the user has open. Raises `NoSuchUser`, `LastAdminStays`, `Unusable`."""
+        self._refuse_environment_user(name)
+        note = audit.Note("user.role", self._now_ms(), by, name, role)
+        try:
+            known = await self._registry.set_role(name, role, keep_admin=self._keeps_admin(by), note=note)
+        except registry.LastAdmin:
+            raise _last_admin(name) from None
+        self._tell_watchers()
+        if not known:
+            raise _no_such(name)
+
+    def _keeps_admin(self, by: events.Actor) -> bool:
+        """The owner and the environment's user are admins that nothing here takes away."""
+        return by.name != OWNER and self._environment_user is None
+
+    async def set_password(self, name: str, password: str, by: events.Actor) -> None:
         """Revokes the user's tokens. Raises `Unusable`, `NoSuchUser`, `passwords.Busy`."""
         self._refuse_environment_user(name)
         _check_usable(password)
         if await self._registry.user(name) is None:
             raise _no_such(name)
-        if not await self._registry.set_password(name, await self._passwords.hash(password), self._now_ms()):
+        hashed, now_ms = await self._passwords.hash(password), self._now_ms()
+        known = await self._registry.set_password(name, hashed, now_ms, note=audit.Note("user.password", now_ms, by, name))
+        self._tell_watchers()
+        if not known:
             raise _no_such(name)
 
-    async def remove(self, name: str) -> None:
-        """Revokes the user's tokens. Raises `NoSuchUser`."""
-        if not await self._registry.remove_user(name, self._now_ms()):
+    async def remove(self, name: str, by: events.Actor) -> None:
+        """Revokes the user's tokens. Raises `NoSuchUser`, `LastAdminStays`."""
+        now_ms = self._now_ms()
+        note = audit.Note("user.removed", now_ms, by, name)
+        try:
+            removed = await self._registry.remove_user(name, now_ms, keep_admin=self._keeps_admin(by), note=note)
+        except registry.LastAdmin:
+            raise _last_admin(name) from None
+        self._tell_watchers()
+        if not removed:
             self._refuse_environment_user(name)
             raise _no_such(name)
 
@@ -247,6 +379,18 @@ class Accounts:
 def _check_usable(password: str) -> None:
     if problem := passwords.problem_with(password):
         raise Unusable(problem, hint="choose another one")
+
+
+def _sha256(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _a(role: roles.Role) -> str:
+    return f"{'a' if role is roles.Role.VIEWER else 'an'} {role}"
+
+
+def _last_admin(name: str) -> LastAdminStays:
+    return LastAdminStays(f"`{name}` is the last admin", hint="make another user an admin first")
 
 
 def _no_such(name: str) -> NoSuchUser:

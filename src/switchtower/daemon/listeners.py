@@ -135,7 +135,7 @@ class Listeners:
         access = await self._relay.identify(request)
         if access is None:
             return upgrade.Refusal(401, "pass the token of endpoints.json, or one that you logged in with, as `?token=`")
-        return await self._relay.supervised(request, self._let_in(request, access))
+        return await self._relay.supervised(request, self._let_in(request, access), access)
 
     def _let_in(self, request: "upgrade.Upgrade", access: Access) -> "websocket.Verdict":
         if request.path == "/ws/pi":

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 
 from switchtower.core import leases
 from switchtower.core.access import Access
+from switchtower.core.roles import Role
 from switchtower.daemon import pi_tunnel
 from switchtower.daemon.pi_caller import Caller
 from switchtower.daemon.pi_house import LateHouse
@@ -75,7 +76,7 @@ class PiNode:
         who = pi_tunnel.read_opening(opening)
         if who is None:
             log.warning("node %s sent a pi client in words of another version", node_id)
-            who = Opening(access=Access(name="", via="", trusted=False), transport="")
+            who = Opening(access=Access(name="", via="", trusted=False, role=Role.VIEWER), transport="")
             return pi_tunnel.FarEnd(self.refuse(TRY_AGAIN_LATER, NOT_UNDERSTOOD), who)
         client = self._served_here(who) if self._seat.held else Caller(who, self._serve, self._callers, may_travel=False)
         return pi_tunnel.FarEnd(client, who)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from switchtower.transports import upgrade, websocket
 
 APP_PATH, HOST_PATH = "/ws/app", "/ws/host"
+LONGEST_AGENT = 200
 
 
 class Shared(Struct, frozen=True):
@@ -97,12 +98,21 @@ class RelayHouse:
     async def identify(self, request: "upgrade.Upgrade") -> Access | None:
         """Whoever comes with a token: the owner, or a user who has logged in."""
         if (access := self._doorkeeper.on_websocket(request.origin)) is not None:
-            return access
+            return msgspec.structs.replace(access, device=_agent(request))
         token = request.origin.token
         if token is None or not self._doorkeeper.is_owners(request.origin):
             return None
         identity = await (await self.parts()).accounts.verify(token)
-        return None if identity is None else Access(name=identity.name, via="web", trusted=True)
+        if identity is None:
+            return None
+        return Access(
+            name=identity.name,
+            via="web",
+            trusted=True,
+            role=identity.role,
+            device=identity.device(_agent(request)),
+            address=request.origin.machine,
+        )
 
     async def accept_app(self, request: "upgrade.Upgrade") -> "websocket.Verdict":
         from switchtower.transports import upgrade
@@ -113,11 +123,11 @@ class RelayHouse:
         from switchtower.protocols.relay.hub.app_peer import AppPeer
 
         # Whatever token it came with, it is a page or an app that has come in here.
-        app = AppPeer((await self.parts()).hub, Access(name=access.name, via="web", trusted=True))
-        return await self.supervised(request, app)
+        access = msgspec.structs.replace(access, via="web", trusted=True)
+        return await self.supervised(request, AppPeer((await self.parts()).hub, access), access)
 
-    async def supervised(self, request: "upgrade.Upgrade", verdict: "websocket.Verdict") -> "websocket.Verdict":
-        """The same, for as long as the token is good that it came with. The owner's is good for ever."""
+    async def supervised(self, request: "upgrade.Upgrade", verdict: "websocket.Verdict", access: Access) -> "websocket.Verdict":
+        """The same, for as long as the token is good that it came with and has the same role. The owner's token has no end."""
         from switchtower.transports import upgrade
 
         token = request.origin.token
@@ -126,11 +136,12 @@ class RelayHouse:
         accounts = (await self.parts()).accounts
 
         async def is_good() -> bool:
-            return await accounts.verify(token) is not None
+            identity = await accounts.verify(token)
+            return identity is not None and identity.role is access.role
 
         if isinstance(verdict, upgrade.Admission):
-            return msgspec.structs.replace(verdict, receiver=Supervised(verdict.receiver, is_good))
-        return Supervised(verdict, is_good)
+            return msgspec.structs.replace(verdict, receiver=Supervised(verdict.receiver, is_good, accounts.watch))
+        return Supervised(verdict, is_good, accounts.watch)
 
     async def accept_host(self, request: "upgrade.Upgrade") -> "websocket.Verdict":
         from switchtower.transports import upgrade
@@ -162,3 +173,7 @@ class RelayHouse:
     async def close(self) -> None:
         if self._made is not None:
             await self._made.close()
+
+
+def _agent(request: "upgrade.Upgrade") -> str:
+    return request.headers.get("user-agent", "")[:LONGEST_AGENT]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from switchtower import config
 from switchtower.core.access import Access
+from switchtower.core.roles import Role
 from switchtower.daemon import pi_doors
 from switchtower.transports.stdio import StdioConnection
 from switchtower.transports.stream import Debtor
@@ -39,7 +40,7 @@ class PiStdio:
         self._ended = ended
         self._patience = settings.shutdown_timeout
         self._loop = asyncio.get_running_loop()
-        access = Access(name="owner", via="cli", trusted=True)
+        access = Access(name="owner", via="cli", trusted=True, role=Role.ADMIN, address="local")
         self._receiver = receiver = house.accept(access, namespace=secrets.token_hex(8), cwd=cwd)
         self._connection = StdioConnection(
             receiver,

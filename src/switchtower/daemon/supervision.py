@@ -1,5 +1,5 @@
-"""Whoever came in with an access token stays only as long as that is good: a token that is revoked or has expired ends what it
-opened, within a few seconds."""
+"""Ends a connection when the access token that opened it stops being good, or its user's role changes: at once after a change
+that this daemon made, within a few seconds after one that another node made."""
 
 import asyncio
 import logging
@@ -13,22 +13,49 @@ log = logging.getLogger(__name__)
 EVERY = 5.0
 POLICY_VIOLATION = 1008
 
+Watch = Callable[[Callable[[], None]], Callable[[], None]]
+"""Calls back, synchronously, after each change of users or tokens; returns what ends that."""
+
 
 class Supervised:
     """A `stream.Receiver` before another."""
 
-    def __init__(self, receiver: Receiver, is_good: Callable[[], Awaitable[bool]], *, every_s: float = EVERY) -> None:
+    def __init__(
+        self,
+        receiver: Receiver,
+        is_good: Callable[[], Awaitable[bool]],
+        watch: Watch = lambda changed: lambda: None,
+        *,
+        every_s: float = EVERY,
+    ) -> None:
         self._receiver = receiver
         self._is_good = is_good
+        self._watch_accounts = watch
         self._every_s = every_s
         self._watch: asyncio.Task[None] | None = None
+        self._unwatch: Callable[[], None] = lambda: None
+        self._changed = asyncio.Event()
+        self._in_doubt = False
+        """Something has changed and was not looked at yet: what arrives meanwhile is held."""
+        self._held: list[bytes] = []
+        self._ended = False
 
     def connected(self, stream: Stream) -> None:
         self._receiver.connected(stream)
+        self._unwatch = self._watch_accounts(self._doubt)
         self._watch = asyncio.get_running_loop().create_task(self._look(stream))
 
+    def _doubt(self) -> None:
+        self._in_doubt = True
+        self._changed.set()
+
     def received(self, frames: list[bytes]) -> None:
-        self._receiver.received(frames)
+        if self._ended:
+            return
+        if self._in_doubt:
+            self._held += frames
+        else:
+            self._receiver.received(frames)
 
     def refused(self, problem: str) -> None:
         self._receiver.refused(problem)
@@ -37,21 +64,40 @@ class Supervised:
         self._receiver.writable_again()
 
     def disconnected(self) -> None:
+        self._ended = True
+        self._unwatch()
         if self._watch is not None:
             self._watch.cancel()
         self._receiver.disconnected()
 
     async def _look(self, stream: Stream) -> None:
         while True:
-            await asyncio.sleep(self._every_s)
             try:
-                if await self._is_good():
-                    continue
+                async with asyncio.timeout(self._every_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            if not await self._is_still_good():
+                self._ended = True
+                stream.close(POLICY_VIOLATION, "the access token is no longer good, or your role has changed")
+                return
+
+    async def _is_still_good(self) -> bool:
+        while True:
+            self._changed.clear()
+            try:
+                good = await self._is_good()
             except registry.RegistryUnavailable as problem:
                 log.warning("whether a token is still good cannot be told: %s", problem)
-                continue
-            except Exception:  # whoever cannot be judged now is judged again: nobody may stay unwatched
+                good = not self._in_doubt
+            except Exception:
                 log.exception("looking whether a token is still good failed")
-                continue
-            stream.close(POLICY_VIOLATION, "the access token is no longer good")
-            return
+                good = not self._in_doubt
+            if not self._changed.is_set():  # otherwise something changed while it was looked at
+                break
+        if good:
+            self._in_doubt = False
+            held, self._held = self._held, []
+            if held and not self._ended:
+                self._receiver.received(held)
+        return good

@@ -70,6 +70,8 @@ def explained(failure: Exception) -> problems.Problem | None:
             return problems.Problem(503, "too many passwords are being checked", hint="try again", headers={"Retry-After": "1"})
         case accounts.UserExists():
             return problems.Problem(409, failure.message, hint=failure.hint)
+        case accounts.LastAdminStays():
+            return problems.Problem(409, failure.message, hint=failure.hint)
         case accounts.NoSuchUser():
             return problems.Problem(404, failure.message, hint=failure.hint)
         case notify_push.Unusable():

@@ -50,6 +50,10 @@ class DaemonWorkshop:
         self._extensions = extensions
         self._presets = presets
 
+    @property
+    def usual_policy(self) -> str:
+        return self._settings.policy
+
     def of(self, session_id: str) -> workshop.Site:
         return self
 

@@ -12,8 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from switchtower.core import errors, registry
-from switchtower.stores import connections, migrations, troubles
+import msgspec
+
+from switchtower.core import audit, errors, registry, roles
+from switchtower.stores import connections, migrations, sqlite_chain, troubles
 
 Result = TypeVar("Result")
 
@@ -22,8 +24,11 @@ _LOCK_PATIENCE_MS = 20_000
 _OPEN_TRIES = 200
 _OPEN_PAUSE = 0.01
 
-_USER = "SELECT name, password_hash, created_at_ms, last_login_at_ms FROM users"
-_TOKEN = "SELECT token_id, user, created_at_ms, expires_at_ms, client, revoked_at_ms FROM tokens"  # noqa: S105
+_USER = "SELECT name, password_hash, created_at_ms, last_login_at_ms, role FROM users"
+_TOKEN = (
+    "SELECT token_id, user, created_at_ms, expires_at_ms, client, revoked_at_ms, name, scope, secret_sha256, last_used_ms"  # noqa: S105
+    " FROM tokens"
+)
 _HOST = "SELECT host_id, name, state, first_seen_ms, last_seen_ms, address, token_sha256 FROM hosts"
 
 
@@ -65,9 +70,16 @@ class SqliteRegistry:
         except (sqlite3.Error, OSError) as problem:
             raise _told(problem) from problem
 
-    async def _changed(self, sql: str, *values: object) -> int:
+    async def _changed(self, sql: str, *values: object, note: audit.Note | None = None) -> int:
         """How many rows one statement changed."""
-        return await self._do(lambda connection: connection.execute(sql, values).rowcount)
+
+        def work(connection: sqlite3.Connection) -> int:
+            changed = connection.execute(sql, values).rowcount
+            if changed:
+                _note(connection, note)
+            return changed
+
+        return await self._do(work)
 
     def _row(self, sql: str, *values: object) -> tuple[Any, ...] | None:
         if self._thread is None:
@@ -78,22 +90,34 @@ class SqliteRegistry:
             raise _told(problem) from problem
         return row
 
-    async def add_user(self, user: registry.User) -> bool:
-        values = (user.name, user.password_hash, user.created_at_ms, user.last_login_at_ms)
-        return await self._changed("INSERT OR IGNORE INTO users VALUES (?, ?, ?, ?)", *values) > 0
+    async def add_user(self, user: registry.User, *, note: audit.Note | None = None) -> bool:
+        values = (user.name, user.password_hash, user.created_at_ms, user.last_login_at_ms, user.role.value)
+        return await self._changed("INSERT OR IGNORE INTO users VALUES (?, ?, ?, ?, ?)", *values, note=note) > 0
 
     async def user(self, name: str) -> registry.User | None:
         row = self._row(f"{_USER} WHERE name = ?", name)
-        return registry.User(*row) if row else None
+        return _user(row) if row else None
 
     async def users(self) -> list[registry.User]:
-        return await self._do(lambda connection: [registry.User(*row) for row in connection.execute(f"{_USER} ORDER BY name")])
+        return await self._do(lambda connection: [_user(row) for row in connection.execute(f"{_USER} ORDER BY name")])
 
-    async def set_password(self, name: str, password_hash: str, now_ms: int) -> bool:
+    async def set_role(self, name: str, role: roles.Role, *, keep_admin: bool = False, note: audit.Note | None = None) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            if keep_admin and role is not roles.Role.ADMIN:
+                _check_not_last(connection, name)
+            changed = connection.execute("UPDATE users SET role = ? WHERE name = ?", (role.value, name)).rowcount > 0
+            if changed:
+                _note(connection, note)
+            return changed
+
+        return await self._do(work)
+
+    async def set_password(self, name: str, password_hash: str, now_ms: int, *, note: audit.Note | None = None) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
             changed = connection.execute("UPDATE users SET password_hash = ? WHERE name = ?", (password_hash, name)).rowcount > 0
             if changed:
                 _revoke_all(connection, name, now_ms)
+                _note(connection, note)
             return changed
 
         return await self._do(work)
@@ -102,43 +126,53 @@ class SqliteRegistry:
         sql = "UPDATE users SET password_hash = ? WHERE name = ? AND password_hash = ?"
         return await self._changed(sql, new_hash, name, old_hash) > 0
 
-    async def remove_user(self, name: str, now_ms: int) -> bool:
+    async def remove_user(self, name: str, now_ms: int, *, keep_admin: bool = False, note: audit.Note | None = None) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
+            if keep_admin:
+                _check_not_last(connection, name)
             removed = connection.execute("DELETE FROM users WHERE name = ?", (name,)).rowcount > 0
             if removed:
                 _revoke_all(connection, name, now_ms)
+                _note(connection, note)
             return removed
 
         return await self._do(work)
 
-    async def add_token(self, token: registry.Token, *, checked_hash: str | None = None) -> bool:
+    async def add_token(self, token: registry.Token, *, checked_hash: str | None = None, note: audit.Note | None = None) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
             if checked_hash is not None:
                 login = "UPDATE users SET last_login_at_ms = ? WHERE name = ? AND password_hash = ?"
                 if not connection.execute(login, (token.created_at_ms, token.user, checked_hash)).rowcount:
                     return False
-            values = (token.token_id, token.user, token.created_at_ms, token.expires_at_ms, token.client, token.revoked_at_ms)
-            connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)", values)
+            values = (
+                *(token.token_id, token.user, token.created_at_ms, token.expires_at_ms, token.client, token.revoked_at_ms),
+                *(token.name, token.scope, token.secret_sha256, token.last_used_ms),
+            )
+            connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            _note(connection, note)
             return True
 
         return await self._do(work)
 
     async def token(self, token_id: str) -> registry.Token | None:
         row = self._row(f"{_TOKEN} WHERE token_id = ?", token_id)
-        return registry.Token(*row) if row else None
+        return _token(row) if row else None
 
     async def tokens(self, now_ms: int, *, limit: int, user: str | None = None) -> list[registry.Token]:
         sql = (
             f"{_TOKEN} WHERE expires_at_ms > ? AND revoked_at_ms IS NULL AND (? IS NULL OR user = ?)"
             " ORDER BY created_at_ms DESC, token_id DESC LIMIT ?"
         )
-        return await self._do(
-            lambda connection: [registry.Token(*row) for row in connection.execute(sql, (now_ms, user, user, limit))]
+        return await self._do(lambda connection: [_token(row) for row in connection.execute(sql, (now_ms, user, user, limit))])
+
+    async def use_token(self, token_id: str, now_ms: int) -> None:
+        await self._changed(
+            "UPDATE tokens SET last_used_ms = max(coalesce(last_used_ms, 0), ?) WHERE token_id = ?", now_ms, token_id
         )
 
-    async def revoke_token(self, token_id: str, now_ms: int) -> bool:
+    async def revoke_token(self, token_id: str, now_ms: int, *, note: audit.Note | None = None) -> bool:
         sql = "UPDATE tokens SET revoked_at_ms = ? WHERE token_id = ? AND revoked_at_ms IS NULL AND expires_at_ms > ?"
-        return await self._changed(sql, now_ms, token_id, now_ms) > 0
+        return await self._changed(sql, now_ms, token_id, now_ms, note=note) > 0
 
     async def revoke_tokens(self, user: str, now_ms: int) -> int:
         return await self._do(lambda connection: _revoke_all(connection, user, now_ms))
@@ -160,17 +194,29 @@ class SqliteRegistry:
         sql = f"{_HOST} ORDER BY first_seen_ms, host_id"
         return await self._do(lambda connection: [_host(row) for row in connection.execute(sql)])
 
-    async def set_host_state(self, host_id: str, state: registry.HostState) -> bool:
-        return await self._changed("UPDATE hosts SET state = ? WHERE host_id = ?", state.value, host_id) > 0
+    async def set_host_state(self, host_id: str, state: registry.HostState, *, note: audit.Note | None = None) -> bool:
+        return await self._changed("UPDATE hosts SET state = ? WHERE host_id = ?", state.value, host_id, note=note) > 0
 
-    async def rename_host(self, host_id: str, name: str) -> bool:
-        return await self._changed("UPDATE hosts SET name = ? WHERE host_id = ?", name, host_id) > 0
+    async def rename_host(self, host_id: str, name: str, *, note: audit.Note | None = None) -> bool:
+        return await self._changed("UPDATE hosts SET name = ? WHERE host_id = ?", name, host_id, note=note) > 0
 
-    async def forget_host_token(self, host_id: str) -> bool:
-        return await self._changed("UPDATE hosts SET token_sha256 = NULL WHERE host_id = ?", host_id) > 0
+    async def forget_host_token(self, host_id: str, *, note: audit.Note | None = None) -> bool:
+        return await self._changed("UPDATE hosts SET token_sha256 = NULL WHERE host_id = ?", host_id, note=note) > 0
 
-    async def remove_host(self, host_id: str) -> bool:
-        return await self._changed("DELETE FROM hosts WHERE host_id = ?", host_id) > 0
+    async def remove_host(self, host_id: str, *, note: audit.Note | None = None) -> bool:
+        return await self._changed("DELETE FROM hosts WHERE host_id = ?", host_id, note=note) > 0
+
+    async def record(self, note: audit.Note) -> None:
+        await self._do(lambda connection: _note(connection, note))
+
+    async def notes(self, limit: int, *, before: int | None = None) -> list[tuple[int, audit.Note]]:
+        sql = "SELECT number, record FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?"
+        return await self._do(
+            lambda connection: [
+                (number, _decode_note(record))
+                for number, record in connection.execute(sql, (2**62 if before is None else before, limit))
+            ]
+        )
 
     async def hub_since(self, hub: str, now_ms: int) -> int:
         if known := self._row("SELECT since_ms FROM hubs WHERE hub = ?", hub):
@@ -232,6 +278,34 @@ def _in_transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Conn
             connection.execute("ROLLBACK")
         raise
     return result
+
+
+_encode_note = msgspec.json.Encoder().encode
+_decode_note = msgspec.json.Decoder(audit.Note).decode
+
+
+def _note(connection: sqlite3.Connection, note: audit.Note | None) -> None:
+    if note is not None:
+        sqlite_chain.extend(connection, [(note.ts_ms, "", 0, note.kind, _encode_note(note))])
+
+
+def _check_not_last(connection: sqlite3.Connection, name: str) -> None:
+    admins = {admin for (admin,) in connection.execute("SELECT name FROM users WHERE role = 'admin'")}
+    if admins == {name}:
+        raise registry.LastAdmin
+
+
+def _user(row: tuple[Any, ...]) -> registry.User:
+    name, password_hash, created_at_ms, last_login_at_ms, role = row
+    return registry.User(name, password_hash, created_at_ms, last_login_at_ms, roles.read(role))
+
+
+def _token(row: tuple[Any, ...]) -> registry.Token:
+    token_id, user, created_at_ms, expires_at_ms, client, revoked_at_ms, name, scope, secret_sha256, last_used_ms = row
+    return registry.Token(
+        *(token_id, user, created_at_ms, expires_at_ms, client, revoked_at_ms),
+        *(name, None if scope is None else roles.read(scope), secret_sha256, last_used_ms),
+    )
 
 
 def _revoke_all(connection: sqlite3.Connection, user: str, now_ms: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from switchtower.core import registry
+from switchtower.core import audit, registry, roles
 
 
 class MemoryRegistry:
@@ -20,6 +20,7 @@ class MemoryRegistry:
         self._hosts: dict[str, registry.Host] = {}
         self._hubs: dict[str, int] = {}
         self._marks: dict[str, dict[str, tuple[int, int]]] = {}
+        self._notes: list[audit.Note] = []
         self._is_open = False
 
     async def open(self) -> None:
@@ -33,9 +34,18 @@ class MemoryRegistry:
             raise registry.RegistryUnavailable("it is not open")
         await asyncio.sleep(0)  # a disk takes a moment too, and callers must bear that others run meanwhile
 
-    async def add_user(self, user: registry.User) -> bool:
+    async def add_user(self, user: registry.User, *, note: audit.Note | None = None) -> bool:
         await self._ready()
-        return self._users.setdefault(user.name, user) is user
+        return self._noted(note, made=self._users.setdefault(user.name, user) is user)
+
+    def _noted(self, note: audit.Note | None, *, made: bool) -> bool:
+        if made and note is not None:
+            self._notes.append(note)
+        return made
+
+    def _check_not_last(self, name: str) -> None:
+        if {user.name for user in self._users.values() if user.role is roles.Role.ADMIN} == {name}:
+            raise registry.LastAdmin
 
     async def user(self, name: str) -> registry.User | None:
         await self._ready()
@@ -45,13 +55,22 @@ class MemoryRegistry:
         await self._ready()
         return sorted(self._users.values(), key=lambda user: user.name)
 
-    async def set_password(self, name: str, password_hash: str, now_ms: int) -> bool:
+    async def set_role(self, name: str, role: roles.Role, *, keep_admin: bool = False, note: audit.Note | None = None) -> bool:
+        await self._ready()
+        if keep_admin and role is not roles.Role.ADMIN:
+            self._check_not_last(name)
+        if (user := self._users.get(name)) is None:
+            return False
+        self._users[name] = structs.replace(user, role=role)
+        return self._noted(note, made=True)
+
+    async def set_password(self, name: str, password_hash: str, now_ms: int, *, note: audit.Note | None = None) -> bool:
         await self._ready()
         if (user := self._users.get(name)) is None:
             return False
         self._users[name] = structs.replace(user, password_hash=password_hash)
         self._revoke_all(name, now_ms)
-        return True
+        return self._noted(note, made=True)
 
     async def rehash(self, name: str, old_hash: str, new_hash: str) -> bool:
         await self._ready()
@@ -61,14 +80,16 @@ class MemoryRegistry:
         self._users[name] = structs.replace(user, password_hash=new_hash)
         return True
 
-    async def remove_user(self, name: str, now_ms: int) -> bool:
+    async def remove_user(self, name: str, now_ms: int, *, keep_admin: bool = False, note: audit.Note | None = None) -> bool:
         await self._ready()
+        if keep_admin:
+            self._check_not_last(name)
         if self._users.pop(name, None) is None:
             return False
         self._revoke_all(name, now_ms)
-        return True
+        return self._noted(note, made=True)
 
-    async def add_token(self, token: registry.Token, *, checked_hash: str | None = None) -> bool:
+    async def add_token(self, token: registry.Token, *, checked_hash: str | None = None, note: audit.Note | None = None) -> bool:
         await self._ready()
         if checked_hash is not None:
             user = self._users.get(token.user)
@@ -76,7 +97,7 @@ class MemoryRegistry:
                 return False
             self._users[user.name] = structs.replace(user, last_login_at_ms=token.created_at_ms)
         self._tokens[token.token_id] = token
-        return True
+        return self._noted(note, made=True)
 
     async def token(self, token_id: str) -> registry.Token | None:
         await self._ready()
@@ -87,13 +108,18 @@ class MemoryRegistry:
         good = [token for token in self._tokens.values() if _is_good(token, now_ms) and user in (None, token.user)]
         return sorted(good, key=lambda token: (token.created_at_ms, token.token_id), reverse=True)[:limit]
 
-    async def revoke_token(self, token_id: str, now_ms: int) -> bool:
+    async def use_token(self, token_id: str, now_ms: int) -> None:
+        await self._ready()
+        if (token := self._tokens.get(token_id)) is not None:
+            self._tokens[token_id] = structs.replace(token, last_used_ms=max(token.last_used_ms or 0, now_ms))
+
+    async def revoke_token(self, token_id: str, now_ms: int, *, note: audit.Note | None = None) -> bool:
         await self._ready()
         token = self._tokens.get(token_id)
         if token is None or not _is_good(token, now_ms):
             return False
         self._tokens[token_id] = structs.replace(token, revoked_at_ms=now_ms)
-        return True
+        return self._noted(note, made=True)
 
     async def revoke_tokens(self, user: str, now_ms: int) -> int:
         await self._ready()
@@ -148,26 +174,35 @@ class MemoryRegistry:
         await self._ready()
         return sorted(self._hosts.values(), key=lambda host: (host.first_seen_ms, host.host_id))
 
-    async def set_host_state(self, host_id: str, state: registry.HostState) -> bool:
+    async def set_host_state(self, host_id: str, state: registry.HostState, *, note: audit.Note | None = None) -> bool:
         host = await self.host(host_id)
-        return self._put(host and structs.replace(host, state=state))
+        return self._put(host and structs.replace(host, state=state), note)
 
-    async def rename_host(self, host_id: str, name: str) -> bool:
+    async def rename_host(self, host_id: str, name: str, *, note: audit.Note | None = None) -> bool:
         host = await self.host(host_id)
-        return self._put(host and structs.replace(host, name=name))
+        return self._put(host and structs.replace(host, name=name), note)
 
-    async def forget_host_token(self, host_id: str) -> bool:
+    async def forget_host_token(self, host_id: str, *, note: audit.Note | None = None) -> bool:
         host = await self.host(host_id)
-        return self._put(host and structs.replace(host, token_sha256=None))
+        return self._put(host and structs.replace(host, token_sha256=None), note)
 
-    async def remove_host(self, host_id: str) -> bool:
+    async def remove_host(self, host_id: str, *, note: audit.Note | None = None) -> bool:
         await self._ready()
-        return self._hosts.pop(host_id, None) is not None
+        return self._noted(note, made=self._hosts.pop(host_id, None) is not None)
 
-    def _put(self, host: registry.Host | None) -> bool:
+    async def record(self, note: audit.Note) -> None:
+        await self._ready()
+        self._notes.append(note)
+
+    async def notes(self, limit: int, *, before: int | None = None) -> list[tuple[int, audit.Note]]:
+        await self._ready()
+        numbered = list(enumerate(self._notes, 1))
+        return [(number, note) for number, note in reversed(numbered) if before is None or number < before][:limit]
+
+    def _put(self, host: registry.Host | None, note: audit.Note | None = None) -> bool:
         if host is not None:
             self._hosts[host.host_id] = host
-        return host is not None
+        return self._noted(note, made=host is not None)
 
     async def hub_since(self, hub: str, now_ms: int) -> int:
         await self._ready()

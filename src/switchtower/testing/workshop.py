@@ -28,6 +28,8 @@ class BareWorkshop:
         self.shell: Shell = _ran
         """What becomes of a person's own command."""
 
+    usual_policy = "ask"
+
     def of(self, session_id: str) -> workshop.Site:
         return self
 

@@ -34,6 +34,13 @@ class Origin(Struct, frozen=True):
     pid_started_at: int | None = None
     """When it was started, in the kernel's own ticks: a later process with the same pid has another time."""
 
+    @property
+    def machine(self) -> str:
+        """The address without its port; `local` where only a process of this machine can be at the other end."""
+        if self.transport in ("unix", "stdio"):
+            return "local"
+        return self.address.rpartition(":")[0].strip("[]") or self.address
+
     def __repr__(self) -> str:
         """Without the token: an origin may be logged, a secret may not."""
         return f"Origin(transport={self.transport!r}, address={self.address!r})"

@@ -29,6 +29,9 @@ class Client:
         self._numbers = itertools.count(1)
         self.replays: list[tuple[str, str | None]] = []
 
+    def objection(self, request: inbound.Request) -> str | None:
+        return None
+
     def replayed(self, command: str, session_id: str | None) -> None:
         self.replays.append((command, session_id))
 

@@ -103,7 +103,13 @@ async def test_the_first_run_token_is_exchanged_for_one_that_can_be_revoked(stag
 
 async def test_the_owners_token_cannot_be_logged_out(stage: Stage) -> None:
     assert (await stage.app.post("/auth/logout")).status == 409
-    assert (await stage.app.get("/auth/me")).json == {"name": "owner", "token_id": None, "expires_at": None, "admin": True}
+    assert (await stage.app.get("/auth/me")).json == {
+        "name": "owner",
+        "token_id": None,
+        "expires_at": None,
+        "role": "admin",
+        "admin": True,
+    }
 
 
 async def test_users_are_listed_changed_and_removed(stage: Stage) -> None:
@@ -115,7 +121,7 @@ async def test_users_are_listed_changed_and_removed(stage: Stage) -> None:
     assert (await stage.app.post("/users", {"name": "a b", "password": PASSWORD})).status == 400
     assert (await stage.app.post("/users", {"name": "bob", "password": "short"})).status == 400
     (ann,) = (await stage.app.get("/users")).json
-    assert ann == {"name": "ann", "created_at": "2023-11-14T22:13:20.000Z", "last_login_at": None}
+    assert ann == {"name": "ann", "role": "operator", "created_at": "2023-11-14T22:13:20.000Z", "last_login_at": None}
     assert (await stage.app.ask("PUT", "/users/ann/password", {"password": "another one"})).status == 204
     assert (await stage.app.ask("PUT", "/users/bob/password", {"password": "another one"})).status == 404
     assert (await stage.stranger.post("/auth/login", {"username": "ann", "password": "another one"})).status == 200
@@ -214,7 +220,7 @@ async def test_input_is_typed_once_in_the_name_of_who_sent_it(stage: Stage) -> N
     for _ in range(2):
         assert (await stage.app.post(f"/runs/{run_id}/input", asked)).status == 204
     (typed,) = [event for event in await stage.told(run_id) if isinstance(event, events.TerminalTyped)]
-    assert (typed.input_id, typed.text, typed.by) == ("i-1", "yes\n", events.Actor(name="owner", via="cli"))
+    assert (typed.input_id, typed.text, typed.by) == ("i-1", "yes\n", events.Actor(name="owner", via="cli", address="127.0.0.1"))
     other = await stage.app.post(f"/runs/{run_id}/input", {"input_id": "i-1", "text": "no\n"})
     assert (other.status, other.json["error"]) == (409, "request_id is already in use")
 

@@ -10,7 +10,7 @@ from tests.protocols.relay.http_parts import PASSWORD, Stage, a_stage, success
 from switchtower.core import engine, events
 from switchtower.protocols.relay import names
 
-LOCAL = events.Actor(name="owner", via="local")
+LOCAL = events.Actor(name="owner", via="local", address="local")
 
 
 @pytest.fixture
@@ -265,7 +265,7 @@ async def test_a_process_of_a_run_may_ask_for_what_a_person_decides(stage: Stage
     asking = asyncio.create_task(stage.local.post(f"/runs/{run_id}/bash", {"cmd": "echo hi", "request_id": "r-1"}))
     await stage.until(run_id, events.ApprovalRequested)
     (started,) = await stage.until(run_id, events.ErrandStarted)
-    assert started.by == events.Actor(name="run", via="local")
+    assert started.by == events.Actor(name="run", via="local", address="local")
     told = b'{"request_id":"r-1","decision":"approve"}'
     owners.begin("POST", f"/runs/{run_id}/permission", {"Host": "x", "Content-Length": str(len(told))})
     owners.writer.write(told)

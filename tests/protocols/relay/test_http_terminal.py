@@ -261,7 +261,7 @@ async def test_what_is_sent_is_typed_as_it_comes(stage: Stage) -> None:
     assert (await exchange.answer()).status == 204
     keys = await stage.until(run_id, events.TerminalKeys)
     assert sum(event.count for event in keys) == len(whole.decode())
-    assert {event.by for event in keys} == {events.Actor(name="owner", via="local")}
+    assert {event.by for event in keys} == {events.Actor(name="owner", via="local", address="local")}
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"abc\xc3", b"\xed\xa0\x80"])

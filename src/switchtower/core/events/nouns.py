@@ -18,6 +18,10 @@ class Actor(Struct, frozen=True, omit_defaults=True):
     name: str
     via: str
     client: str | None = None
+    device: str | None = None
+    """The access token's name and the user agent, as far as there are any."""
+    address: str | None = None
+    """The machine that the request came from."""
     counts: bool = False
     """Its protocol counts the session's versions by its own rules, with `VersionAdvanced`."""
     claims: Claim | None = None

@@ -27,6 +27,7 @@ TABLE: dict[type[errors.CoreError], Code] = {
     errors.InvalidCommand: "BAD_ARGUMENT",
     errors.SessionNotFound: "UNKNOWN_SESSION",
     errors.AttachForbidden: "FORBIDDEN",
+    errors.RoleForbidden: "FORBIDDEN",
     errors.RunInProgress: "BUSY",
     errors.NoActiveRun: "NOT_RUNNING",
     errors.ApprovalNotFound: "UNKNOWN_CALL_ID",

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from switchtower.core import commands, events, terminals, tower
+from switchtower.core import commands, events, roles, terminals, tower
 from switchtower.core.access import Access
 from switchtower.protocols.minicodex import outbound
 from switchtower.protocols.minicodex.library import Library
@@ -38,6 +38,9 @@ class House:
 
         async def open_session(actor: events.Actor) -> str:
             if session_id is None:
+                access.check(roles.Action.START)
+                if policy := wishes.get("policy"):
+                    roles.check_policy(access.role, policy, self._tower.workshop.usual_policy)
                 return await self._new_session(actor, preset, cwd or self._settings.default_cwd, command, wishes)
             await self._tower.session(session_id)  # refuses one that is not there
             return session_id

@@ -12,7 +12,7 @@ from switchtower.core import commands, events, tower
 from switchtower.core import errors as core_errors
 from switchtower.core.access import Access
 from switchtower.core.session import Session
-from switchtower.protocols.minicodex import errors, inbound, messages, outbound, story
+from switchtower.protocols.minicodex import errors, inbound, messages, outbound, permissions, story
 from switchtower.protocols.minicodex.library import Library
 from switchtower.protocols.minicodex.story import Story
 from switchtower.transports.outbox import Outbox
@@ -46,6 +46,7 @@ class MiniCodexPeer:
         self._library = library
         self._tower = library.tower
         self._peers = peers
+        self._access = access
         self._actor = access.actor("minicodex")
         self._open_session = open_session
         self._replay_entries = replay_entries
@@ -162,6 +163,7 @@ class MiniCodexPeer:
             self._say(outbound.error("INTERNAL_ERROR", "The daemon failed at this; its log says why", req_id))
 
     async def _do(self, message: messages.ClientMessage) -> None:
+        self._access.check(permissions.action_of(message))
         if isinstance(message, messages.Hello):
             await self._hello(message)
         elif isinstance(message, messages.Resume):

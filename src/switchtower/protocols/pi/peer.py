@@ -11,9 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from switchtower.core import errors as core_errors
-from switchtower.core import events, tower
+from switchtower.core import tower
 from switchtower.core.access import Access
+from switchtower.protocols.pi import permissions
 from switchtower.protocols.pi.bulletin import Bulletin
+from switchtower.protocols.pi.order import inbound
 from switchtower.protocols.pi.order import lifecycle as frames
 from switchtower.protocols.pi.order.conductor import Conductor
 from switchtower.protocols.pi.reels import Reels
@@ -63,7 +65,8 @@ class PiPeer:
         self.namespace = namespace
         self.cwd = cwd
         self.wants_lifecycle = lifecycle
-        self.actor = events.Actor(name=access.name, via="pi", counts=True)
+        self._access = access
+        self.actor = msgspec.structs.replace(access.actor(), via="pi", counts=True)
         self._conductor = conductor
         self._bulletin = bulletin
         self._reels = reels
@@ -165,6 +168,13 @@ class PiPeer:
             self._stream.close(code, reason)
 
     # A client of the conductor's
+
+    def objection(self, request: inbound.Request) -> str | None:
+        try:
+            self._access.check(permissions.action_of(request.type, request.body))
+        except core_errors.RoleForbidden as refusal:
+            return refusal.message
+        return None
 
     def respond(self, frame: bytes) -> None:
         self._unanswered -= 1

@@ -9,6 +9,8 @@ TABLE: dict[type[errors.CoreError], messages.ErrorCode] = {
     errors.InvalidCommand: "INVALID_REQUEST",
     errors.SessionNotFound: "SESSION_NOT_FOUND",
     errors.AttachForbidden: "ATTACH_FORBIDDEN",
+    # The document's only word for a client that may not; the message names the role.
+    errors.RoleForbidden: "ATTACH_FORBIDDEN",
     errors.RunInProgress: "RUN_IN_PROGRESS",
     errors.NoActiveRun: "NO_ACTIVE_RUN",
     errors.ApprovalNotFound: "APPROVAL_NOT_FOUND",

@@ -57,6 +57,7 @@ class _Extras:
     def configure_session(self, request: inbound.Request) -> None:
         assert isinstance(request.payload, extensions.ConfigureSession)
         command = inbound.configure_session(request.payload, self._commanded(request), self._peer.actor)
+        self._peer.check_policy(command.policy)
         self._peer.tower.workshop.check_configuration(command)
         self._peer.submit(
             command, request, lambda _: self._peer.answer(request, command.session_id, extensions.Configured(accepted=True))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from switchtower.core import admission, commands, tower
+from switchtower.core import admission, commands, roles, tower
 from switchtower.core import errors as core_errors
 from switchtower.core.access import Access
 from switchtower.core.session import Session
@@ -24,6 +24,7 @@ from switchtower.protocols.push import (
     messages,
     node_requests,
     outbound,
+    permissions,
 )
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
@@ -156,6 +157,7 @@ class PushPeer:
         except inbound.Refused as refused:
             return outbound.refusal(refused.request_id, refused.type, None, refused.error)
         try:
+            self._access.check(permissions.action_of(request.type, request.payload))
             return self._handlers[request.type](request)
         except core_errors.CoreError as refusal:
             return outbound.refusal(request.request_id, request.type, request.session_id, errors.of(refusal))
@@ -183,6 +185,7 @@ class PushPeer:
         begins_at_once = command.program is not None or command.flow is not None
         if self._access.run_id is not None:
             command = self._as_child(command, self._access.run_id, wants_worktree=request.payload.worktree)
+        self.check_policy(command.policy)
         prepared = self.tower.workshop.prepared
 
         def started(outcome: tower.Outcome) -> bytes:
@@ -387,6 +390,10 @@ class PushPeer:
     def _is_owners_own(self) -> bool:
         """The owner's process on the daemon's own socket: no user's token, no process of a run."""
         return self._access.via == "cli" and not self._access.of_a_run
+
+    def check_policy(self, wanted: str | None) -> None:
+        if wanted is not None:
+            roles.check_policy(self._access.role, wanted, self.tower.workshop.usual_policy)
 
     def check_may_command(self, session_id: str) -> None:
         if not self._may_command(session_id):

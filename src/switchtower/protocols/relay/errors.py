@@ -22,6 +22,7 @@ TABLE: dict[type[errors.CoreError], str] = {
     errors.InvalidCommand: "",
     errors.SessionNotFound: UNKNOWN_RUN,
     errors.AttachForbidden: "forbidden",
+    errors.RoleForbidden: "",
     errors.RunInProgress: "run is busy",
     errors.NoActiveRun: NOT_ACTIVE,
     errors.ApprovalNotFound: "unknown request_id",

@@ -30,8 +30,14 @@ class Table(NamedTuple):
 
 
 REGISTRY = {
-    "users": Table(("name", "password_hash", "created_at_ms", "last_login_at_ms"), 1),
-    "tokens": Table(("token_id", "user", "created_at_ms", "expires_at_ms", "client", "revoked_at_ms"), 1),
+    "users": Table(("name", "password_hash", "created_at_ms", "last_login_at_ms", "role"), 1),
+    "tokens": Table(
+        (
+            *("token_id", "user", "created_at_ms", "expires_at_ms", "client", "revoked_at_ms"),
+            *("name", "scope", "secret_sha256", "last_used_ms"),
+        ),
+        1,
+    ),
     "hosts": Table(("host_id", "name", "state", "first_seen_ms", "last_seen_ms", "address", "token_sha256"), 1),
     "hubs": Table(("hub", "since_ms"), 1),
     "marks": Table(("hub", "session_id", "acked_seq", "settled_at_ms"), 2),

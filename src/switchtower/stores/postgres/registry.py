@@ -6,7 +6,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from switchtower.core import errors, registry
+import msgspec
+
+from switchtower.core import audit, errors, registry, roles
 from switchtower.stores.postgres import connections, schema
 from switchtower.stores.postgres.connections import Connection
 from switchtower.stores.postgres.names import got, put
@@ -16,8 +18,11 @@ Result = TypeVar("Result")
 PATIENCE = 5.0
 _NEW_HOSTS_LOCK = 0x746F776572_02
 
-_USER = "SELECT name, password_hash, created_at_ms, last_login_at_ms FROM users"
-_TOKEN = "SELECT token_id, owner, created_at_ms, expires_at_ms, client, revoked_at_ms FROM tokens"  # noqa: S105
+_USER = "SELECT name, password_hash, created_at_ms, last_login_at_ms, role FROM users"
+_TOKEN = (
+    "SELECT token_id, owner, created_at_ms, expires_at_ms, client, revoked_at_ms, name, scope, secret_sha256, last_used_ms"  # noqa: S105
+    " FROM tokens"
+)
 _HOST = "SELECT host_id, name, state, first_seen_ms, last_seen_ms, address, token_sha256 FROM hosts"
 
 
@@ -49,11 +54,14 @@ class PostgresRegistry:
         with _telling():
             return await self._pool.change(work)
 
-    async def _changed(self, query: str, *values: Any) -> int:
+    async def _changed(self, query: str, *values: Any, note: audit.Note | None = None) -> int:
         """How many rows one statement changed."""
 
         async def work(connection: Connection) -> int:
-            return _count(await connection.execute(query, *values))
+            changed = _count(await connection.execute(query, *values))
+            if changed:
+                await _note(connection, note)
+            return changed
 
         return await self._do(work)
 
@@ -63,9 +71,10 @@ class PostgresRegistry:
         with _telling():
             return await self._pool.fetch(query, *values)
 
-    async def add_user(self, user: registry.User) -> bool:
-        values = (put(user.name), put(user.password_hash), user.created_at_ms, user.last_login_at_ms)
-        return await self._changed("INSERT INTO users VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING", *values) > 0
+    async def add_user(self, user: registry.User, *, note: audit.Note | None = None) -> bool:
+        query = "INSERT INTO users VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"
+        values = (put(user.name), put(user.password_hash), user.created_at_ms, user.last_login_at_ms, user.role.value)
+        return await self._changed(query, *values, note=note) > 0
 
     async def user(self, name: str) -> registry.User | None:
         rows = await self._rows(f"{_USER} WHERE name = $1", put(name))
@@ -74,12 +83,25 @@ class PostgresRegistry:
     async def users(self) -> list[registry.User]:
         return sorted(map(_user, await self._rows(_USER)), key=lambda user: user.name)
 
-    async def set_password(self, name: str, password_hash: str, now_ms: int) -> bool:
+    async def set_role(self, name: str, role: roles.Role, *, keep_admin: bool = False, note: audit.Note | None = None) -> bool:
+        async def work(connection: Connection) -> bool:
+            if keep_admin and role is not roles.Role.ADMIN:
+                await _check_not_last(connection, name)
+            query = "UPDATE users SET role = $2 WHERE name = $1"
+            changed = _count(await connection.execute(query, put(name), role.value)) > 0
+            if changed:
+                await _note(connection, note)
+            return changed
+
+        return await self._do(work)
+
+    async def set_password(self, name: str, password_hash: str, now_ms: int, *, note: audit.Note | None = None) -> bool:
         async def work(connection: Connection) -> bool:
             query = "UPDATE users SET password_hash = $2 WHERE name = $1"
             changed = _count(await connection.execute(query, put(name), put(password_hash))) > 0
             if changed:
                 await _revoke_all(connection, name, now_ms)
+                await _note(connection, note)
             return changed
 
         return await self._do(work)
@@ -88,26 +110,31 @@ class PostgresRegistry:
         query = "UPDATE users SET password_hash = $1 WHERE name = $2 AND password_hash = $3"
         return await self._changed(query, put(new_hash), put(name), put(old_hash)) > 0
 
-    async def remove_user(self, name: str, now_ms: int) -> bool:
+    async def remove_user(self, name: str, now_ms: int, *, keep_admin: bool = False, note: audit.Note | None = None) -> bool:
         async def work(connection: Connection) -> bool:
+            if keep_admin:
+                await _check_not_last(connection, name)
             removed = _count(await connection.execute("DELETE FROM users WHERE name = $1", put(name))) > 0
             if removed:
                 await _revoke_all(connection, name, now_ms)
+                await _note(connection, note)
             return removed
 
         return await self._do(work)
 
-    async def add_token(self, token: registry.Token, *, checked_hash: str | None = None) -> bool:
+    async def add_token(self, token: registry.Token, *, checked_hash: str | None = None, note: audit.Note | None = None) -> bool:
         async def work(connection: Connection) -> bool:
             if checked_hash is not None:
                 login = "UPDATE users SET last_login_at_ms = $1 WHERE name = $2 AND password_hash = $3"
                 if not _count(await connection.execute(login, token.created_at_ms, put(token.user), put(checked_hash))):
                     return False
             await connection.execute(
-                "INSERT INTO tokens VALUES ($1, $2, $3, $4, $5, $6)",
+                "INSERT INTO tokens VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
                 *(put(token.token_id), put(token.user), token.created_at_ms, token.expires_at_ms),
-                *(put(token.client), token.revoked_at_ms),
+                *(put(token.client), token.revoked_at_ms, put(token.name)),
+                *(None if token.scope is None else token.scope.value, token.secret_sha256, token.last_used_ms),
             )
+            await _note(connection, note)
             return True
 
         return await self._do(work)
@@ -124,9 +151,13 @@ class PostgresRegistry:
         )
         return [_token(row) for row in rows]
 
-    async def revoke_token(self, token_id: str, now_ms: int) -> bool:
+    async def use_token(self, token_id: str, now_ms: int) -> None:
+        query = "UPDATE tokens SET last_used_ms = greatest(last_used_ms, $1) WHERE token_id = $2"
+        await self._changed(query, now_ms, put(token_id))
+
+    async def revoke_token(self, token_id: str, now_ms: int, *, note: audit.Note | None = None) -> bool:
         query = "UPDATE tokens SET revoked_at_ms = $1 WHERE token_id = $2 AND revoked_at_ms IS NULL AND expires_at_ms > $1"
-        return await self._changed(query, now_ms, put(token_id)) > 0
+        return await self._changed(query, now_ms, put(token_id), note=note) > 0
 
     async def revoke_tokens(self, user: str, now_ms: int) -> int:
         return await self._do(lambda connection: _revoke_all(connection, user, now_ms))
@@ -148,17 +179,30 @@ class PostgresRegistry:
     async def hosts(self) -> list[registry.Host]:
         return [_host(row) for row in await self._rows(f"{_HOST} ORDER BY first_seen_ms, host_id")]
 
-    async def set_host_state(self, host_id: str, state: registry.HostState) -> bool:
-        return await self._changed("UPDATE hosts SET state = $1 WHERE host_id = $2", state.value, put(host_id)) > 0
+    async def set_host_state(self, host_id: str, state: registry.HostState, *, note: audit.Note | None = None) -> bool:
+        query = "UPDATE hosts SET state = $1 WHERE host_id = $2"
+        return await self._changed(query, state.value, put(host_id), note=note) > 0
 
-    async def rename_host(self, host_id: str, name: str) -> bool:
-        return await self._changed("UPDATE hosts SET name = $1 WHERE host_id = $2", put(name), put(host_id)) > 0
+    async def rename_host(self, host_id: str, name: str, *, note: audit.Note | None = None) -> bool:
+        query = "UPDATE hosts SET name = $1 WHERE host_id = $2"
+        return await self._changed(query, put(name), put(host_id), note=note) > 0
 
-    async def forget_host_token(self, host_id: str) -> bool:
-        return await self._changed("UPDATE hosts SET token_sha256 = NULL WHERE host_id = $1", put(host_id)) > 0
+    async def forget_host_token(self, host_id: str, *, note: audit.Note | None = None) -> bool:
+        query = "UPDATE hosts SET token_sha256 = NULL WHERE host_id = $1"
+        return await self._changed(query, put(host_id), note=note) > 0
 
-    async def remove_host(self, host_id: str) -> bool:
-        return await self._changed("DELETE FROM hosts WHERE host_id = $1", put(host_id)) > 0
+    async def remove_host(self, host_id: str, *, note: audit.Note | None = None) -> bool:
+        return await self._changed("DELETE FROM hosts WHERE host_id = $1", put(host_id), note=note) > 0
+
+    async def record(self, note: audit.Note) -> None:
+        await self._do(lambda connection: _note(connection, note))
+
+    async def notes(self, limit: int, *, before: int | None = None) -> list[tuple[int, audit.Note]]:
+        rows = await self._rows(
+            "SELECT number, record FROM audit WHERE session_id = '' AND number < $1 ORDER BY number DESC LIMIT $2",
+            *(2**62 if before is None else before, limit),
+        )
+        return [(number, _decode_note(record)) for number, record in rows]
 
     async def hub_since(self, hub: str, now_ms: int) -> int:
         await self._changed("INSERT INTO hubs VALUES ($1, $2) ON CONFLICT DO NOTHING", put(hub), now_ms)
@@ -184,6 +228,21 @@ class PostgresRegistry:
 def _count(status: str) -> int:
     """How many rows, as the server says it: `UPDATE 3`, `INSERT 0 1`."""
     return int(status.rpartition(" ")[2])
+
+
+_encode_note = msgspec.json.Encoder().encode
+_decode_note = msgspec.json.Decoder(audit.Note).decode
+
+
+async def _note(connection: Connection, note: audit.Note | None) -> None:
+    if note is not None:
+        await connection.execute("SELECT extend_audit($1, '', 0, $2, $3, true)", note.ts_ms, note.kind, _encode_note(note))
+
+
+async def _check_not_last(connection: Connection, name: str) -> None:
+    admins = await connection.fetch("SELECT name FROM users WHERE role = 'admin' FOR UPDATE")
+    if [admin for (admin,) in admins] == [put(name)]:
+        raise registry.LastAdmin
 
 
 async def _revoke_all(connection: Connection, user: str, now_ms: int) -> int:
@@ -220,13 +279,16 @@ async def _meet(
 
 
 def _user(row: Any) -> registry.User:
-    name, password_hash, *rest = row
-    return registry.User(got(name), got(password_hash), *rest)
+    name, password_hash, created_at_ms, last_login_at_ms, role = row
+    return registry.User(got(name), got(password_hash), created_at_ms, last_login_at_ms, roles.read(role))
 
 
 def _token(row: Any) -> registry.Token:
-    token_id, owner, created_at_ms, expires_at_ms, client, revoked_at_ms = row
-    return registry.Token(got(token_id), got(owner), created_at_ms, expires_at_ms, got(client), revoked_at_ms)
+    token_id, owner, created_at_ms, expires_at_ms, client, revoked_at_ms, name, scope, secret_sha256, last_used_ms = row
+    return registry.Token(
+        *(got(token_id), got(owner), created_at_ms, expires_at_ms, got(client), revoked_at_ms),
+        *(got(name), None if scope is None else roles.read(scope), secret_sha256, last_used_ms),
+    )
 
 
 def _host(row: Any) -> registry.Host:

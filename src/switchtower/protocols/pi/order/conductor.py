@@ -63,6 +63,11 @@ class Conductor:
             self.rejected.validation += 1
             client.respond(lifecycle.refusal(invalid.command, invalid.id, invalid.error))
             return
+        if (objection := client.objection(request)) is not None:
+            # As for what is not valid: before anything is looked up, so that a replay shows nothing either.
+            self.rejected.validation += 1
+            client.respond(lifecycle.refusal(request.type, request.id, objection))
+            return
         self.admit(request, client)
 
     def admit(self, request: inbound.Request, client: ports.Client) -> None:

@@ -22,6 +22,10 @@ class Client(Protocol):
         """Whose ids these are: `""` for all WebSockets, its own for a stdio process."""
         ...
 
+    def objection(self, request: inbound.Request) -> str | None:
+        """Why its user may not do this, in words for the wire; None: it may."""
+        ...
+
     def respond(self, frame: bytes) -> None: ...
 
     def replayed(self, command: str, session_id: str | None) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from switchtower.core import audit
+from switchtower.core.roles import Action
 from switchtower.protocols.relay import names, stamps
 from switchtower.protocols.relay.http import problems
 from switchtower.protocols.relay.http.calls import Call
@@ -17,7 +18,7 @@ class Audits:
         self._audit = decisions
 
     def rows(self) -> tuple[Row, ...]:
-        return (Row("GET", "/audit", self.list),)
+        return (Row("GET", "/audit", self.list, action=Action.READ_AUDIT),)
 
     async def list(self, call: Call) -> Any:
         limit = call.clamped("limit", DECISIONS, MOST_DECISIONS)

@@ -5,6 +5,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from switchtower.core.roles import Action, Role
 from switchtower.protocols.relay import messages, stamps
 from switchtower.protocols.relay.http import answers, bodies, calls, cookies, guard, ports, problems
 from switchtower.protocols.relay.http.calls import Call, Caller
@@ -16,7 +17,8 @@ READS = ("GET", "HEAD")
 
 
 class TokenDoor:
-    """For the port: whoever has a token, in a header or in the cookie of our own page, is a user. Every user is an admin."""
+    """For the port: a client with a token, in a header or in the cookie of our own page, is a user. The role is looked up with
+    each request."""
 
     def __init__(
         self,
@@ -56,6 +58,9 @@ class TokenDoor:
             address=origin.address,
             token_id=identity.token_id,
             expires_at_ms=identity.expires_at_ms,
+            role=identity.role,
+            device=identity.device(calls.user_agent(request)),
+            machine=origin.machine,
         )
 
     def _carried(self, request: Request) -> str | None:
@@ -138,7 +143,7 @@ class FirstVisit:
         try:
             if run_of(request, self._find_run) is not None:
                 return None
-            token = await self._accounts.exchange(given[0], client=calls.user_agent(request))
+            token = await self._accounts.exchange(given[0], client=calls.user_agent(request), address=origin_of(request).machine)
         except Exception as refusal:
             if (problem := problems.of(refusal) or self._explain(refusal)) is None:
                 raise
@@ -156,8 +161,8 @@ class Auth:
         return (
             Row("POST", "/auth/login", self.login, Entry.STRANGER),
             Row("POST", "/auth/token", self.exchange, Entry.STRANGER),
-            Row("POST", "/auth/logout", self.log_out),
-            Row("GET", "/auth/me", self.me),
+            Row("POST", "/auth/logout", self.log_out, action=Action.WATCH),
+            Row("GET", "/auth/me", self.me, action=Action.WATCH),
         )
 
     async def login(self, call: Call) -> Any:
@@ -169,21 +174,24 @@ class Auth:
     async def exchange(self, call: Call) -> Any:
         """Ours: the token of the first visit's address for one that can be revoked."""
         asked = await call.asked(bodies.FirstToken)
-        token = await self._accounts.exchange(asked.token, client=calls.user_agent(call.request))
+        token = await self._accounts.exchange(
+            asked.token, client=calls.user_agent(call.request), address=origin_of(call.request).machine
+        )
         return self._logins.answer(call.request, token)
 
     async def log_out(self, call: Call) -> Any:
         if call.caller.token_id is None:
             raise problems.Problem(409, "the owner's token cannot be revoked", hint="forget it instead")
-        await self._accounts.revoke(call.caller.token_id)
+        await self._accounts.revoke(call.caller.token_id, call.caller.actor())
         return self._logins.ended(call.request)
 
     async def me(self, call: Call) -> Any:
-        """Who asks, and until when. Every user is an admin."""
+        """Who asks, until when, and what they may do."""
         until = call.caller.expires_at_ms
         return {
             "name": call.caller.name,
             "token_id": call.caller.token_id,
             "expires_at": None if until is None else stamps.spelled(until),
-            "admin": True,
+            "role": call.caller.role,
+            "admin": call.caller.role is Role.ADMIN,
         }

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.requests import Request
 
+from switchtower.core.roles import NEW_USER, Role
 from switchtower.protocols.relay.http import problems
 
 LIMIT = 1_048_576
@@ -21,6 +22,22 @@ class FirstToken(Struct, frozen=True):
 class NewUser(Struct, frozen=True):
     name: str
     password: str
+    role: Role = NEW_USER
+
+
+class NewRole(Struct, frozen=True):
+    role: Role
+
+
+class NewToken(Struct, frozen=True):
+    """A token for a program."""
+
+    name: str
+    user: str | None = None
+    """Whose it is; without it, who asks."""
+    scope: Role | None = None
+    """It allows no more than this; without it, as much as its user's role does now."""
+    expires_in_s: Annotated[int, Meta(ge=60, le=10**9)] | None = None
 
 
 class NewPassword(Struct, frozen=True):

@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 
-from switchtower.core import events
+from switchtower.core import events, roles
 from switchtower.protocols.relay import names
 from switchtower.protocols.relay.http import bodies, problems
 
@@ -18,6 +18,7 @@ Answer = TypeVar("Answer")
 _FALSE, _TRUE = ("false", "0", "no"), ("true", "1", "yes", "")
 _CLAIMS = ("web", "cli")
 _MOST_DIGITS = 18
+LONGEST_AGENT = 200
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -30,10 +31,19 @@ class Caller(Struct, frozen=True, kw_only=True):
     """When that ends; None for one that does not."""
     run_id: str | None = None
     """The run that it is a process of, by the core's id."""
+    role: roles.Role = roles.Role.VIEWER
+    device: str = ""
+    machine: str = ""
+    """Its address without the port, for the audit."""
 
     def actor(self, claimed: str | None = None) -> events.Actor:
         """`claimed` is what an app calls itself. Who came over the owner's socket is what it is."""
-        return events.Actor(name=self.name, via=claimed if self.via == "web" and claimed in _CLAIMS else self.via)
+        return events.Actor(
+            name=self.name,
+            via=claimed if self.via == "web" and claimed in _CLAIMS else self.via,
+            device=self.device or None,
+            address=self.machine or None,
+        )
 
 
 class Call:
@@ -134,4 +144,4 @@ async def gone(request: Request) -> None:
 
 
 def user_agent(request: Request) -> str:
-    return request.headers.get("user-agent", "")
+    return request.headers.get("user-agent", "")[:LONGEST_AGENT]

@@ -5,6 +5,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from switchtower.core.roles import Action
 from switchtower.protocols.relay.http import answers, ports
 from switchtower.protocols.relay.http.calls import Call
 from switchtower.protocols.relay.http.routing import Entry, Row
@@ -30,7 +31,7 @@ class Health:
         return (
             *rows,
             Row("GET", "/readyz", self.readyz, Entry.ANYONE),
-            Row("GET", "/metrics", self.metrics, Entry.LOOKER),
+            Row("GET", "/metrics", self.metrics, Entry.LOOKER, action=Action.WATCH),
         )
 
     async def health(self, call: Call) -> Any:

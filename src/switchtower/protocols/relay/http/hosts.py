@@ -3,6 +3,7 @@
 from typing import Any
 
 from switchtower.core import registry
+from switchtower.core.roles import Action
 from switchtower.protocols.relay.http import bodies, ports, problems
 from switchtower.protocols.relay.http.calls import Call
 from switchtower.protocols.relay.http.routing import Row
@@ -14,12 +15,12 @@ class Hosts:
 
     def rows(self) -> tuple[Row, ...]:
         return (
-            Row("GET", "/hosts", self.list),
-            Row("PATCH", "/hosts/{host_id}", self.rename),
-            Row("DELETE", "/hosts/{host_id}", self.remove),
-            Row("POST", "/hosts/{host_id}/approve", self.approve),
-            Row("POST", "/hosts/{host_id}/refuse", self.refuse),
-            Row("POST", "/hosts/{host_id}/rotate", self.rotate),
+            Row("GET", "/hosts", self.list, action=Action.WATCH),
+            Row("PATCH", "/hosts/{host_id}", self.rename, action=Action.MANAGE_HOSTS),
+            Row("DELETE", "/hosts/{host_id}", self.remove, action=Action.MANAGE_HOSTS),
+            Row("POST", "/hosts/{host_id}/approve", self.approve, action=Action.MANAGE_HOSTS),
+            Row("POST", "/hosts/{host_id}/refuse", self.refuse, action=Action.MANAGE_HOSTS),
+            Row("POST", "/hosts/{host_id}/rotate", self.rotate, action=Action.MANAGE_HOSTS),
         )
 
     async def list(self, call: Call) -> Any:

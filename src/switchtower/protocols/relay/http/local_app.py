@@ -5,6 +5,7 @@ from typing import Any
 from starlette.requests import Request
 
 from switchtower.core import tower
+from switchtower.core.roles import Role
 from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.http import (
     audits,
@@ -19,7 +20,7 @@ from switchtower.protocols.relay.http import (
     users,
     visits,
 )
-from switchtower.protocols.relay.http.calls import Caller
+from switchtower.protocols.relay.http.calls import Caller, user_agent
 from switchtower.protocols.relay.http.local_found import Finder
 from switchtower.protocols.relay.http.peers import run_of
 from switchtower.protocols.relay.http.routing import Entry
@@ -34,10 +35,10 @@ class OwnersDoor:
     async def admit(self, request: Request, entry: Entry) -> Caller:
         run_id = None if entry is Entry.ANYONE else run_of(request, self._find_run)
         if run_id is None:
-            return Caller(name="owner", via=VIA)
+            return Caller(name="owner", via=VIA, role=Role.ADMIN, device=user_agent(request), machine="local")
         if entry is not Entry.RUN:
             raise problems.of_a_run()
-        return Caller(name="run", via=VIA, run_id=run_id)
+        return Caller(name="run", via=VIA, run_id=run_id, role=Role.OPERATOR, machine="local")
 
 
 def make_local_app(

@@ -4,7 +4,7 @@ import uuid
 from functools import partial
 from typing import Any, cast
 
-from switchtower.protocols.relay import messages
+from switchtower.protocols.relay import messages, permissions
 from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.http import bodies
 from switchtower.protocols.relay.http.calls import Call
@@ -23,7 +23,13 @@ class LocalRpc:
 
     def rows(self) -> tuple[Row, ...]:
         return tuple(
-            Row(method, f"/runs/{{run_id}}/{tool.replace('.', '/')}", partial(self.call, tool=tool), Entry.RUN)
+            Row(
+                method,
+                f"/runs/{{run_id}}/{tool.replace('.', '/')}",
+                partial(self.call, tool=tool),
+                Entry.RUN,
+                permissions.MESSAGES.get(f"rpc.{tool}"),
+            )
             for tool in TOOLS
             for method in (("GET", "POST") if tool in READING else ("POST",))
         )

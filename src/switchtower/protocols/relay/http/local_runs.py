@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from switchtower.core import journal, tower
+from switchtower.core.roles import Action
 from switchtower.protocols.relay import messages, names, rows
 from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.http import problems, stdin, stdout
@@ -31,15 +32,15 @@ class LocalRuns:
 
     def rows(self) -> tuple[Row, ...]:
         return (
-            Row("GET", "/runs", self.list, Entry.RUN),
-            Row("POST", "/runs", self.start),
-            Row("GET", "/runs/{run_id}", self.get, Entry.RUN),
-            Row("POST", "/runs/{run_id}/input", self.send_input),
-            Row("POST", "/runs/{run_id}/stop", self.stop),
-            Row("POST", "/runs/{run_id}/resize", self.resize),
-            Row("POST", "/runs/{run_id}/permission", self.decide),
-            Row("GET", "/runs/{run_id}/stdout", self.stdout, Entry.RUN),
-            Row("POST", "/runs/{run_id}/stdin", self.stdin),
+            Row("GET", "/runs", self.list, Entry.RUN, action=Action.WATCH),
+            Row("POST", "/runs", self.start, action=Action.START),
+            Row("GET", "/runs/{run_id}", self.get, Entry.RUN, action=Action.WATCH),
+            Row("POST", "/runs/{run_id}/input", self.send_input, action=Action.SEND),
+            Row("POST", "/runs/{run_id}/stop", self.stop, action=Action.STOP),
+            Row("POST", "/runs/{run_id}/resize", self.resize, action=Action.TYPE),
+            Row("POST", "/runs/{run_id}/permission", self.decide, action=Action.DECIDE),
+            Row("GET", "/runs/{run_id}/stdout", self.stdout, Entry.RUN, action=Action.WATCH),
+            Row("POST", "/runs/{run_id}/stdin", self.stdin, action=Action.TYPE),
         )
 
     async def list(self, call: Call) -> Any:

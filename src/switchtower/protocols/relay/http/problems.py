@@ -82,6 +82,8 @@ def of(failure: Exception) -> Problem | None:
             return Problem(502, failure.text)
         case errors.Refused():
             return Problem(_STATUS.get(failure.text, OTHERWISE_REFUSED), failure.text)
+        case core_errors.RoleForbidden():
+            return Problem(403, failure.message)
         case core_errors.CoreError():
             return of(errors.Refused(errors.of(failure)))
         case registry.RegistryUnavailable():

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from switchtower.core.roles import Action
 from switchtower.protocols.relay.http import ports, problems
 from switchtower.protocols.relay.http.calls import Call
 from switchtower.protocols.relay.http.routing import Row
@@ -34,9 +35,9 @@ class Subscriptions:
 
     def rows(self) -> tuple[Row, ...]:
         return (
-            Row("GET", "/push/key", self.key),
-            Row("POST", "/push/subscriptions", self.subscribe),
-            Row("DELETE", "/push/subscriptions", self.unsubscribe),
+            Row("GET", "/push/key", self.key, action=Action.WATCH),
+            Row("POST", "/push/subscriptions", self.subscribe, action=Action.WATCH),
+            Row("DELETE", "/push/subscriptions", self.unsubscribe, action=Action.WATCH),
         )
 
     async def key(self, call: Call) -> Any:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, Protocol
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route, Router
 
+from switchtower.core import roles
+from switchtower.core.roles import Action
 from switchtower.protocols.relay.http import answers, pages, ports, problems
 from switchtower.protocols.relay.http.calls import Call, Caller
 
@@ -36,6 +38,13 @@ class Row(NamedTuple):
     path: str
     handler: Handler
     entry: Entry = Entry.USER
+    action: Action | None = None
+    """What it does, which says the least role that it needs. None needs an admin."""
+
+    def check(self, role: roles.Role) -> None:
+        """Raises `errors.RoleForbidden`."""
+        if self.entry not in (Entry.ANYONE, Entry.STRANGER):
+            roles.check(role, self.action)
 
 
 class Door(Protocol):
@@ -78,6 +87,7 @@ class Resource:
             return answers.problem(problems.Problem(405, "method not allowed", headers={"Allow": allowed}))
         try:
             caller = await self._door.admit(request, row.entry)
+            row.check(caller.role)
             return answers.of(await row.handler(Call(request, caller, body_timeout_s=self._body_timeout_s)))
         except ClientDisconnect:
             return None

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from switchtower.core.roles import Action
 from switchtower.protocols.relay import messages
 from switchtower.protocols.relay.http import ports, problems
 from switchtower.protocols.relay.http.calls import Call
@@ -19,15 +20,15 @@ class Runs:
     def rows(self) -> tuple[Row, ...]:
         # The public page asks for sessions, the command line for runs; they are the same.
         return (
-            Row("GET", "/runs", self.list),
-            Row("GET", "/sessions", self.list),
-            Row("GET", "/sessions/recent", self.recent),
-            Row("GET", "/runs/{run_id}", self.get),
-            Row("GET", "/sessions/{run_id}", self.get),
-            Row("GET", "/runs/{run_id}/messages", self.messages),
-            Row("GET", "/sessions/{run_id}/messages", self.messages),
-            Row("GET", "/runs/{run_id}/screen", self.screen),
-            Row("POST", "/runs/{run_id}/input", self.send_input),
+            Row("GET", "/runs", self.list, action=Action.WATCH),
+            Row("GET", "/sessions", self.list, action=Action.WATCH),
+            Row("GET", "/sessions/recent", self.recent, action=Action.WATCH),
+            Row("GET", "/runs/{run_id}", self.get, action=Action.WATCH),
+            Row("GET", "/sessions/{run_id}", self.get, action=Action.WATCH),
+            Row("GET", "/runs/{run_id}/messages", self.messages, action=Action.WATCH),
+            Row("GET", "/sessions/{run_id}/messages", self.messages, action=Action.WATCH),
+            Row("GET", "/runs/{run_id}/screen", self.screen, action=Action.WATCH),
+            Row("POST", "/runs/{run_id}/input", self.send_input, action=Action.SEND),
         )
 
     async def list(self, call: Call) -> Any:

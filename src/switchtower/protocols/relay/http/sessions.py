@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from switchtower.core import commands, errors, events, forks, policy, tower
+from switchtower.core.roles import Action
 from switchtower.core.session import Session, question_of
 from switchtower.protocols.relay import names, stamps
 from switchtower.protocols.relay.http import answers, problems
@@ -34,12 +35,12 @@ class Sessions:
 
     def rows(self) -> tuple[Row, ...]:
         return (
-            Row("PATCH", "/runs/{run_id}", self.rename),
-            Row("DELETE", "/runs/{run_id}", self.delete),
-            Row("POST", "/runs/{run_id}/fork", self.fork),
-            Row("GET", "/approvals", self.approvals),
-            Row("GET", "/models", self.models),
-            Row("GET", "/presets", self.presets),
+            Row("PATCH", "/runs/{run_id}", self.rename, action=Action.CONFIGURE),
+            Row("DELETE", "/runs/{run_id}", self.delete, action=Action.DELETE),
+            Row("POST", "/runs/{run_id}/fork", self.fork, action=Action.FORK),
+            Row("GET", "/approvals", self.approvals, action=Action.WATCH),
+            Row("GET", "/models", self.models, action=Action.WATCH),
+            Row("GET", "/presets", self.presets, action=Action.WATCH),
         )
 
     async def rename(self, call: Call) -> Any:

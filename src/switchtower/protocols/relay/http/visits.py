@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from switchtower.core.roles import Action
 from switchtower.protocols.relay import stamps
 from switchtower.protocols.relay.http import answers, ports
 from switchtower.protocols.relay.http.calls import Call
@@ -13,7 +14,7 @@ class FirstVisits:
         self._visits = visits
 
     def rows(self) -> tuple[Row, ...]:
-        return (Row("POST", "/visits", self.issue),)
+        return (Row("POST", "/visits", self.issue, action=Action.MANAGE_TOKENS),)
 
     async def issue(self, call: Call) -> Any:
         token, expires_at_ms = self._visits.issue()

@@ -15,7 +15,7 @@ from switchtower.core import errors as core_errors
 from switchtower.core import tower
 from switchtower.core.access import Access
 from switchtower.core.session import Session
-from switchtower.protocols.relay import attaching, errors, messages, names, outbound
+from switchtower.protocols.relay import attaching, errors, messages, names, outbound, permissions
 from switchtower.protocols.relay.hub.dispatch import Sender
 from switchtower.protocols.relay.hub.hub import Hub
 from switchtower.protocols.relay.hub.tap import Tap
@@ -60,6 +60,7 @@ class AppPeer:
     def __init__(self, hub: Hub, access: Access) -> None:
         self._hub = hub
         self._tower = hub.tower
+        self._access = access
         self._actor = access.actor("relay")
         self._stream: Stream | None = None
         self._outbox: Outbox | None = None
@@ -222,6 +223,7 @@ class AppPeer:
                 self._stream.resume_reading()
 
     async def _do(self, envelope: messages.Envelope, asked: Any) -> None:
+        self._check_role(envelope.type, asked)
         run_id = envelope.run_id
         if run_id is None:
             if envelope.type == "run.unsubscribe":
@@ -299,7 +301,15 @@ class AppPeer:
             response = messages.Response(asked.request_id, False, type_, error=errors.INTERNAL)
         self._respond(run_id, response)
 
+    def _check_role(self, type_: str, asked: Any) -> None:
+        """Raises `Refused`."""
+        try:
+            self._access.check(permissions.action_of(type_, asked))
+        except core_errors.RoleForbidden as refusal:
+            raise errors.Refused(errors.of(refusal)) from None
+
     async def _result(self, type_: str, envelope: messages.Envelope, asked: Any) -> Any:
+        self._check_role(type_, asked)
         work: Awaitable[Any]
         if type_ in messages.HOST_RPCS:
             # The page puts a run's id even on calls to a host: the host that is named counts.

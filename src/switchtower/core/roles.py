@@ -1,0 +1,106 @@
+"""What a user may do: four roles, each with everything that the one before it has, and one table from an action to the least
+role that it needs. Pure. Each protocol has a table from its requests to these actions.
+
+An action or a request without a row needs an admin: what is forgotten is refused, not allowed.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from switchtower.core import errors
+from switchtower.core.policy.profiles import PROFILES
+
+
+class Role(StrEnum):
+    VIEWER = "viewer"
+    """Lists, watches and reads."""
+    APPROVER = "approver"
+    """Decides approvals and answers dialogs, one at a time."""
+    OPERATOR = "operator"
+    """Starts, steers, types, stops, undoes, renames, forks and deletes."""
+    ADMIN = "admin"
+    """Manages users, tokens, hosts and nodes, reads the audit, and loosens the policy."""
+
+    def covers(self, needed: "Role") -> bool:
+        return RANKS[self] >= RANKS[needed]
+
+
+RANKS: Mapping[Role, int] = {role: rank for rank, role in enumerate(Role)}
+NEW_USER = Role.OPERATOR
+"""The role of a user that was added without one."""
+
+
+class Action(StrEnum):
+    WATCH = "watch"
+    DECIDE = "decide an approval"
+    ANSWER = "answer a dialog"
+    ALLOW_ALWAYS = "allow something for the whole session"
+    START = "start a session"
+    SEND = "send a message"
+    TYPE = "type into a terminal"
+    STOP = "stop a run"
+    ACT = "act in a workspace"
+    CONFIGURE = "configure a session"
+    RESTORE = "undo or redo"
+    FORK = "fork a session"
+    DELETE = "delete a session"
+    READ_LOGS = "read the daemon's log"
+    LOOSEN_POLICY = "loosen the policy"
+    MANAGE_USERS = "manage users"
+    MANAGE_TOKENS = "manage tokens"
+    MANAGE_HOSTS = "manage hosts"
+    MANAGE_NODES = "manage nodes"
+    READ_AUDIT = "read the audit"
+
+
+LEAST: Mapping[Action, Role] = {
+    Action.WATCH: Role.VIEWER,
+    Action.DECIDE: Role.APPROVER,
+    Action.ANSWER: Role.APPROVER,
+    # A standing permission changes what the session asks about from then on; one decision does not.
+    Action.ALLOW_ALWAYS: Role.OPERATOR,
+    Action.START: Role.OPERATOR,
+    Action.SEND: Role.OPERATOR,
+    Action.TYPE: Role.OPERATOR,
+    Action.STOP: Role.OPERATOR,
+    Action.ACT: Role.OPERATOR,
+    Action.CONFIGURE: Role.OPERATOR,
+    Action.RESTORE: Role.OPERATOR,
+    Action.FORK: Role.OPERATOR,
+    Action.DELETE: Role.OPERATOR,
+    Action.READ_LOGS: Role.OPERATOR,
+    Action.LOOSEN_POLICY: Role.ADMIN,
+    Action.MANAGE_USERS: Role.ADMIN,
+    Action.MANAGE_TOKENS: Role.ADMIN,
+    Action.MANAGE_HOSTS: Role.ADMIN,
+    Action.MANAGE_NODES: Role.ADMIN,
+    Action.READ_AUDIT: Role.ADMIN,
+}
+
+
+def least(action: Action | None) -> Role:
+    """None stands for a request that no table knows."""
+    return Role.ADMIN if action is None else LEAST.get(action, Role.ADMIN)
+
+
+def lower(one: Role, other: Role) -> Role:
+    return min(one, other, key=RANKS.__getitem__)
+
+
+def read(text: str) -> Role:
+    """A stored role. One that this version does not know allows the least."""
+    return Role(text) if text in RANKS else Role.VIEWER
+
+
+def check(role: Role, action: Action | None) -> None:
+    """Raises `errors.RoleForbidden`."""
+    needed = least(action)
+    if not role.covers(needed):
+        what = "this" if action is None else f"to {action}"
+        raise errors.RoleForbidden(f"{what} needs the role {needed}, and yours is {role}", hint="ask an admin")
+
+
+def check_policy(role: Role, wanted: str | None, usual: str) -> None:
+    """A session may be stricter than the daemon's own setting; only an admin makes it looser. Raises `errors.RoleForbidden`."""
+    if wanted in PROFILES and usual in PROFILES and PROFILES.index(wanted) > PROFILES.index(usual):
+        check(role, Action.LOOSEN_POLICY)

@@ -1,0 +1,126 @@
+"""The audit's hash chain. Each link holds the digest of one record and the hash of everything before it, so that changing,
+removing or reordering a record changes every hash after it. Pure: the stores keep the links.
+
+A link of a session's event is written in the transaction of that event. It outlives the session: when that is deleted, the
+link of a question keeps only its digest, and the link of a decision keeps the decision.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec import Struct
+
+FIRST = bytes(32)
+"""Stands for the hash before the first link."""
+
+CHAINED = {"approval.requested": False, "approval.decided": True, "approval.expired": True, "session.deleted": True}
+"""The kinds of events that are links, and whether the link keeps the event's data. What was asked may be large, and goes with
+its session."""
+DELETED = "session.deleted"
+
+
+class Link(NamedTuple):
+    number: int
+    ts_ms: int
+    session_id: str
+    """Empty for what is no event of a session."""
+    seq: int
+    kind: str
+    digest: bytes
+    """SHA-256 of the record."""
+    record: bytes | None
+    """As JSON; None where only the digest is kept."""
+    hash: bytes
+
+
+def make(previous: bytes, number: int, ts_ms: int, session_id: str, seq: int, kind: str, data: bytes) -> Link:
+    """The link behind the one whose hash is `previous`."""
+    digest = hashlib.sha256(data).digest()
+    record = data if CHAINED.get(kind, True) else None
+    return Link(
+        number, ts_ms, session_id, seq, kind, digest, record, chained(previous, number, ts_ms, session_id, seq, kind, digest)
+    )
+
+
+def chained(previous: bytes, number: int, ts_ms: int, session_id: str, seq: int, kind: str, digest: bytes) -> bytes:
+    """The name of the session comes last: it is the only part that may hold any character."""
+    # Spelled as PostgreSQL can hold it, so that a chain stays the same in another store.
+    name = session_id.replace("\\", "\\\\").replace("\0", "\\0")
+    about = f"{number}\n{ts_ms}\n{seq}\n{kind}\n{name}".encode(errors="surrogatepass")
+    return hashlib.sha256(previous + digest + about).digest()
+
+
+class Break(Struct, frozen=True):
+    """Where a chain does not hold."""
+
+    number: int
+    what: str
+
+
+class Verified(Struct):
+    """What a check has found."""
+
+    name: str
+    """Which chain it is."""
+    links: int = 0
+    head: str = FIRST.hex()
+    """The hash of the last link: keep it elsewhere, and a later check can show that the chain still holds it."""
+    deleted: int = 0
+    """Links of sessions that were deleted: only the digest can be checked."""
+    broken: Break | None = None
+    """The first one."""
+    heads: set[str] = set()
+    """Those of `wanted` that were met."""
+
+
+class Check:
+    """Takes the links of one chain in order. The first break ends it."""
+
+    def __init__(self, name: str, wanted: frozenset[str] = frozenset()) -> None:
+        """`wanted`: heads that were kept elsewhere."""
+        self.found = Verified(name)
+        self._wanted = wanted
+        self._previous = FIRST
+
+    def take(self, links: Iterable[Link]) -> Iterator[Link]:
+        """Those that hold, to be compared with what they are about."""
+        for link in links:
+            if self.found.broken is not None:
+                return
+            if (problem := self._problem(link)) is not None:
+                self.fail(link.number, problem)
+                return
+            self._previous = link.hash
+            self.found.links += 1
+            self.found.head = link.hash.hex()
+            if self.found.head in self._wanted:
+                self.found.heads.add(self.found.head)
+            yield link
+
+    def fail(self, number: int, what: str) -> None:
+        if self.found.broken is None:
+            self.found.broken = Break(number, what)
+
+    def end(self, head: tuple[int, bytes] | None) -> None:
+        """`head` is the stored number and hash of the last link."""
+        if self.found.broken is not None:
+            return
+        stored = head or (0, FIRST)
+        if stored != (self.found.links, self._previous):
+            self.fail(self.found.links + 1, f"the chain ends at {self.found.links}, and its stored head is at {stored[0]}")
+
+    def _problem(self, link: Link) -> str | None:
+        try:
+            return self._compared(link)
+        except (TypeError, AttributeError, ValueError):  # a file of SQLite's may hold any type in any column
+            return "the link cannot be read"
+
+    def _compared(self, link: Link) -> str | None:
+        if link.number != self.found.links + 1:
+            return f"link {self.found.links + 1} is missing"
+        if link.record is not None and hashlib.sha256(link.record).digest() != link.digest:
+            return f"the record of {link.kind} was changed"
+        if chained(self._previous, *link[:6]) != link.hash:
+            return f"the link of {link.kind} was changed, or what is before it was"
+        return None
