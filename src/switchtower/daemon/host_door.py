@@ -86,7 +86,5 @@ def _is_the_owners(request: upgrade.Upgrade) -> bool:
     origin = request.origin
     if not tcp_owner.is_loopback(origin.address) or any(header in request.headers for header in _OF_OTHERS):
         return False
-    uid, inode = (find(origin.address, origin.reached_at) for find in (tcp_owner.uid_of, tcp_owner.inode_of))
-    if uid != os.geteuid() or inode is None:
-        return False
-    return namespaces.is_outside_containers(inode, uid)
+    found = tcp_owner.find(origin.address, origin.reached_at)
+    return found is not None and found.uid == os.geteuid() and namespaces.is_outside_containers(found.inode, found.uid)

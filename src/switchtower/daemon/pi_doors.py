@@ -69,11 +69,10 @@ class PiDoors:
     async def _open_port(self, address: values.Address) -> "HttpListener | None":
         # As for the HTTP port, which is the first to pay for these.
         from switchtower.daemon import health_page
-        from switchtower.transports import http, upgrade
-        from switchtower.transports.origins import Sites
+        from switchtower.transports import http, origins, upgrade
 
         settings = self._settings
-        is_local = address.host in upgrade.LOOPBACK or tcp_owner.is_loopback(f"{address.host}:{address.port}")
+        is_local = address.host in origins.LOOPBACK or tcp_owner.is_loopback(f"{address.host}:{address.port}")
         try:
             return await http.serve(
                 health_page.app,
@@ -83,7 +82,7 @@ class PiDoors:
                 max_message_bytes=settings.pi_max_frame_bytes,
                 output_limit_bytes=settings.output_limit_bytes,
                 hosts=() if is_local else (upgrade.ANY_HOST,),
-                sites=Sites(settings.origins),
+                sites=origins.Sites(settings.origins),
             )
         except errors.AddressInUse as problem:
             if self._port_required:
@@ -96,9 +95,9 @@ class PiDoors:
             return None
 
     def _accept_at_port(self, request: "upgrade.Upgrade") -> "Receiver | upgrade.Admission":
-        from switchtower.transports import upgrade
+        from switchtower.transports import origins
 
-        by_name = upgrade.hostname(request.headers.get("host", "")) in upgrade.LOOPBACK
+        by_name = origins.hostname(request.headers.get("host", "")) in origins.LOOPBACK
         access = self._doorkeeper.on_open_port(request.origin, by_name=by_name)
         if access is None:
             # pi-server, interop: a client without the right to be here is closed with 1008.

@@ -92,7 +92,7 @@ class WebPage:
         # A page's request without `Origin` still says that a page asks; `none` is an address that a person typed.
         if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
             return False
-        from switchtower.transports import upgrade
+        from switchtower.transports import origins
 
-        by_name = upgrade.hostname(headers.get("host", "")) in upgrade.LOOPBACK
+        by_name = origins.hostname(headers.get("host", "")) in origins.LOOPBACK
         return self._doorkeeper.on_open_port(origin, by_name=by_name) is not None

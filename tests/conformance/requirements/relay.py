@@ -151,7 +151,11 @@ RPC = (
         "relay:limits:logs-tail", "rpc.host.logs.tail", "200 lines and 200,000 bytes by default, 2,000 and 2,000,000 at most"
     ),
     Requirement("relay:gate:order", HOST, "`tool.call`, then `run.permission_requested` with the call's own id; then it is done"),
-    Requirement("relay:gate:preview", "rpc.fs.write", "the question shows what would be written, whole; what is too long to be shown is refused"),
+    Requirement(
+        "relay:gate:preview",
+        "rpc.fs.write",
+        "the question shows what would be written, whole; what is too long to be shown is refused",
+    ),
     Requirement("relay:gate:denied", HOST, "a denied call is not done and answered `denied`"),
     Requirement("relay:tools:around", "Tool Events", "a call is told before it is done, and its result after"),
     Requirement("relay:tools:failure", "tool.result", "a failed one has ok false and an error"),

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 
 from switchtower.protocols.relay.http import answers
 from switchtower.protocols.relay.http.problems import Problem
-from switchtower.transports import upgrade
+from switchtower.transports import origins, upgrade
 from switchtower.transports.origins import Sites, Standing
 
 LINGER = 1.0
@@ -64,8 +64,8 @@ class Guard:
         await response(scope, exchange.receive, exchange.send)
 
     def _objection(self, headers: Headers) -> Problem | None:
-        host = upgrade.hostname(",".join(headers.getlist("host")))
-        if host is None or (host not in upgrade.LOOPBACK and host not in self._hosts and upgrade.ANY_HOST not in self._hosts):
+        host = origins.hostname(",".join(headers.getlist("host")))
+        if host is None or (host not in origins.LOOPBACK and host not in self._hosts and upgrade.ANY_HOST not in self._hosts):
             return Problem(403, "this host name is not served here", hint="add it to the setting `origins`")
         if "origin" in headers and standing(headers, self._sites) is Standing.FOREIGN:
             return Problem(403, "pages of another site may not connect", hint="add its origin to the setting `origins`")
