@@ -661,3 +661,14 @@ def test_a_command_of_any_length_is_judged(size: int) -> None:
     assert judgement.ruling is Ruling.ASK
     assert judgement.always is None
     assert len(judgement.reason) < 300
+
+
+def test_a_question_names_every_reason_for_it() -> None:
+    judged = policy.Policy("ask").judge("run", {"command": "rm -rf build && git push --force && cat .env"}, "execute", "/ws")
+    assert judged.reason == judged.reasons[0]
+    assert judged.reasons == (
+        "it runs a command that names `.env`, which may hold secrets",
+        "it deletes files for good",
+        "it changes a history that others may have",
+    )
+    assert policy.Policy("ask").judge("run", {"command": "ls"}, "execute", "/ws").reasons == ()

@@ -29,8 +29,8 @@ class Look(Struct, frozen=True):
     """Files that it writes by redirection."""
     secret: str | None
     """A file of secrets that it names."""
-    destructive: str | None
-    """Why it is on the destructive list."""
+    destructive: tuple[str, ...]
+    """Every reason why it is on the destructive list."""
 
 
 def look(text: str, workspace: str = "") -> Look:
@@ -46,7 +46,7 @@ def look(text: str, workspace: str = "") -> Look:
         doubts=(*found.doubts, *_more_doubts(script)),
         written=tuple(_written(found)),
         secret=_secret(script, found, where),
-        destructive=destructive.reason(found),
+        destructive=destructive.reasons(found),
     )
 
 

@@ -154,12 +154,12 @@ _RUN_FILES = programs.SHELLS | {"source", ".", "eval"}
 _FETCHERS = frozenset({"curl", "wget", "wget2", "fetch", "aria2c", "axel"})
 
 
-def reason(found: runs.Runs) -> str | None:
-    """Why this is destructive, in a clause that begins with "it"."""
-    for words in found.commands:
-        if (why := _row_hit(words)) is not None:
-            return why
-    return _FETCHED_CODE if any(_runs_what_it_fetches(script) for script in found.scripts) else None
+def reasons(found: runs.Runs) -> tuple[str, ...]:
+    """Every reason why this is destructive, in clauses that begin with "it"."""
+    hits = [why for words in found.commands if (why := _row_hit(words)) is not None]
+    if any(_runs_what_it_fetches(script) for script in found.scripts):
+        hits.append(_FETCHED_CODE)
+    return tuple(dict.fromkeys(hits))
 
 
 @cache

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from switchtower.core import events
 from switchtower.core.policy import calls, commands, coverage, judging_files, paths, patterns
 from switchtower.core.policy.judging_files import GIT_FILES, READ_ONLY
@@ -19,15 +21,23 @@ def judge(args: Mapping[str, Any], book: Rulebook, workspace: str) -> Judgement:
     if text is None:
         return book.refusal("it runs a command that is no text")
     seen = commands.look(text, workspace)
+    judged = _judge(seen, book, workspace)
+    if judged.ruling is not Ruling.ASK:
+        return judged
+    secret = (_names_secret(seen.secret),) if seen.secret is not None else ()
+    reasons = tuple(dict.fromkeys((judged.reason, *seen.destructive, *secret, *(f"it {doubt}" for doubt in seen.doubts))))
+    return replace(judged, reasons=reasons) if len(reasons) > 1 else judged
+
+
+def _judge(seen: commands.Look, book: Rulebook, workspace: str) -> Judgement:
     if (restricted := _restriction("run", seen, book)) is not None:
         return restricted
     if seen.secret is not None:
-        why = f"it runs a command that names `{shortened(seen.secret)}`, which may hold secrets"
-        return ask(why, destructive=seen.destructive is not None)
+        return ask(_names_secret(seen.secret), destructive=bool(seen.destructive))
     if book.profile == "yolo":
         return _judge_in_yolo("run", seen, book)
-    if seen.destructive is not None:
-        return ask(seen.destructive, destructive=True)
+    if seen.destructive:
+        return ask(seen.destructive[0], destructive=True)
     if seen.doubts:
         return ask(f"it {seen.doubts[0]}")
     if not seen.script.commands:
@@ -49,8 +59,8 @@ def judge_server(args: Mapping[str, Any], book: Rulebook, workspace: str) -> Jud
         return restricted
     if book.profile == "yolo":
         return _judge_in_yolo("mcp_server", seen, book)
-    if seen.destructive is not None:
-        return ask(seen.destructive, destructive=True)
+    if seen.destructive:
+        return ask(seen.destructive[0], destructive=True)
     if seen.doubts:
         return ask(_STARTS_SERVER)
     servers = (*book.allowed_commands("mcp_server"), *book.granted_commands("mcp_server"))
@@ -59,8 +69,12 @@ def judge_server(args: Mapping[str, Any], book: Rulebook, workspace: str) -> Jud
     return ask(_STARTS_SERVER, always=_always("mcp_server", seen))
 
 
+def _names_secret(file: str) -> str:
+    return f"it runs a command that names `{shortened(file)}`, which may hold secrets"
+
+
 def _restriction(tool: str, seen: commands.Look, book: Rulebook) -> Judgement | None:
-    destructive = seen.destructive is not None
+    destructive = bool(seen.destructive)
     if (rule := book.of_command(Ruling.DENY, tool, seen)) is not None:
         return deny(said_by(rule), destructive=destructive)
     if book.profile == "read-only":
@@ -73,7 +87,7 @@ def _restriction(tool: str, seen: commands.Look, book: Rulebook) -> Judgement | 
 
 
 def _judge_in_yolo(tool: str, seen: commands.Look, book: Rulebook) -> Judgement:
-    destructive = seen.destructive is not None
+    destructive = bool(seen.destructive)
     if seen.doubts and book.restricts(tool):
         return ask(f"it {seen.doubts[0]}, and there are rules that may be about it", destructive=destructive)
     if seen.script.unreadable and not seen.script.commands:

@@ -22,6 +22,8 @@ class Judgement(Struct, frozen=True):
     """What "always for this session" would allow; None where nobody is asked, or where each time must be."""
     destructive: bool = False
     """It may destroy, publish or take over what cannot be had back."""
+    reasons: tuple[str, ...] = ()
+    """Every reason for a question, `reason` first, where there are several."""
 
 
 def allow(reason: str, *, destructive: bool = False) -> Judgement:

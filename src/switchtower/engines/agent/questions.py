@@ -24,6 +24,8 @@ def about(
     preview: Mapping[str, object],
 ) -> engine.Question:
     details: dict[str, object] = {"tool": call.tool, **_shown(call, task), **preview, "reason": judgement.reason}
+    if judgement.reasons:
+        details["reasons"] = list(judgement.reasons)
     if judgement.destructive:
         details["destructive"] = True
     if judgement.always is not None:
