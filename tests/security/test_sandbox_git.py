@@ -44,10 +44,11 @@ def user(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(disk / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(disk / "home/.config"))
-    (disk / "home/.gitconfig").write_text(
-        "[user]\n\tname = T\n\temail = t@example.org\n[init]\n\tdefaultBranch = main\n"
-        '[protocol "file"]\n\tallow = always\n[advice]\n\tdetachedHead = false\n'
-    )
+    (disk / "home/.gitconfig").write_text('[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n')
+    # Inside, a home below a temporary folder cannot be seen.
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "T")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "t@example.org")
 
 
 @pytest.fixture
@@ -168,7 +169,7 @@ EVERYDAY = [
     "git format-patch -1 --stdout > p && git reset -q --hard HEAD~1 && git am -q p && rm p",
     "git archive HEAD | tar t > /dev/null && git grep -q one",
     "git pack-refs --all && git gc -q && git fsck && git maintenance run --quiet",
-    "git worktree list && git submodule status && git config --get user.name && git remote -v",
+    "git worktree list && git submodule status && git config --get core.bare && git remote -v",
     "git update-index --refresh && git ls-files && git rev-parse HEAD && git cat-file -p HEAD",
     "echo q >> file && git commit -q -am q --fixup HEAD && GIT_SEQUENCE_EDITOR=: git rebase -q -i --autosquash HEAD~2",
     "git clone -q . /tmp/$$ && git -C /tmp/$$ log -1 && git -C /tmp/$$ remote add other /x && rm -rf /tmp/$$",
@@ -186,10 +187,10 @@ def make_repository(workspace: Path) -> Path:
     (workspace / "file").write_text("one\n")
     steps = (
         SETUPS["submodule"],
-        "git clone -q --bare . ../remote.git && git clone -q ../remote.git ../other",
+        "git clone -q --bare . .remote.git && git clone -q .remote.git ../other",
         "cd ../other && echo far > far && git add far && git commit -q -m far && git push -q",
-        "git remote add origin ../remote.git && git fetch -q && git branch -q -u origin/main && git worktree add -q wt",
-        "git update-ref refs/remotes/origin/main main && echo wt >> .git/info/exclude",
+        "git remote add origin ./.remote.git && git fetch -q && git branch -q -u origin/main && git worktree add -q wt",
+        "git update-ref refs/remotes/origin/main main && printf 'wt\\n.remote.git\\n' >> .git/info/exclude",
     )
     for step in steps:
         done = subprocess.run(["bash", "-c", step], cwd=workspace, capture_output=True, text=True)
