@@ -197,7 +197,7 @@ def test_a_tool_of_somebody_else_is_asked_about_files_of_git_each_time() -> None
     assert judgement.always is None
 
 
-@pytest.mark.parametrize("path", [".gitignore", ".github/workflows/x.yml", "git/config", "a.git", "docs/agents.markdown"])
+@pytest.mark.parametrize("path", [".gitignore", ".github/CODEOWNERS", "git/settings", "a.git", "docs/agents.markdown"])
 def test_names_that_only_resemble_them_are_ordinary(path: str) -> None:
     assert judged("write_file", {"path": path}, profile="auto").ruling is Ruling.ALLOW
 

@@ -6,11 +6,16 @@ what a call names; `secrets` and `paths` know about files. A shell command is ta
 `patterns`; `programs` and `destructive` are tables.
 """
 
+from switchtower.core.policy.commands import Operands as Operands
+from switchtower.core.policy.commands import operands as operands
 from switchtower.core.policy.judge import Policy as Policy
+from switchtower.core.policy.paths import inside as inside
+from switchtower.core.policy.paths import is_protected as is_protected
 from switchtower.core.policy.profiles import COMMANDS as COMMANDS
 from switchtower.core.policy.profiles import PROFILES as PROFILES
 from switchtower.core.policy.profiles import READS as READS
 from switchtower.core.policy.profiles import WRITES as WRITES
+from switchtower.core.policy.rules import describe_always as describe_always
 from switchtower.core.policy.rules import parse_rules as parse_rules
 from switchtower.core.policy.rules import shown as shown
 from switchtower.core.policy.rulings import Judgement as Judgement

@@ -20,6 +20,7 @@ _HARMLESS_SUBSTITUTION = re.compile(r"s([/|#,])(?:\\[^\n]|(?!\1)[^\n\\])*\1(?:\\
 _HARMFUL_AWK = re.compile(r"system|getline|printf?\b[^;}]*[|>]|[|@]|>\s*[\"$\w(]|ARGV|ENVIRON|PROCINFO|close|fflush|include|load")
 _URL = re.compile(r"\b(?!file:)[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _VALUE = re.compile(r"[=:@,]|^-[A-Za-z0-9]")
+_MAY_BE_PROTECTED = re.compile(r"[.~/]|[^ -~]|jenkinsfile", re.IGNORECASE)
 _LONGEST_PATH = 4096
 _DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero"})
 
@@ -62,10 +63,10 @@ def _touches_protected(name: str, word: shell.Word, place: Place) -> bool:
     """Files of git and files that steer the agent may be read, not handed to a program that could write them."""
     if name in programs.READERS or name == "git":
         return False
-    if word.text.isascii() and "." not in word.text and "~" not in word.text and place.bases == ((),):
-        return False  # All of them have a dot in their name, or a tilde in their short one.
+    if not _MAY_BE_PROTECTED.search(word.text) and place.bases == ((),):
+        return False
     return any(
-        paths.belongs_to_git(parts) or paths.steers_the_agent(parts)
+        paths.is_protected(parts) or (len(parts) > 1 and paths.fold(parts[-1]) == "head")
         for candidate in values_in(word.text)
         for parts in place.possible(candidate)
     )

@@ -50,6 +50,39 @@ def look(text: str, workspace: str = "") -> Look:
     )
 
 
+class Operands(Struct, frozen=True):
+    """What a command may name on the disk. Only the disk knows where a name leads."""
+
+    words: tuple[shell.Word, ...]
+    """Words, and values in them, that may be paths."""
+    folders: tuple[paths.Parts, ...]
+    """The folders of the workspace that it may stand in, the workspace's own first."""
+
+
+def operands(text: str, workspace: str) -> Operands:
+    found = runs.Runs(shell.read(text))
+    where = place.after(found.commands, workspace)
+    words = (
+        shell.Word(value, wild=word.wild)
+        for script in found.in_shell
+        for command in script.commands
+        for word in _may_be_files(command)
+        for value in arguments.values_in(word.text)
+    )
+    code = (shell.Word(path) for text in found.code for path in secrets.paths_in_code(text))
+    return Operands(tuple(dict.fromkeys((*words, *code))), where.bases)
+
+
+def _may_be_files(command: shell.Command) -> Iterator[shell.Word]:
+    for at, word in enumerate(command.words):
+        if programs.base_name(command.words[0].text) in programs.SPEAKERS:
+            break
+        if at > 0 or "/" in word.text:
+            yield word
+    yield from command.values
+    yield from (redirect.target for redirect in command.redirects if redirect.file is not None)
+
+
 def hit_by(seen: Look, pattern: patterns.Pattern) -> bool:
     """For rules that ask or deny: some part of it may be this command."""
     if pattern.whole:

@@ -33,7 +33,7 @@ class Policy(Struct, frozen=True):
 
     def judge(self, tool: str, args: Mapping[str, Any], effect: str | None = None, workspace: str = "") -> Judgement:
         """`effect` is what a tool says of itself (`read`, `write`, `execute`); None when nobody knows, as with MCP tools."""
-        book = Rulebook(self.profile, (*self.rules, *self.granted))
+        book = Rulebook(self.profile, tuple(self.rules), tuple(self.granted))
         try:
             return _judge(tool, args if isinstance(args, Mapping) else {}, effect, book, workspace)
         except Exception as error:  # A bug here must not open a door, and must not end a run either.

@@ -35,7 +35,7 @@ def judge(args: Mapping[str, Any], book: Rulebook, workspace: str) -> Judgement:
     for file in seen.written:
         if (question := _question_about_writing(file, seen, book, workspace)) is not None:
             return ask(question)
-    if coverage.covered_by(seen, book.allowed_commands("run")):
+    if coverage.covered_by(seen, book.allowed_commands("run"), book.granted_commands("run")):
         return allow("a rule allows it")
     return ask("it runs a command", always=_always("run", seen))
 
@@ -53,7 +53,8 @@ def judge_server(args: Mapping[str, Any], book: Rulebook, workspace: str) -> Jud
         return ask(seen.destructive, destructive=True)
     if seen.doubts:
         return ask(_STARTS_SERVER)
-    if any(_is_server(pattern, seen) for pattern in book.allowed_commands("mcp_server")):
+    servers = (*book.allowed_commands("mcp_server"), *book.granted_commands("mcp_server"))
+    if any(_is_server(pattern, seen) for pattern in servers):
         return allow("a rule allows it")
     return ask(_STARTS_SERVER, always=_always("mcp_server", seen))
 
@@ -94,7 +95,7 @@ def _question_about_writing(file: str, seen: commands.Look, book: Rulebook, work
     for parts in located:
         # As a rule sees it: a rule for this very file is a rule for `write_file`, not for whatever a command puts there.
         judged = judging_files.judge("write_file", Kind.WRITE, {"path": "/".join(parts)}, book, workspace)
-        if judged.ruling is not Ruling.ALLOW or paths.steers_the_agent(parts):
+        if judged.ruling is not Ruling.ALLOW or paths.steers_the_agent(parts) or paths.may_make_a_repository(parts):
             return f"it writes `{shortened(file)}`"
     return None
 

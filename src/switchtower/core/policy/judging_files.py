@@ -52,7 +52,9 @@ def _judge_ordinary(tool: str, kind: Kind, files: Sequence[paths.Parts], book: R
     if steering is not None:
         if any(rules.names_one_file(rule) for rule in allowing):
             return allow("a rule allows this very file")
-        return ask(f"`{shortened('/'.join(steering))}` steers the agent or git, so each change to it is asked about")
+        return ask(
+            f"`{shortened('/'.join(steering))}` steers the agent, git or another tool, so each change to it is asked about"
+        )
     if allowing:
         return allow(said_by(allowing[0]))
     # A tool that writes but names no file may write anything.
@@ -69,6 +71,8 @@ def _is_protected(kind: Kind, parts: paths.Parts) -> bool:
     if kind is Kind.READ:
         return False
     # What a tool of somebody else does with a file of git is not known.
+    if kind is Kind.WRITE and paths.may_make_a_repository(parts):
+        return True
     return paths.steers_the_agent(parts) or (kind is Kind.OTHER and paths.belongs_to_git(parts))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from switchtower.core.policy import arguments, programs, runs
+from switchtower.core.policy import arguments, programs, runs, shell
 from switchtower.core.policy.place import Place
 from switchtower.core.policy.runs import Words
 
@@ -22,6 +22,12 @@ HARMLESS_VARIABLES = programs.names(
     "CI NODE_ENV FORCE_COLOR NO_COLOR CLICOLOR CLICOLOR_FORCE TERM TZ LANG LC_ALL LC_CTYPE COLUMNS LINES PYTHONUNBUFFERED"
     " PYTHONDONTWRITEBYTECODE PYTHONUTF8 RUST_BACKTRACE RUST_LOG VERBOSE DEBUG"
 )
+_HARMLESS_VALUE = re.compile(r"[\w.,:@/+-]*", re.ASCII)
+"""`make` expands what it finds in a variable, so a value has nothing in it that could be expanded."""
+
+
+def is_harmless_value(value: shell.Word) -> bool:
+    return value.known and _HARMLESS_VALUE.fullmatch(value.text) is not None
 
 
 class Layer(Struct, frozen=True):
@@ -132,7 +138,7 @@ def _stdbuf(words: Words, at: int) -> int | None:
 
 def _env(words: Words, at: int) -> int | None:
     while at < len(words) and (assignment := _ASSIGNMENT.match(words[at].text)):
-        if assignment[1] not in HARMLESS_VARIABLES:
+        if assignment[1] not in HARMLESS_VARIABLES or not _HARMLESS_VALUE.fullmatch(words[at].text[assignment.end() :]):
             return None
         at += 1
     return _plain(words, at)

@@ -5,6 +5,7 @@ Looks at no disk, so a link is not seen here; `tools/files/scope.py` has the las
 
 import unicodedata
 from functools import lru_cache
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -12,9 +13,40 @@ from switchtower.core.policy import globs
 
 Parts = tuple[str, ...]
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _GIT = frozenset({".git", "git~1"})
-STEERING_FILES = frozenset({".mcp.json", "agents.md", "claude.md", "gemini.md", ".cursorrules"})
-STEERING_FOLDERS = frozenset({".tower"})
+_STEERING_FILES = _names(
+    # Of agents.
+    "agents.md agents.override.md claude.md claude.local.md gemini.md copilot-instructions.md .mcp.json"
+    " .cursorrules .windsurfrules .clinerules .roorules .aider.conf.yml .goosehints"
+    # Of git, of what hooks into it, and of what runs on the other side of a push.
+    " .gitmodules .gitattributes .gitconfig .pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml lefthook.yml"
+    " lefthook.yaml .lefthook.yml .lefthook.yaml lefthook-local.yml .huskyrc .lintstagedrc .gitlab-ci.yml .gitlab-ci.yaml"
+    " .travis.yml .drone.yml .cirrus.yml .woodpecker.yml .woodpecker.yaml .appveyor.yml appveyor.yml azure-pipelines.yml"
+    " azure-pipelines.yaml bitbucket-pipelines.yml jenkinsfile cloudbuild.yaml buildspec.yml .sourcehut.yml .build.yml"
+    # Of shells, when they start or change folder.
+    " .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc"
+    " .mkshrc .cshrc .tcshrc .login .logout .inputrc config.fish .xinitrc .xprofile .xsession .xsessionrc .envrc .autoenv"
+    " .autoenv.zsh .mise.toml mise.toml .tool-versions"
+    # Of programs that read a file of the folder they are started in.
+    " .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs bunfig.toml .vimrc .exrc .nvimrc .nvim.lua .gvimrc .emacs .dir-locals.el .gdbinit"
+    " .lldbinit .pdbrc .irbrc .pryrc .rprofile .octaverc .sqliterc .psqlrc .mysqlrc .my.cnf .curlrc .wgetrc .screenrc .tmux.conf"
+    " .hgrc hgrc sitecustomize.py usercustomize.py devcontainer.json .devcontainer.json"
+)
+_STEERING_ENDINGS = (".code-workspace", ".pth")
+_STEERING_FOLDERS = _names(
+    ".tower .agents .agent .claude .cursor .codex .gemini .windsurf .clinerules .roo .kiro .amazonq .continue .aider .opencode"
+    " .goose .junie .vscode .vscode-server .idea .fleet .zed .vs .sublime .devcontainer .husky .githooks .lefthook .circleci"
+    " .buildkite .woodpecker .gitlab .forgejo .gitea .cargo .mvn .bundle .yarn .vim .nvim .emacs.d .direnv .mise .hg .svn .bzr"
+    " .jj"
+)
+_STEERING_PLACES = ((".github", "workflows"), (".github", "actions"), (".config", "fish"), (".config", "mise"))
+_REPOSITORY_FILES = frozenset({"head", "config", "config.worktree", "commondir", "packed-refs"})
+_REPOSITORY_FOLDERS = frozenset({"objects", "refs"})
 
 
 def inside(path: str, workspace: str = "", base: Parts = ()) -> Parts | None:
@@ -55,13 +87,35 @@ def fold(text: str) -> str:
 
 
 def belongs_to_git(parts: Parts) -> bool:
-    return any(fold(part).rstrip(" .") in _GIT for part in parts)
+    return not _GIT.isdisjoint(_folded(parts))
 
 
 def steers_the_agent(parts: Parts) -> bool:
-    """A file that tells the agent or its daemon what to do; who writes it can give itself more than it has."""
-    folded = [fold(part).rstrip(" .") for part in parts]
-    return bool(folded) and (folded[-1] in STEERING_FILES or not STEERING_FOLDERS.isdisjoint(folded))
+    """A file that the agent, its daemon or another tool obeys by itself: who writes it has more run than it may run."""
+    return _steers(_folded(parts))
+
+
+def may_make_a_repository(parts: Parts) -> bool:
+    """A file that makes a repository of its folder, or that git obeys in one, though nothing there is called `.git`."""
+    *folders, name = _folded(parts) or [""]
+    return name in _REPOSITORY_FILES or ("." not in name and not _REPOSITORY_FOLDERS.isdisjoint((*folders, name)))
+
+
+def is_protected(parts: Parts) -> bool:
+    folded = _folded(parts)
+    return not _GIT.isdisjoint(folded) or _steers(folded)
+
+
+def _folded(parts: Parts) -> list[str]:
+    return [fold(part).rstrip(" .") for part in parts]
+
+
+def _steers(folded: list[str]) -> bool:
+    if not folded:
+        return False
+    if folded[-1] in _STEERING_FILES or folded[-1].endswith(_STEERING_ENDINGS) or not _STEERING_FOLDERS.isdisjoint(folded):
+        return True
+    return len(folded) > 1 and any(pair in _STEERING_PLACES for pair in pairwise(folded))
 
 
 class Pattern(Struct, frozen=True):

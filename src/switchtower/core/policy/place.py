@@ -18,6 +18,11 @@ class Place(Struct, frozen=True):
     astray: bool = False
     """It changes to a folder outside, or to one that is not known."""
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether some of it may run in another folder than the workspace's own."""
+        return self.astray or self.bases != ((),)
+
     def locate(self, path: str) -> list[paths.Parts] | None:
         """Where a path leads in the workspace; None when it may lead out of it."""
         if self.astray and not path.startswith("/"):

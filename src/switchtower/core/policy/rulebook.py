@@ -12,7 +12,13 @@ from switchtower.core.policy.rulings import Judgement, Ruling, ask, deny
 
 class Rulebook(Struct, frozen=True):
     profile: str
-    rules: tuple[events.Rule, ...] = ()
+    configured: tuple[events.Rule, ...] = ()
+    granted: tuple[events.Rule, ...] = ()
+    """Made by "always" in this session. For commands they hold only in the workspace's own folder and with its own input."""
+
+    @property
+    def rules(self) -> tuple[events.Rule, ...]:
+        return (*self.configured, *self.granted)
 
     def default(self, kind: Kind) -> Ruling:
         return profiles.default(self.profile, kind)
@@ -56,14 +62,21 @@ class Rulebook(Struct, frozen=True):
         return [rule for rule in self.rules if rule.effect == Ruling.ALLOW and rules.allows_files(rule, tool, files, workspace)]
 
     def allowed_commands(self, tool: str) -> list[patterns.Pattern]:
-        """What rules allow this tool to run. One with a path speaks about files and says nothing here."""
-        return [
-            patterns.of_rule("*" if rule.command is None else rule.command)
-            for rule in self.rules
-            # A rule for commands is no rule for servers: those live on, and their tools are offered to the model.
-            if rule.effect == Ruling.ALLOW and rule.path is None and (tool == "run" or rule.tool is not None)
-            if rules.is_for_tool(rule, tool)
-        ]
+        """What configured rules allow this tool to run. One with a path speaks about files and says nothing here."""
+        return _commands_in(self.configured, tool)
+
+    def granted_commands(self, tool: str) -> list[patterns.Pattern]:
+        return _commands_in(self.granted, tool)
+
+
+def _commands_in(listed: Sequence[events.Rule], tool: str) -> list[patterns.Pattern]:
+    return [
+        patterns.of_rule("*" if rule.command is None else rule.command)
+        for rule in listed
+        # A rule for commands is no rule for servers: those live on, and their tools are offered to the model.
+        if rule.effect == Ruling.ALLOW and rule.path is None and (tool == "run" or rule.tool is not None)
+        if rules.is_for_tool(rule, tool)
+    ]
 
 
 def said_by(rule: events.Rule) -> str:

@@ -63,6 +63,11 @@ def shown(rule: events.Rule) -> str:
     return " ".join(part for part in (rule.effect, rule.tool, rule.path, rule.command) if part is not None)
 
 
+def describe_always(rule: events.Rule) -> str:
+    """The rule that "always" would make, as the question shows it."""
+    return shown(rule) if rule.command is not None or rule.path is not None else f"{shown(rule)}, with any arguments"
+
+
 def is_for_tool(rule: events.Rule, tool: str) -> bool:
     if rule.tool is None:
         return True

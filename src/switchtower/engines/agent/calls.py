@@ -12,6 +12,7 @@ from switchtower.core import engine, errors, events, policy
 from switchtower.engines.agent import questions
 from switchtower.engines.agent.work import Stopped, Work
 from switchtower.tools import outcome, previews
+from switchtower.tools.files import links
 
 MOST_AT_ONCE = 8
 
@@ -76,7 +77,7 @@ async def _settle(call: events.ToolRequest, work: Work) -> engine.Message:
     if (impossible := work.toolbox.check(call.tool, call.args, _context(call, work))) is not None:
         return await _finish(call, work, impossible)
 
-    judgement = _judge(call, work)
+    judgement = await _judge_on_disk(call, work)
     if judgement.ruling is policy.Ruling.DENY:
         return await _finish(call, work, _refused(f"not allowed: {judgement.reason}"))
     if judgement.ruling is policy.Ruling.ASK and (refusal := await _asked(call, judgement, work)) is not None:
@@ -93,6 +94,17 @@ async def _settle(call: events.ToolRequest, work: Work) -> engine.Message:
 
 def _judge(call: events.ToolRequest, work: Work) -> policy.Judgement:
     return work.policy.judge(call.tool, call.args, work.toolbox.effect_of(call.tool), work.task.workspace.root)
+
+
+async def _judge_on_disk(call: events.ToolRequest, work: Work) -> policy.Judgement:
+    """The policy looks at words. Where they alone allow a call, the names in it are followed on the disk before it runs."""
+    judgement = _judge(call, work)
+    if judgement.ruling is not policy.Ruling.ALLOW or work.policy.profile == "yolo":
+        return judgement
+    question = await asyncio.to_thread(links.find_question, work.task.workspace.root, call.tool, call.args)
+    if question is None:
+        return judgement
+    return policy.Judgement(policy.Ruling.ASK, question, destructive=judgement.destructive)
 
 
 def _still_waits(call: events.ToolRequest, task: engine.Task) -> bool:

@@ -77,4 +77,4 @@ async def _admitted(config: ServerConfig, work: Work) -> bool:
 
 
 def _always(judgement: policy.Judgement) -> dict[str, object]:
-    return {"always": policy.shown(judgement.always)} if judgement.always is not None else {}
+    return {"always": policy.describe_always(judgement.always)} if judgement.always is not None else {}

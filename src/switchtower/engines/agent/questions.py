@@ -27,7 +27,7 @@ def about(
     if judgement.destructive:
         details["destructive"] = True
     if judgement.always is not None:
-        details["always"] = policy.shown(judgement.always)
+        details["always"] = policy.describe_always(judgement.always)
     return engine.Question(
         call_id=call.call_id,
         kind=_kind(call.tool, effect),

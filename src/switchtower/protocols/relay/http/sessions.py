@@ -139,6 +139,6 @@ def _pending(session: Session, approval: events.Approval) -> dict[str, Any]:
         "details": approval.details,
         "options": list(approval.options),
         "risk": "high" if approval.details.get("destructive") is True else "normal",
-        "always": None if approval.rule is None else policy.shown(approval.rule),
+        "always": None if approval.rule is None else policy.describe_always(approval.rule),
         "expires_at": stamps.spelled(approval.expires_at_ms),
     }

@@ -1,0 +1,136 @@
+"""Where the names in a call lead on the disk, for calls that the policy allows by their words alone.
+
+A link of the workspace can lead anywhere, and git takes any folder with `HEAD`, `objects` and `refs` for a repository whose
+settings it obeys. What is found here makes a question of a yes. Works with blocking calls; callers put it on a thread.
+"""
+
+import errno
+import glob
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from switchtower.core import policy
+from switchtower.tools import outcome
+from switchtower.tools.files import scope
+
+_MOST_FILES = 1_000
+_NO_SUCH_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP})
+_CLASS = re.compile(r"\[[^\]]*\]")
+_REPOSITORY = ("HEAD", "objects", "refs")
+
+
+class _Found(Exception):
+    """Why the call is asked about: a clause that begins with "it" or with a name."""
+
+
+def find_question(root: str, tool: str, args: Mapping[str, Any]) -> str | None:
+    """Why a call that rules or a profile allow has to be asked about all the same; None when nothing speaks against it."""
+    try:
+        if tool in policy.COMMANDS:
+            _check_command(root, args.get("command"))
+        elif tool in policy.WRITES:
+            _check_write(root, args.get("path"))
+    except _Found as found:
+        return str(found)
+    except (OSError, ValueError, outcome.Failed) as error:
+        return f"it names files that cannot be looked at ({type(error).__name__})"
+    return None
+
+
+def _check_command(root: str, command: object) -> None:
+    if not isinstance(command, str):
+        raise _Found("it runs a command that is no text")
+    named = policy.operands(command, root)
+    for folder in named.folders:
+        if folder and _is_a_repository(root, folder):
+            raise _Found(f"it runs in `{'/'.join(folder)}`, which git takes for a repository with settings of its own")
+    if not os.path.lexists(f"{root}/.git") and _looks_bare(root):
+        raise _Found("it runs in a folder that git takes for a repository with settings of its own")
+    for word in named.words:
+        for folder in named.folders:
+            if policy.inside(word.text, root, folder) is None:
+                continue  # The rule has spelled it out.
+            for path in _expand(root, folder, word.text, is_wild=word.wild):
+                _check_path(root, path)
+
+
+def _check_write(root: str, path: object) -> None:
+    parts = policy.inside(path, root) if isinstance(path, str) else None
+    if parts is None:
+        return  # The tool refuses it.
+    _check_path(root, "/".join(parts))
+    for depth in range(1, len(parts)):
+        if _looks_bare("/".join((root, *parts[:depth]))):
+            raise _Found(f"`{'/'.join(parts)}` lies in a folder that git takes for a repository")
+
+
+def _expand(root: str, folder: tuple[str, ...], text: str, *, is_wild: bool) -> Iterator[str]:
+    """The paths that a word stands for, below the workspace. A class of characters counts as any character."""
+    path = text if text.startswith("/") else "/".join((*folder, text))
+    if not is_wild:
+        yield path
+        return
+    found = glob.iglob(_CLASS.sub("?", path), root_dir=root)  # noqa: PTH207
+    for number, match in enumerate(islice(found, _MOST_FILES + 1)):
+        if number == _MOST_FILES:
+            raise _Found(f"`{text[:60]}` stands for too many files to look at")
+        yield match
+
+
+def _check_path(root: str, path: str) -> None:
+    if not _goes_through_link(root, path):
+        return
+    try:
+        with scope.locate(root, path) as place:
+            resolved = policy.inside(place.path)
+    except scope.Refused:
+        raise _Found(f"`{path[:120]}` leads out of the workspace, or to a file that holds secrets, through a link") from None
+    except OSError as error:
+        if error.errno in _NO_SUCH_FILE:
+            return
+        raise
+    if resolved is None or policy.is_protected(resolved):
+        raise _Found(f"`{path[:120]}` leads to `{place.path[:120]}` through a link")
+
+
+def _goes_through_link(root: str, path: str) -> bool:
+    at = "" if path.startswith("/") else root
+    if path.startswith(f"{root}/"):
+        at, path = root, path.removeprefix(f"{root}/")
+    for part in path.split("/"):
+        at = f"{at}/{part}"
+        try:
+            status = os.lstat(at)
+        except OSError as error:
+            if error.errno in _NO_SUCH_FILE:
+                return False
+            raise
+        if stat.S_ISLNK(status.st_mode):
+            return True
+    return False
+
+
+def _is_a_repository(root: str, folder: tuple[str, ...]) -> bool:
+    """Whether git, started in this folder, would find a bare repository before it finds an ordinary one."""
+    for depth in range(len(folder), 0, -1):
+        at = "/".join((root, *folder[:depth]))
+        if os.path.lexists(f"{at}/.git"):
+            return False
+        if _looks_bare(at):
+            return True
+    return False
+
+
+def _looks_bare(folder: str) -> bool:
+    for name in _REPOSITORY:
+        try:
+            os.lstat(f"{folder}/{name}")
+        except OSError as error:
+            if error.errno in _NO_SUCH_FILE:
+                return False
+            raise
+    return True
