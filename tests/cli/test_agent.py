@@ -130,7 +130,7 @@ def test_in_the_sandbox_the_workspace_is_writable_and_the_rest_is_not(shared: An
     outside = shared.home / "outside.txt"
 
     command = f"run: echo in > inside.txt; echo out > {outside} || echo held back"
-    ended = shared("run", "--headless", "--sandbox", "bubblewrap", "--approve", "exec", command)
+    ended = shared("run", "--headless", "--sandbox", "bubblewrap", "--approve", "always", command)
 
     assert ended.code == 0, ended.stderr
     assert "sandbox bubblewrap" in ended.stderr
@@ -443,7 +443,7 @@ def test_skills_prompts_and_extensions_are_listed_and_used_as_slash_commands(sha
 def test_a_command_s_output_goes_to_stderr_in_whole_and_once(shared: Any) -> None:
     command = "run: echo begin; sleep 0.6; printf mid; sleep 0.6; echo dle; echo end"
 
-    ended = shared("run", "--headless", "--approve", "exec", command)
+    ended = shared("run", "--headless", "--approve", "always", command)
 
     lines = ended.stderr.splitlines()
     at = lines.index("begin")
@@ -454,7 +454,7 @@ def test_a_command_s_output_goes_to_stderr_in_whole_and_once(shared: Any) -> Non
 def test_a_command_s_output_appears_while_it_still_runs(shared: Any, line_with: Any) -> None:
     go = shared.folder / "go"
     command = f"run: echo waiting for it; while [ ! -e {go} ]; do sleep 0.05; done; echo seen"
-    process = shared.start("run", "--headless", "--approve", "exec", command)
+    process = shared.start("run", "--headless", "--approve", "always", command)
 
     line_with(process, "approved by")  # what comes before names the command, and is not its output
     line_with(process, "waiting for it")
@@ -467,7 +467,7 @@ def test_a_command_s_output_appears_while_it_still_runs(shared: Any, line_with: 
 
 def test_a_program_s_colours_and_returns_do_not_reach_the_terminal(shared: Any) -> None:
     command = r"run: printf '\033[31mred\033[0m one\rtwo\n\033]0;owned\007'"
-    terminal = Terminal(shared, "run", "--headless", "--approve", "exec", command, NO_COLOR="1")
+    terminal = Terminal(shared, "run", "--headless", "--approve", "always", command, NO_COLOR="1")
 
     assert terminal.end() == 0
     assert "red one\r\ntwo\r\n" in terminal.shown

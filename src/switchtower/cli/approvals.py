@@ -1,75 +1,96 @@
-"""Which approvals a headless run may give itself: the rules of `--approve`. What no rule matches is denied. Pure."""
+"""The rules of `--approve`, turned into rules of the policy. The daemon judges them on the call itself; this module does not."""
 
-import posixpath
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import difflib
+from collections.abc import Sequence
+from typing import NamedTuple
 
-# A wildcard in a command stays inside one simple command: it never stands for what would chain, redirect or expand.
-_IN_COMMAND = r"[^;&|<>`$()\\\n\r]*"
-_IN_PATH = r"[^/]*"
-_OUR_KINDS = ("exec", "write", "commit")
+from switchtower.core import policy
+from switchtower.protocols.push import messages
 
-
-class Rule(NamedTuple):
-    """`name` is a kind or a tool, with or without push's `sandbox_`. `glob`, if given, must match what the question is about:
-    a command, a path, a commit's message, or for the kind `mcp` the tool's name."""
-
-    name: str
-    glob: str | None
-
-    def matches(self, kind: str, details: Mapping[str, Any]) -> bool:
-        tool = str(details.get("tool", ""))
-        name = self.name.removeprefix("sandbox_")
-        # A stranger's server may be called `sandbox` and offer a tool `exec`: push's names are for our own tools alone.
-        if name not in (kind, tool) or (name != self.name and kind not in _OUR_KINDS):
-            return False
-        if self.glob is None:
-            return True
-        if isinstance(command := details.get("command"), str):
-            return re.fullmatch(_pattern(self.glob, _IN_COMMAND, deep=_IN_COMMAND), command) is not None
-        if isinstance(path := details.get("path"), str):
-            normal = posixpath.normpath(path)
-            # Only a rule that says so itself leads out of the workspace.
-            leads_out = normal == ".." or normal.startswith(("/", "../"))
-            if leads_out and not self.glob.startswith(("/", "../")):
-                return False
-            return re.fullmatch(_pattern(self.glob, _IN_PATH, deep=".*"), normal, re.DOTALL) is not None
-        if kind == "commit" and isinstance(message := details.get("message"), str):
-            return re.fullmatch(_pattern(self.glob, ".*", deep=".*"), message, re.DOTALL) is not None
-        if kind == "mcp":
-            return re.fullmatch(_pattern(self.glob, _IN_PATH, deep=_IN_PATH), tool) is not None
-        return False
+_OUR_TOOLS = (*sorted(policy.READS | policy.WRITES | policy.COMMANDS), "git_commit", "mcp_server")
+_KINDS = {
+    "exec": ("run",),
+    "write": ("write_file", "edit_file"),
+    "commit": ("git_commit",),
+    "mcp": ("mcp_server",),
+    "tool": (policy.TOOLS_OF_SERVERS,),
+}
+_WITH_COMMAND = frozenset({"run", "git_commit"})
+"""For a commit it is the message."""
+_WITH_PATH = frozenset({"write_file", "edit_file"})
+_CLOSE = 0.8
 
 
-class Rules(NamedTuple):
-    always: bool
-    rules: tuple[Rule, ...]
-
-    def approve(self, kind: str, details: Mapping[str, Any]) -> bool:
-        return self.always or any(rule.matches(kind, details) for rule in self.rules)
-
-
-NEVER = Rules(False, ())
+class Approvals(NamedTuple):
+    always: bool = False
+    """Every question is approved, whatever it is about."""
+    rules: tuple[messages.RunRule, ...] = ()
+    """For the daemon, with the message that starts the run."""
 
 
-def parse(texts: Sequence[str]) -> Rules:
+NEVER = Approvals()
+
+
+def parse(texts: Sequence[str]) -> Approvals:
     """Raises ValueError with the reason."""
     for word in ("never", "always"):
         if word in texts and set(texts) != {word}:
             raise ValueError(f"`{word}` leaves no room for other rules")
     if "always" in texts:
-        return Rules(True, ())
-    return Rules(False, tuple(_rule(text) for text in texts if text != "never"))
+        return Approvals(always=True)
+    return Approvals(rules=tuple(rule for text in texts if text != "never" for rule in _rules(text)))
 
 
-def _rule(text: str) -> Rule:
-    name, colon, glob = text.partition(":")
-    if not name or (colon and not glob):
-        raise ValueError(f"`{text}` is neither KIND nor TOOL nor TOOL:GLOB")
-    return Rule(name, glob if colon else None)
+def _rules(text: str) -> list[messages.RunRule]:
+    """One rule for each tool that a text is about."""
+    name, colon, pattern = text.partition(":")
+    if not name.strip() or (colon and not pattern.strip()):
+        raise ValueError(f"`{text}` is neither KIND nor TOOL nor TOOL:PATTERN")
+    if name == "mcp" and colon:
+        return [_tool_of_server(pattern, text)]
+    tools = _tools(name, text)
+    rules = [messages.RunRule("allow", tool, *_parts(tool, pattern if colon else None, text)) for tool in tools]
+    try:
+        policy.parse_rules([{name: value for name, value in rule.items() if value} for rule in map(_as_row, rules)])
+    except ValueError as problem:
+        raise ValueError(f"`{text}`: {str(problem).partition(': ')[2] or problem}") from None
+    return rules
 
 
-def _pattern(glob: str, wild: str, *, deep: str) -> str:
-    pieces = {"**": deep, "*": wild, "?": wild[:-1]}
-    return "".join(pieces.get(piece) or re.escape(piece) for piece in re.split(r"(\*\*|\*|\?)", glob))
+def _as_row(rule: messages.RunRule) -> dict[str, str | None]:
+    return {"effect": rule.effect, "tool": rule.tool, "path": rule.path, "command": rule.command}
+
+
+def _tools(name: str, text: str) -> tuple[str, ...]:
+    # push calls our own tools `sandbox_…` too.
+    for known in (name, name.removeprefix("sandbox_")):
+        if known in _KINDS:
+            return _KINDS[known]
+        if known in _OUR_TOOLS:
+            return (known,)
+    close = difflib.get_close_matches(name, (*_KINDS, *_OUR_TOOLS, "always", "never"), n=1, cutoff=_CLOSE)
+    if close:
+        raise ValueError(f"`{text}`: no kind or tool is called `{name}`; did you mean `{close[0]}`?")
+    if "_" not in name:
+        raise ValueError(
+            f"`{text}`: no kind or tool is called `{name}`; kinds are {', '.join(_KINDS)}, tools are"
+            f" {', '.join(_OUR_TOOLS)}, and a tool of an MCP server is SERVER_TOOL"
+        )
+    return (policy.escape(name),)
+
+
+def _tool_of_server(pattern: str, text: str) -> messages.RunRule:
+    if covered := [tool for tool in _OUR_TOOLS if policy.matches(pattern, tool)]:
+        raise ValueError(f"`{text}` would also allow `{covered[0]}`; use `tool` for all tools of MCP servers")
+    return messages.RunRule("allow", pattern)
+
+
+def _parts(tool: str, pattern: str | None, text: str) -> tuple[str | None, str | None]:
+    """The path and the command of a rule."""
+    if pattern is None:
+        return None, None
+    if tool in _WITH_COMMAND:
+        return None, pattern
+    if tool in _WITH_PATH:
+        return pattern, None
+    raise ValueError(f"`{text}`: only commands, paths and commits have a PATTERN; write `{text.partition(':')[0]}` alone")

@@ -42,7 +42,7 @@ class Job(NamedTuple):
     thinking: messages.ThinkingLevel | None = None
     limits: messages.Limits | None = None
     criteria: tuple[messages.AcceptanceCriterion, ...] = ()
-    rules: approvals.Rules = approvals.NEVER
+    approved: approvals.Approvals = approvals.NEVER
     timeout: float | None = None
     form: Form = Form.TEXT
     prompts: bool = False
@@ -63,6 +63,8 @@ class Standing:
 
 
 async def execute(settings: config.Settings, job: Job) -> int:
+    if job.approved.always:
+        console.say("`--approve always`: every question of this run is approved, destructive commands too", "yellow")
     reports = Reports(job.text, verdict.unchecked(job.criteria), file=job.junit, annotates=job.annotates)
     reports.begin()
     standing = Standing()
@@ -118,14 +120,21 @@ async def _begin(client: Client, job: Job, standing: Standing, interrupted: asyn
     if job.attach is not None:
         session_id = await signals.unless(interrupted, joining.find(client, job.attach, job.token))
         begun = await joining.begin(
-            client, session_id, job.text, job.criteria, queue=job.queue, within=job.timeout, interrupted=interrupted
+            client,
+            session_id,
+            job.text,
+            job.criteria,
+            job.approved.rules,
+            queue=job.queue,
+            within=job.timeout,
+            interrupted=interrupted,
         )
         standing.session_id, standing.run_id = session_id, begun.run_id
         return begun.after_seq
     started = await signals.unless(interrupted, client.start_session(_session(job)))
     standing.session_id = started.sessionId
     # Not interruptible: the run may have been accepted, and only its id lets us cancel it.
-    standing.run_id = await client.send(started.sessionId, job.text, acceptance=job.criteria)
+    standing.run_id = await client.send(started.sessionId, job.text, acceptance=job.criteria, rules=job.approved.rules)
     return 0
 
 
@@ -166,7 +175,7 @@ async def _see_through(client: Client, standing: Standing, after_seq: int, job: 
             _introduce(about, chosen_by_us=job.provider == AUTO)
 
     def decide(approval: messages.ApprovalRequired) -> messages.ApprovalDecision | None:
-        if job.rules.approve(approval.kind, approval.details):
+        if job.approved.always:
             return "approve"
         if job.prompts:
             asking.ask(approval)

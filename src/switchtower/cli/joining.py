@@ -36,6 +36,7 @@ async def begin(
     session_id: str,
     text: str,
     criteria: Sequence[messages.AcceptanceCriterion],
+    rules: Sequence[messages.RunRule],
     *,
     queue: bool,
     within: float | None,
@@ -48,7 +49,7 @@ async def begin(
     while True:
         try:
             # Not interruptible: the run may have been accepted, and only its id lets us cancel it.
-            run_id = await client.send(session_id, text, acceptance=criteria)
+            run_id = await client.send(session_id, text, acceptance=criteria, rules=rules)
             return Begun(run_id, watched.last_seen_seq)
         except errors.RequestFailed as problem:
             if problem.code != "RUN_IN_PROGRESS":

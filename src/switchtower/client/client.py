@@ -85,9 +85,19 @@ class Client:
     async def list_sessions(self, limit: int = 20) -> list[messages.ListedSession]:
         return (await self._ask(messages.ListSessions(limit), messages.ListSessionsAnswer)).sessions
 
-    async def send(self, session_id: str, text: str, *, acceptance: Sequence[messages.AcceptanceCriterion] = ()) -> str:
-        """Starts a run, once, however often the connection is lost meanwhile; returns its id."""
-        request = messages.SendUserMessage(_message_id(), text, session_id, list(acceptance))
+    async def send(
+        self,
+        session_id: str,
+        text: str,
+        *,
+        acceptance: Sequence[messages.AcceptanceCriterion] = (),
+        rules: Sequence[messages.RunRule] = (),
+    ) -> str:
+        """Starts a run, once, however often the connection is lost meanwhile; returns its id. `rules` are of the policy, for
+        this run alone."""
+        if rules and not self.offers("run_rules"):
+            raise errors.DaemonTooOld("rules for one run")
+        request = messages.SendUserMessage(_message_id(), text, session_id, list(acceptance), list(rules))
         return (await self._ask(request, messages.SendAnswer, session_id)).runId
 
     async def queue(self, session_id: str, text: str, delivery: Delivery) -> extensions.Queued:

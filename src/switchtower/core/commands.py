@@ -106,6 +106,8 @@ class SendMessage(Command, frozen=True, kw_only=True):
     text: str
     acceptance: tuple[events.Criterion, ...] = ()
     images: tuple[events.Image, ...] = ()
+    rules: tuple[events.Rule, ...] = ()
+    """Of the policy, for this run alone."""
     run_id: str | None = None
     """Minted by who asks, when a receipt has to name it."""
     client_message_id: str | None = None

@@ -191,6 +191,7 @@ def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> De
         headless=session.mode == "headless",
         acceptance=command.acceptance,
         images=command.images,
+        rules=command.rules,
     )
     return Decision([started], run_id, {"run_id": run_id})
 

@@ -60,6 +60,8 @@ class Task(Struct, frozen=True):
     policy: str = "ask"
     rules: tuple[events.Rule, ...] = ()
     """Made by decisions in this session."""
+    run_rules: tuple[events.Rule, ...] = ()
+    """Sent with the message that started this run."""
     thinking: str | None = None
     budget: events.Budget = events.Budget()
     started_at_ms: int = 0

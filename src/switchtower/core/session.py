@@ -65,6 +65,8 @@ class Run(Struct):
     started_at_ms: int
     headless: bool
     acceptance: tuple[events.Criterion, ...] = ()
+    rules: tuple[events.Rule, ...] = ()
+    """Of the policy, for this run alone."""
     pending: dict[str, events.Approval] = {}
     open_calls: dict[str, str] = {}
     """Tool calls without a result yet: call id to tool."""
@@ -299,6 +301,7 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
                 started_at_ms=ts_ms,
                 headless=event.headless,
                 acceptance=event.acceptance,
+                rules=event.rules,
                 purpose=event.purpose,
                 force=event.force,
                 started_at_seq=session.seq,

@@ -43,6 +43,7 @@ def _task(session: Session, run: Run, pending_approval: events.Approval | None) 
         force=run.force,
         policy=session.policy,
         rules=tuple(session.rules),
+        run_rules=run.rules,
         thinking=session.thinking,
         budget=session.budget,
         started_at_ms=run.started_at_ms,

@@ -98,7 +98,7 @@ def _check_attach(ctx: click.Context, attach: str | None, queue: bool, token: st
     multiple=True,
     metavar="never|always|RULE",
     callback=_rules,
-    help="What may happen without asking: KIND, TOOL or TOOL:GLOB, such as `run:make *`. Repeatable.",
+    help="A rule of the policy for this run: KIND, TOOL or TOOL:PATTERN, such as `run:make test`. Repeatable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one object: the run's completion.")
 @click.option("--jsonl", "as_jsonl", is_flag=True, help="Print each event as it comes, one a line.")
@@ -164,8 +164,8 @@ def run(
     TEXT is what to do; `-` reads it from stdin. The answer goes to stdout, progress to stderr. Without --headless, approvals
     and dialogs are asked at the terminal. Ctrl-C cancels the run; a second one leaves at once.
 
-    A wildcard in a rule's GLOB stays inside one folder (`**` goes deeper) or inside one simple command: it never stands for
-    what would chain, redirect or expand in a shell.
+    The daemon judges the rules of --approve as it judges those of the configuration: PATTERN is a command or a path as in
+    `[[rules]]`, and what must be asked each time is asked, so denied, all the same. `always` approves every question.
 
     \b
     Exit codes:
@@ -183,7 +183,7 @@ def run(
       tower run "why does the build fail?" --policy read-only
       tower run "look at the last commit" --preset review
       tower run "fix the failing test" --worktree --sandbox bubblewrap --max-cost 0.50
-      tower run --headless "run: make test" --approve "run:make *" --accept tests="make test" --junit report.xml
+      tower run --headless "run: make test" --approve "run:make test" --accept tests="make test" --junit report.xml
       tower run --headless --attach last --queue "say: done" --json
     """
     _check_attach(ctx, attach, queue, token)
@@ -210,7 +210,7 @@ def run(
         thinking=thinking,
         limits=limits if limits != messages.Limits() else None,
         criteria=tuple(messages.AcceptanceCriterion(criterion_id, check) for criterion_id, check in criteria),
-        rules=rules,
+        approved=rules,
         timeout=timeout,
         form=headless_run.Form.JSON if as_json else headless_run.Form.JSONL if as_jsonl else headless_run.Form.TEXT,
         prompts=not headless and keyboard.is_possible(),

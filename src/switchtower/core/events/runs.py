@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from switchtower.core.events.event import Event
-from switchtower.core.events.nouns import Actor, Criterion, CriterionResult, Image
+from switchtower.core.events.nouns import Actor, Criterion, CriterionResult, Image, Rule
 from switchtower.core.events.words import Outcome, Purpose
 
 
@@ -18,6 +18,8 @@ class RunStarted(Event, frozen=True):
     force: bool = False
     """An undo or redo that also takes files back which somebody has changed since."""
     images: tuple[Image, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    """Of the policy, for this run alone."""
 
 
 class PhaseChanged(Event, frozen=True):

@@ -42,6 +42,8 @@ def judge(tool: str, kind: Kind, args: Mapping[str, Any], book: Rulebook, worksp
         return allow("the profile `yolo` allows it")
     if outside is not None:
         return ask(f"`{shortened(outside)}` is outside the workspace")
+    if kind is Kind.COMMIT and (allowing := book.allowing_commit(tool, args.get("message"))):
+        return allow(said_by(allowing[0]))
     return _judge_ordinary(tool, kind, files, book, workspace)
 
 

@@ -48,5 +48,9 @@ def kind_of(tool: str, effect: str | None) -> Kind:
     return kind
 
 
+def is_ours(tool: str) -> bool:
+    return tool in _KINDS
+
+
 def default(profile: str, kind: Kind) -> Ruling:
     return _DEFAULTS[profile].get(kind, _OTHERWISE[profile])

@@ -61,6 +61,9 @@ class Rulebook(Struct, frozen=True):
         """Rules that allow this tool each of these files."""
         return [rule for rule in self.rules if rule.effect == Ruling.ALLOW and rules.allows_files(rule, tool, files, workspace)]
 
+    def allowing_commit(self, tool: str, message: object) -> list[events.Rule]:
+        return [rule for rule in self.rules if rules.allows_commit(rule, tool, message)]
+
     def allowed_commands(self, tool: str) -> list[patterns.Pattern]:
         """What configured rules allow this tool to run. One with a path speaks about files and says nothing here."""
         return _commands_in(self.configured, tool)

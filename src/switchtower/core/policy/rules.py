@@ -6,13 +6,16 @@ A rule that allows has to fit exactly. A rule that asks or denies fits generousl
 from collections.abc import Mapping, Sequence
 
 from switchtower.core import events
-from switchtower.core.policy import globs, paths, patterns
+from switchtower.core.policy import globs, paths, patterns, profiles
 from switchtower.core.policy.rulings import Ruling
 
 _KEYS = ("effect", "tool", "path", "command")
 _EFFECTS = tuple(ruling.value for ruling in Ruling)
 _COMMAND_TOOLS = ("run", "mcp_server")
+_COMMIT = "git_commit"
 _LONGEST = 4096
+TOOLS_OF_SERVERS = "@mcp"
+"""As a rule's `tool`: every tool that is not one of ours."""
 
 
 def parse_rules(table: object) -> tuple[events.Rule, ...]:
@@ -51,6 +54,8 @@ def _problem(rule: events.Rule) -> str | None:
         return "`path` is relative to the workspace, without `~` and `..`"
     if rule.command is None:
         return None
+    if rule.tool == _COMMIT and rule.effect == Ruling.ALLOW and rule.path is None:
+        return None  # It is about the commit's message.
     if rule.path is not None:
         return "`path` and `command` are for different tools, so make two rules of it"
     if rule.tool is not None and not any(is_for_tool(rule, tool) for tool in _COMMAND_TOOLS):
@@ -68,11 +73,17 @@ def describe_always(rule: events.Rule) -> str:
     return shown(rule) if rule.command is not None or rule.path is not None else f"{shown(rule)}, with any arguments"
 
 
+def matches(pattern: str, tool: str) -> bool:
+    return globs.matches(globs.of_rule(pattern), tool[:_LONGEST])
+
+
 def is_for_tool(rule: events.Rule, tool: str) -> bool:
     if rule.tool is None:
         return True
+    if rule.tool == TOOLS_OF_SERVERS:
+        return not profiles.is_ours(tool)
     if rule.effect == Ruling.ALLOW:
-        return globs.matches(globs.of_rule(rule.tool), tool[:_LONGEST])
+        return matches(rule.tool, tool)
     return globs.matches(globs.of_rule(paths.fold(rule.tool)), paths.fold(tool[:_LONGEST]))
 
 
@@ -90,6 +101,13 @@ def allows_files(rule: events.Rule, tool: str, files: Sequence[paths.Parts], wor
     if rule.path is None:
         return True
     return bool(files) and all(paths.fits(paths.pattern(rule.path), parts, workspace) for parts in files)
+
+
+def allows_commit(rule: events.Rule, tool: str, message: object) -> bool:
+    """A rule that allows commits by their message."""
+    if rule.effect != Ruling.ALLOW or rule.tool != tool or tool != _COMMIT or rule.command is None:
+        return False
+    return isinstance(message, str) and len(message) <= _LONGEST and matches(rule.command, message)
 
 
 def names_one_file(rule: events.Rule) -> bool:

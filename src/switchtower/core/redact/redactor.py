@@ -22,7 +22,7 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.SessionStarted: ("workspace", "metadata", "preset", "program", "flow"),
     events.SessionResumed: ("last_assistant_text", "pending_approval"),
     events.SessionConfigured: ("title",),
-    events.RunStarted: ("text", "acceptance"),
+    events.RunStarted: ("text", "acceptance", "rules"),
     events.MessageQueued: ("text",),
     events.MessageDelivered: ("text",),
     events.MessageWithdrawn: ("reason",),

@@ -60,7 +60,7 @@ class AgentEngine:
 
     async def _work(self, task: engine.Task, desk: engine.Desk, model: port.Model) -> engine.Result:
         changes = ChangeKeeper(self._kit.checkpoints, task, desk)
-        rules = policy.Policy(task.policy, self._kit.rules, task.rules)
+        rules = policy.Policy(task.policy, (*self._kit.rules, *task.run_rules), task.rules)
         work = Work(task, desk, self._kit.toolbox, rules, changes)
         try:
             work.toolbox = await guests.welcome(work, self._kit)

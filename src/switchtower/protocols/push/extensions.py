@@ -32,6 +32,7 @@ CAPABILITIES = [
     "templates",
     "presets",
     "always_allow",
+    "run_rules",
     "dialogs",
     "terminals",
     "flows",

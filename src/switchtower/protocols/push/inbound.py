@@ -2,13 +2,13 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from switchtower.core import commands, events, flows, terminals
+from switchtower.core import commands, events, flows, policy, terminals
 from switchtower.core import errors as core_errors
 from switchtower.protocols.push import errors, extensions, messages
 
@@ -186,7 +186,18 @@ def send_message(request: messages.SendUserMessage, session_id: str, actor: even
             events.Criterion(criterion.id, criterion.check, criterion.exitCode, criterion.description)
             for criterion in request.acceptanceCriteria
         ),
+        rules=_rules(request.rules),
     )
+
+
+def _rules(rules: Sequence[messages.RunRule]) -> tuple[events.Rule, ...]:
+    """Raises `InvalidCommand` for a rule that the policy does not understand."""
+    try:
+        return policy.parse_rules(
+            [{name: value for name, value in msgspec.structs.asdict(rule).items() if value is not None} for rule in rules]
+        )
+    except ValueError as problem:
+        raise core_errors.InvalidCommand(str(problem)) from None
 
 
 def decide_approval(request: messages.SubmitApproval, session_id: str, actor: events.Actor) -> commands.DecideApproval:

@@ -25,6 +25,7 @@ Cursor = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 """No more than a JSON number can hold exactly, which is also less than stores can count to."""
 ExitCode = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 NonEmpty = Annotated[str, Meta(min_length=1)]
+RulePart = Annotated[str, Meta(min_length=1, max_length=4096)]
 FlowRuntimeName = Annotated[str, Meta(min_length=1, max_length=256)]
 FlowArgv = Annotated[list[str], Meta(max_length=1_000)]
 ProgramCommand = (
@@ -192,11 +193,23 @@ class AcceptanceCriterion(Struct, frozen=True):
     description: str | None = None
 
 
+class RunRule(Struct, frozen=True):
+    """A rule of the policy. Ours."""
+
+    effect: Literal["allow", "ask", "deny"]
+    tool: RulePart | None = None
+    path: RulePart | None = None
+    command: RulePart | None = None
+
+
 class SendUserMessage(Struct, frozen=True):
+    """`rules` is ours: rules of the policy for this run alone."""
+
     clientMessageId: ClientMessageId
     text: NonEmpty
     sessionId: SessionId | None = None
     acceptanceCriteria: Annotated[list[AcceptanceCriterion], Meta(max_length=100)] = []
+    rules: Annotated[list[RunRule], Meta(max_length=100)] = []
 
 
 class SubmitApproval(Struct, frozen=True):

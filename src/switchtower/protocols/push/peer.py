@@ -261,6 +261,8 @@ class PushPeer:
         assert isinstance(request.payload, messages.SendUserMessage) and request.session_id
         session_id = request.session_id
         self.check_may_command(session_id)
+        if request.payload.rules and self._access.of_a_run:
+            raise core_errors.AttachForbidden(session_id, hint="what a run has started cannot add rules to the policy")
 
         def accepted(outcome: tower.Outcome) -> bytes:
             self.hear_of(session_id, outcome)
