@@ -1,4 +1,5 @@
 // All that tools, models and hosts say is untrusted: whatever it is, it becomes text and never an element, a script or a request.
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { exact, plain } from "../src/text/ansi";
 import { spans } from "../src/text/highlight";
@@ -106,5 +107,27 @@ describe("what is about to run", () => {
     expect(exact("echo \u202Egnp.exe")).toBe("echo ⟨U+202E⟩gnp.exe");
     expect(exact("a\u0007b\u001bc")).toBe("a⟨07⟩b⟨1B⟩c");
     expect(exact("ls\n  -la\t.")).toBe("ls\n  -la\t.");
+  });
+
+  it("shows each character that cannot be seen, as the daemon's own clients do", () => {
+    const cases: { character: number; name: string }[] = JSON.parse(readFileSync("../tests/security/corpus/invisible_characters.json", "utf8"));
+    expect(cases.length).toBeGreaterThan(60);
+    for (const { character, name } of cases) {
+      const shown = exact(`a${String.fromCodePoint(character)}b`);
+      expect(shown, name).toMatch(/^a⟨(U\+)?[0-9A-F]{2,6}⟩b$/);
+    }
+  });
+
+  it("lets no invisible character through", () => {
+    for (let number = 0; number <= 0x10ffff; number += 1) {
+      const character = String.fromCodePoint(number);
+      if (/[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/u.test(character) && !"\n\t".includes(character)) {
+        if (exact(character) === character) throw new Error(`U+${number.toString(16)} is not shown`);
+      }
+    }
+  });
+
+  it("leaves what can be seen alone", () => {
+    for (const text of ["rm -rf ./x && echo 'grün' | tee 日本語", "👩 ✓ é ß ї", "a b"]) expect(exact(text)).toBe(text);
   });
 });

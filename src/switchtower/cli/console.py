@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from switchtower.cli import output
+from switchtower.core import invisible
 
 
 class Exit(IntEnum):
@@ -85,8 +86,8 @@ def fail(message: str, hint: str | None = None) -> None:
 
 
 def printable(text: str) -> str:
-    """Text that came from elsewhere must not steer the terminal: what does not print is spelled out."""
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+    """Text that came from elsewhere must not steer the terminal or hide a part of itself: what cannot be seen is spelled out."""
+    return invisible.reveal(text, invisible.spell_escape)
 
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")

@@ -4,7 +4,8 @@ can be written down. Pure.
 
 import re
 
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
+from switchtower.core import invisible
+
 # Two marks are missing here that stand inside of words and join or part letters: names of files have them in good faith.
 _UNSEEN_IN_NAMES = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 _BYTES = range(0xDC80, 0xDD00)
@@ -12,8 +13,8 @@ _BYTES = range(0xDC80, 0xDD00)
 
 
 def visibly(text: str) -> str:
-    """Control characters, and those that reorder or hide text, as escapes. Newlines and tabs stay."""
-    return _UNSEEN.sub(_escape, text)
+    """Characters that cannot be seen, and those that reorder or hide text, as escapes. Newlines and tabs stay."""
+    return invisible.reveal(text, _spell)
 
 
 def on_one_line(name: str) -> str:
@@ -22,5 +23,9 @@ def on_one_line(name: str) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    code = ord(found.group())
-    return f"\\x{code - 0xDC00:02x}" if code in _BYTES else found.group().encode("unicode_escape").decode()
+    return _spell(found[0])
+
+
+def _spell(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code - 0xDC00:02x}" if code in _BYTES else invisible.spell_escape(character)

@@ -1,4 +1,5 @@
 // Control sequences taken out of a program's output, for where it is shown as plain text.
+import { reveal } from "./invisible";
 
 const SEQUENCES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[PX^_][^\u001b]*(?:\u001b\\)?|[ -/]*[0-~])/g;
 const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
@@ -11,11 +12,7 @@ export function plain(text: string): string {
     .replace(CONTROLS, "");
 }
 
-// Marks that turn text around can make a command look like another one; they are shown for what they are.
-const TURNS = /[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]/g;
-
+/** What will run: a character that cannot be seen, or that turns text around, is shown for what it is. */
 export function exact(text: string): string {
-  return text
-    .replace(TURNS, (mark) => `⟨U+${mark.codePointAt(0)?.toString(16).toUpperCase().padStart(4, "0")}⟩`)
-    .replace(CONTROLS, (mark) => `⟨${(mark.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(2, "0")}⟩`);
+  return reveal(text);
 }

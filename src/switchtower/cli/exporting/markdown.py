@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from switchtower.cli.exporting import about as abouts
 from switchtower.cli.exporting import arguments, blocks, fences
-from switchtower.cli.exporting.plain import one_line, plain
+from switchtower.cli.exporting.plain import exact, one_line, plain
 from switchtower.cli.usage import Usage
 from switchtower.protocols.push import extensions
 
@@ -97,8 +97,8 @@ def _output(text: str) -> Iterator[str]:
 
 def _asked(shown: blocks.Asked) -> Iterator[str]:
     approval = shown.approval
-    yield f"### Approval: {inline(approval.title)} · {inline(shown.ending) or 'not decided yet'}"
-    yield f"{inline(approval.summary)} · asked {abouts.moment(shown.ts)}"
+    yield f"### Approval: {inline(exact(approval.title))} · {inline(shown.ending) or 'not decided yet'}"
+    yield f"{inline(exact(approval.summary))} · asked {abouts.moment(shown.ts)}"
     if approval.details.get("destructive") is True:
         yield "**Destructive.**"
     yield from _pieces(approval.details)
@@ -107,8 +107,8 @@ def _asked(shown: blocks.Asked) -> Iterator[str]:
 def _pieces(values: dict[str, object]) -> Iterator[str]:
     for name, text, kind in arguments.pieces(values):
         if name:
-            yield f"{fences.span(one_line(name))}:"
-        yield fences.fence(plain(text), kind)
+            yield f"{fences.span(one_line(exact(name)))}:"
+        yield fences.fence(exact(text), kind)
 
 
 def _ended(shown: blocks.Ended) -> Iterator[str]:

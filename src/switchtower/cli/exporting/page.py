@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from switchtower.cli import diffs
 from switchtower.cli.exporting import about as abouts
 from switchtower.cli.exporting import arguments, blocks, fences
-from switchtower.cli.exporting.plain import one_line, plain
+from switchtower.cli.exporting.plain import exact, one_line, plain
 from switchtower.cli.usage import Usage
 from switchtower.protocols.push import extensions
 
@@ -118,8 +118,8 @@ def _tool(shown: blocks.Tool) -> Iterator[str]:
 
 def _asked(shown: blocks.Asked) -> Iterator[str]:
     approval = shown.approval
-    yield _heading(f"Approval: {one_line(approval.title)}", shown, shown.ending or "not decided yet")
-    yield f"<p>{_text(approval.summary)}</p>"
+    yield _heading(f"Approval: {one_line(exact(approval.title))}", shown, shown.ending or "not decided yet")
+    yield f"<p>{_text(exact(approval.summary))}</p>"
     if approval.details.get("destructive") is True:
         yield '<p class="error">Destructive.</p>'
     yield from _pieces(approval.details)
@@ -147,8 +147,8 @@ def _ended(shown: blocks.Ended) -> Iterator[str]:
 def _pieces(values: dict[str, object]) -> Iterator[str]:
     for name, text, kind in arguments.pieces(values):
         if name:
-            yield f'<p class="how">{_text(one_line(name))}:</p>'
-        yield _diff(text) if kind == "diff" else _pre(text)
+            yield f'<p class="how">{_text(one_line(exact(name)))}:</p>'
+        yield _diff(exact(text)) if kind == "diff" else _pre(exact(text))
 
 
 def _output(text: str) -> Iterator[str]:

@@ -7,13 +7,19 @@ command in it, sees what is there.
 import re
 
 from switchtower.cli import console
+from switchtower.core import invisible
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Controls but tab and line feed, marks and overrides of direction, and halves of characters that no file can hold."""
 
 
 def plain(text: str) -> str:
-    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), console.program_text(text))
+    return _STEERING.sub(lambda found: invisible.spell_escape(found[0]), console.program_text(text))
+
+
+def exact(text: str) -> str:
+    """What was decided about: here also the joiners and blanks that prose keeps are spelled."""
+    return invisible.reveal(console.program_text(text), invisible.spell_escape)
 
 
 def one_line(text: str) -> str:

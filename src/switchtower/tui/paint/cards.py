@@ -148,7 +148,7 @@ def _asked(block: blocks.Asked, look: Look) -> Iterator[Text]:
     approval = block.approval
     decided = look.facts.decided(approval.approvalId)
     style = "warn" if decided is None else "good" if decided.startswith("approved") else "bad"
-    title = harmless.line(approval.title if decided is not None else f"{approval.title}: {approval.summary}")
+    title = harmless.exact_line(approval.title if decided is not None else f"{approval.title}: {approval.summary}")
     yield Text.assemble(
         ("◆ ", style), (title, "" if decided is None else "dim"), (f"  {decided or 'needs approval: Ctrl-T'}", style)
     )

@@ -121,10 +121,10 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         where = " on ".join(part for part in (self.pending.session_name, self.pending.host) if part)
         return Content.assemble(
             ("◆ ", "bold $warning"),
-            (harmless.line(approval.title), "bold"),
+            (harmless.exact_line(approval.title), "bold"),
             (f"  in {harmless.line(where)}" if where else "", "$muted"),
             "\n" if approval.summary else "",
-            harmless.line(approval.summary),
+            harmless.exact_line(approval.summary),
             ("\nDESTRUCTIVE: what this removes or overwrites may not come back", "bold $error")
             if decisions.is_destructive(approval)
             else "",

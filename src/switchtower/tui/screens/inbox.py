@@ -67,7 +67,7 @@ class InboxScreen(ModalScreen[str | None]):
         where = " on ".join(harmless.line(part) for part in (one.session_name or one.session_id, one.host) if part)
         return Content.assemble(
             ("◆ ", "bold $warning"),
-            (harmless.line(one.approval.title), "bold"),
+            (harmless.exact_line(one.approval.title), "bold"),
             (f"  {where}", "$muted"),
             (f"  {decisions.countdown(left)}", "$error" if left < 60 else "$muted"),
             "\n  ",

@@ -6,6 +6,8 @@ read. So whatever does not print is shown by its name, and never passed on.
 
 import re
 
+from switchtower.core import invisible
+
 _ESCAPE = re.compile(
     r"""\x1b(?:
         \[[0-?]*[ -/]*[@-~]                 # colours and movements
@@ -27,7 +29,12 @@ def prose(text: str) -> str:
 
 def exact(text: str) -> str:
     """What will run: every character that cannot be seen has its number in its place."""
-    return _NOT_PLAIN.sub(_exact, text) if not text.isascii() or not text.isprintable() else text
+    return invisible.reveal(text, _spell_exactly, keep="\n")
+
+
+def exact_line(text: str) -> str:
+    """The same on one line: a title, or the beginning of what will run."""
+    return " ".join(exact(text).split())
 
 
 def cell(text: str) -> str:
@@ -63,11 +70,8 @@ def _prose(found: re.Match[str]) -> str:
     return _shown(character)
 
 
-def _exact(found: re.Match[str]) -> str:
-    character = found[0]
-    if character == "\t":
-        return "␉   "
-    return character if character.isprintable() else _shown(character)
+def _spell_exactly(character: str) -> str:
+    return "␉   " if character == "\t" else _shown(character)
 
 
 def _shown(character: str) -> str:
@@ -76,4 +80,4 @@ def _shown(character: str) -> str:
         return chr(0x2400 + number)  # its picture
     if number == 0x7F:
         return "␡"
-    return f"⟨U+{number:04X}⟩"
+    return invisible.spell_number(character)

@@ -1,0 +1,89 @@
+"""Whatever cannot be seen in what is decided is shown: in the command line, the terminal UI, the page, exports and diffs."""
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchtower.cli import console, questions
+from switchtower.cli.exporting import plain
+from switchtower.core import invisible
+from switchtower.protocols.push import messages
+from switchtower.tools import shown
+from switchtower.tui.state import harmless
+
+ROOT = Path(__file__).parents[2]
+CASES = json.loads((Path(__file__).parent / "corpus" / "invisible_characters.json").read_text())
+
+SHOWN_BY: dict[str, Callable[[str], str]] = {
+    "command line": console.printable,
+    "terminal UI": harmless.exact,
+    "title in the terminal UI": harmless.exact_line,
+    "export": plain.exact,
+    "diff": shown.visibly,
+}
+HIDDEN_CATEGORIES = {"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"}
+
+
+@pytest.mark.parametrize("client", SHOWN_BY)
+def test_every_invisible_character_has_its_name_in_its_place(client: str) -> None:
+    show = SHOWN_BY[client]
+    for case in CASES:
+        character = chr(case["character"])
+        if client == "export" and character == "\r":
+            continue  # a return to the line's start begins a line there
+        text = show(f"a{character}b")
+        assert character not in text, case["name"]
+        assert text != "ab", case["name"]
+        assert len(text) > 2, case["name"]
+
+
+@pytest.mark.parametrize("client", SHOWN_BY)
+@given(text=st.text(st.characters(codec=None), max_size=80))
+def test_nothing_invisible_comes_through(client: str, text: str) -> None:
+    left = SHOWN_BY[client](text)
+    assert not [
+        c for c in left if c not in "\n\t" and (unicodedata.category(c) in HIDDEN_CATEGORIES or invisible.is_invisible(c))
+    ]
+
+
+def test_every_character_of_a_hidden_category_is_invisible() -> None:
+    seen = [
+        number
+        for number in range(0x110000)
+        if unicodedata.category(chr(number)) in HIDDEN_CATEGORIES and not invisible.is_invisible(chr(number))
+    ]
+    assert seen == []
+
+
+@pytest.mark.parametrize("text", ["rm -rf ./x && echo 'grün' | tee 日本語", "👩 ✓ é ß ї", "a\tb\nc"])
+def test_what_can_be_seen_stays(text: str) -> None:
+    assert console.printable(text) == text
+    assert invisible.reveal(text, invisible.spell_number) == text
+
+
+def test_the_page_has_the_same_table() -> None:
+    source = (ROOT / "web" / "src" / "text" / "invisible.ts").read_text()
+    ranges = [(int(first, 16), int(last, 16)) for first, last in re.findall(r"\[0x([0-9a-f]+), 0x([0-9a-f]+)\]", source)]
+    assert ranges == list(invisible.RANGES)
+
+
+def test_the_command_line_shows_titles_and_details_with_what_they_hide() -> None:
+    asked = messages.ApprovalRequired(
+        approvalId="appr_1",
+        kind="exec",
+        title="Run\u200b a command",
+        summary="make\u3164 test",
+        details={"command": "make\u2800 test", "args": {"x\u00ad": "y\U000e0041"}},
+        options=["approve", "deny"],
+        expiresAt=1_000,
+    )
+    told = "\n".join(console.printable(line) for line, _ in questions.lines(asked))
+    for escaped in ("\\u200b", "\\u3164", "\\u2800", "\\xad", "\\U000e0041"):
+        assert escaped in told
+    assert not [c for c in told if c != "\n" and invisible.is_invisible(c)]
