@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 from tests.cli.terminal import Terminal
 
-from switchtower.cli import admin, listing
+from switchtower.cli import admin, arguments, listing
+from switchtower.core.roles import Role
 from switchtower.daemon import passwords
 
 PASSWORD = "correct horse"
@@ -94,8 +95,8 @@ def test_a_user_is_added_with_the_password_from_stdin(tower: Any, office: Office
 
     ended = tower("user", "add", "ann", "--password-stdin", stdin=f"{PASSWORD}\n".encode())
 
-    assert (ended.code, ended.stdout, ended.stderr) == (0, b"", "`ann` may log in\n")
-    assert office.asked == [Asked("POST", "/users", {"name": "ann", "password": PASSWORD})]
+    assert (ended.code, ended.stdout, ended.stderr) == (0, b"", "`ann` may log in, with the role operator\n")
+    assert office.asked == [Asked("POST", "/users", {"name": "ann", "password": PASSWORD, "role": "operator"})]
 
 
 def test_only_the_line_s_end_is_taken_from_a_password(tower: Any, office: Office) -> None:
@@ -119,7 +120,7 @@ def test_at_a_terminal_the_password_is_asked_for_twice_and_never_shown(tower: An
     assert terminal.end() == 0
     assert PASSWORD not in terminal.shown
     assert "`ann` may log in" in terminal.shown
-    assert office.asked == [Asked("POST", "/users", {"name": "ann", "password": PASSWORD})]
+    assert office.asked == [Asked("POST", "/users", {"name": "ann", "password": PASSWORD, "role": "operator"})]
 
 
 def test_two_passwords_that_differ_change_nothing(tower: Any, office: Office) -> None:
@@ -171,16 +172,16 @@ def test_without_a_terminal_the_way_to_give_a_password_is_told(tower: Any, offic
 
 def test_users_are_listed_for_people_and_for_programs(tower: Any, office: Office) -> None:
     users = [
-        {"name": "ann", "created_at": "2020-01-01T00:00:00Z", "last_login_at": None},
+        {"name": "ann", "role": "admin", "created_at": "2020-01-01T00:00:00Z", "last_login_at": None},
         {"name": "zoë\x1b[31m", "created_at": int(time.time() * 1_000) - 120_500, "last_login_at": "2020-01-01T00:00:00+00:00"},
     ]
     office.answer("GET", "/users", 200, users)
 
     assert tower("user", "list", "--json").json == users
     first, second = tower("user", "list").stdout.decode().splitlines()
-    assert first.startswith("ann  ")
+    assert first.split()[:2] == ["ann", "admin"]
     assert first.endswith("last login never")
-    assert second.startswith(r"zoë\x1b[31m  added 2 min ago")
+    assert second.startswith(r"zoë\x1b[31m  -      added 2 min ago")
     assert " d ago" in first
 
 
@@ -281,8 +282,42 @@ def test_tokens_are_listed_and_narrowed_to_a_user(tower: Any, office: Office) ->
     office.answer("GET", "/tokens", 200, tokens)
     office.answer("GET", "/tokens?user=a%26b", 200, tokens)
 
-    assert tower("token", "list").stdout.decode() == "tok_1  a&b  given 1 min ago  ends in 2 h  phone\n"
+    assert tower("token", "list").stdout.decode() == "tok_1  a&b  login  given 1 min ago  ends in 2 h  phone\n"
     assert tower("token", "list", "--user", "a&b", "--json").json == tokens
+
+
+def test_a_user_is_given_a_role(tower: Any, office: Office) -> None:
+    office.answer("PUT", "/users/ann/role", 204)
+    office.answer("POST", "/users", 201, {"name": "bob"})
+
+    assert tower("user", "role", "ann", "viewer").stderr == "`ann` has the role viewer\n"
+    assert tower("user", "add", "bob", "--role", "approver", "--password-stdin", stdin=PASSWORD.encode()).code == 0
+
+    assert [asked.body["role"] for asked in office.asked] == ["viewer", "approver"]
+    assert tuple(Role) == arguments.ROLES
+
+
+def test_a_token_is_created_and_printed_alone(tower: Any, office: Office) -> None:
+    made = {"id": "tok_1", "name": "ci", "user": "ann", "scope": "viewer", "expires_at": "2026-01-01T00:00:00.000Z"}
+    office.answer("POST", "/tokens", 201, {**made, "token": "tower_tok_1.secret"})
+
+    ended = tower("token", "create", "--name", "ci", "--user", "ann", "--scope", "viewer", "--expires", "12h")
+    assert (ended.code, ended.stdout) == (0, b"tower_tok_1.secret\n")
+    assert tower("token", "create", "--name", "ci", "--json").json["token"] == "tower_tok_1.secret"
+
+    assert [asked.body for asked in office.asked] == [
+        {"name": "ci", "user": "ann", "scope": "viewer", "expires_in_s": 43_200},
+        {"name": "ci", "expires_in_s": 30 * 86_400},
+    ]
+
+
+def test_a_token_for_a_program_is_listed_with_its_scope_and_its_last_use(tower: Any, office: Office) -> None:
+    now = int(time.time() * 1_000)
+    token = {"id": "tok_1", "user": "ann", "name": "ci", "scope": "viewer", "created_at": now - 61_000}
+    office.answer("GET", "/tokens", 200, [{**token, "expires_at": now + 7_300_000, "last_used_at": now - 61_000}])
+
+    listed = tower("token", "list").stdout.decode()
+    assert listed == "tok_1  ann  ci (viewer)  given 1 min ago  ends in 2 h  used 1 min ago\n"
 
 
 def test_a_token_is_revoked(tower: Any, office: Office) -> None:
@@ -373,7 +408,7 @@ def test_rows_that_lack_everything_are_still_listed(tower: Any, office: Office) 
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "given",
     [
         ["user", "add"],
         ["user", "add", "", "--password-stdin"],
@@ -384,12 +419,19 @@ def test_rows_that_lack_everything_are_still_listed(tower: Any, office: Office) 
         ["hosts", "rename", "host_a"],
         ["hosts", "rename", "host_a", " "],
         ["token", "revoke", ""],
+        ["token", "create"],
+        ["token", "create", "--name", "ci", "--scope", "root"],
+        ["token", "create", "--name", "ci", "--expires", "forever"],
+        ["token", "create", "--name", "ci", "--expires", "0d"],
+        ["user", "role", "ann"],
+        ["user", "role", "ann", "root"],
+        ["user", "add", "ann", "--role", "root", "--password-stdin"],
         ["token", "list", "--user", ""],
     ],
     ids=" ".join,
 )
-def test_wrong_usage_exits_with_64_and_asks_nobody(tower: Any, office: Office, arguments: list[str]) -> None:
-    ended = tower(*arguments, stdin=b"long enough")
+def test_wrong_usage_exits_with_64_and_asks_nobody(tower: Any, office: Office, given: list[str]) -> None:
+    ended = tower(*given, stdin=b"long enough")
 
     assert (ended.code, ended.stdout, ended.stderr.count("\n"), office.asked) == (64, b"", 1, [])
     assert "hint: " in ended.stderr

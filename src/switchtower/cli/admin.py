@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -53,7 +54,7 @@ def rows(*names: str, **query: str | None) -> list[dict[str, Any]]:
         raise errors.ProtocolViolation("the daemon answered with something that is no list") from None
 
 
-def call(method: str, path: str, body: dict[str, str] | None = None) -> Any:
+def call(method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
     """What the daemon answers; None when that is nothing. Starts it when none runs."""
     settings = config.load()
     if (place := _socket(settings, _read(settings))) is not None:
@@ -132,7 +133,7 @@ class _Connection(http.client.HTTPConnection):
             raise
 
 
-def _ask(socket_path: Path, method: str, path: str, body: dict[str, str] | None) -> Any:
+def _ask(socket_path: Path, method: str, path: str, body: Mapping[str, object] | None) -> Any:
     connection = _Connection(socket_path)
     try:
         content = None if body is None else msgspec.json.encode(body)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+ROLES = ("viewer", "approver", "operator", "admin")
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 
 Command = TypeVar("Command", bound=Callable[..., Any])

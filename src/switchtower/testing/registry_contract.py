@@ -14,8 +14,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from msgspec import structs
 
-from switchtower.core import registry
+from switchtower.core import audit, events, registry
 from switchtower.core.registry import HostState
+from switchtower.core.roles import Role
 
 NOON = 1_760_000_000_000
 MakeRegistry = Callable[[], registry.Registry]
@@ -27,6 +28,11 @@ def user(name: str = "ann", hashed: str = "$argon2id$one") -> registry.User:
 
 def token(token_id: str, owner: str = "ann", *, created_at_ms: int = NOON, expires_at_ms: int = NOON + 1_000) -> registry.Token:
     return registry.Token(token_id, owner, created_at_ms, expires_at_ms, client="a phone")
+
+
+def note(kind: str) -> audit.Note:
+    by = events.Actor(name="ann", via="web", device="a \x00 phone \U0001f389", address="192.0.2.1")
+    return audit.Note(kind, NOON, by, "subject", "detail")
 
 
 def visit(host_id: str, token_sha256: str = "aa", at_ms: int = NOON, *, name: str = "") -> registry.Visit:  # noqa: S107
@@ -177,6 +183,72 @@ class RegistryContract:
         assert await store.token("tok_1") is None
         assert await store.token("tok_2") is not None
         assert await store.prune_tokens(NOON + 1) == 1
+
+    async def test_a_token_for_a_program_is_read_back_exactly(self, store: registry.Registry) -> None:
+        made = structs.replace(token("tok_1"), name="ci", scope=Role.APPROVER, secret_sha256="ab" * 32)
+        assert await store.add_token(made)
+        assert await store.token("tok_1") == made
+        assert "abab" not in repr(made)
+        await store.use_token("tok_1", NOON + 9)
+        await store.use_token("tok_1", NOON + 3)
+        await store.use_token("tok_none", NOON)
+        assert await store.tokens(NOON, limit=10) == [structs.replace(made, last_used_ms=NOON + 9)]
+
+    # Roles
+
+    async def test_a_role_is_read_back_and_changed(self, store: registry.Registry) -> None:
+        assert await store.add_user(structs.replace(user(), role=Role.APPROVER))
+        assert await store.set_role("ann", Role.ADMIN)
+        assert await store.user("ann") == structs.replace(user(), role=Role.ADMIN)
+        assert not await store.set_role("bob", Role.VIEWER)
+        assert [one.role for one in await store.users()] == [Role.ADMIN]
+
+    async def test_the_last_admin_stays_when_that_is_asked_for(self, store: registry.Registry) -> None:
+        await store.add_user(structs.replace(user(), role=Role.ADMIN))
+        await store.add_user(user("bob"))
+        with pytest.raises(registry.LastAdmin):
+            await store.set_role("ann", Role.OPERATOR, keep_admin=True)
+        with pytest.raises(registry.LastAdmin):
+            await store.remove_user("ann", NOON, keep_admin=True)
+        assert await store.set_role("ann", Role.ADMIN, keep_admin=True)
+        assert await store.remove_user("bob", NOON, keep_admin=True)
+        assert await store.user("ann") == structs.replace(user(), role=Role.ADMIN)
+        assert await store.set_role("ann", Role.VIEWER)
+
+    async def test_of_two_admins_who_demote_each_other_one_stays(self, store: registry.Registry) -> None:
+        for name in ("ann", "bob"):
+            await store.add_user(structs.replace(user(name), role=Role.ADMIN))
+        outcomes = await asyncio.gather(
+            *(store.set_role(name, Role.VIEWER, keep_admin=True) for name in ("ann", "bob")), return_exceptions=True
+        )
+        assert sorted(map(repr, outcomes)) == ["LastAdmin()", "True"]
+        assert [one.role for one in await store.users()].count(Role.ADMIN) == 1
+
+    # The audit
+
+    async def test_a_note_is_kept_with_the_change_that_it_is_about(self, store: registry.Registry) -> None:
+        assert await store.add_user(user(), note=note("user.added"))
+        assert not await store.add_user(user(), note=note("never"))
+        assert await store.set_role("ann", Role.ADMIN, note=note("user.role"))
+        assert await store.add_token(token("tok_1"), note=note("login"))
+        assert not await store.add_token(token("tok_2"), checked_hash="$argon2id$no", note=note("never"))
+        assert await store.revoke_token("tok_1", NOON, note=note("token.revoked"))
+        assert not await store.revoke_token("tok_1", NOON, note=note("never"))
+        assert await store.set_password("ann", "$argon2id$two", NOON, note=note("user.password"))
+        with pytest.raises(registry.LastAdmin):
+            await store.remove_user("ann", NOON, keep_admin=True, note=note("never"))
+        assert await store.remove_user("ann", NOON, note=note("user.removed"))
+        await store.record(note("login.limited"))
+        await meet(store, visit("host_a"))
+        assert await store.set_host_state("host_a", HostState.APPROVED, note=note("host.approved"))
+        assert not await store.remove_host("host_b", note=note("never"))
+
+        notes = await store.notes(100)
+        kinds = ["host.approved", "login.limited", "user.removed", "user.password", "token.revoked", "login", "user.role"]
+        assert [one.kind for _, one in notes] == [*kinds, "user.added"]
+        assert [number for number, _ in notes] == list(range(len(notes), 0, -1))
+        assert notes[-1][1] == note("user.added")
+        assert await store.notes(2, before=notes[2][0]) == notes[3:5]
 
     # Hosts
 

@@ -11,15 +11,57 @@ from switchtower.cli import arguments, console, output, table
 @click.group(invoke_without_command=True)
 @click.pass_context
 def token(ctx: click.Context) -> None:
-    """List and revoke the access tokens that were given out, or print the page's address with a token for one visit.
+    """Create, list and revoke access tokens, or print the page's address with a token for one visit.
 
     \b
     Example:
       tower token url
+      tower token create --name ci --scope operator --expires 30d
       tower token list --user ann
     """
     if ctx.invoked_subcommand is None:
         output.line(ctx.get_help())
+
+
+_UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def _lifetime(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
+    count, unit = text[:-1], text[-1:].lower()
+    if not (count.isascii() and count.isdecimal() and len(count) <= 6 and unit in _UNITS and int(count)):
+        raise click.BadParameter(f"`{text}` is not a length of time; hint: write 90m, 12h, 30d or 8w", ctx, parameter)
+    return int(count) * _UNITS[unit]
+
+
+@token.command()
+@click.option("--name", required=True, callback=arguments.sendable_option, help="What the token is for, as listings show it.")
+@arguments.text_option("--user", "Whose token it is; yours, the owner's, unless you name a user.")
+@click.option("--scope", type=click.Choice(arguments.ROLES), help="The role that it allows at most; its user's role without it.")
+@click.option("--expires", callback=_lifetime, default="30d", metavar="TIME", help="When it ends: 90m, 12h, 30d; at most 366d.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+def create(name: str, user: str | None, scope: str | None, expires: int, as_json: bool) -> int:
+    """Create a token for a program, and print it once: the daemon keeps only its digest.
+
+    A program sends it as `Authorization: Bearer TOKEN`, or as `?token=TOKEN` with a WebSocket.
+
+    \b
+    Example:
+      tower token create --name ci --scope operator --expires 30d
+      tower token create --name dashboard --user ann --scope viewer --expires 12h
+    """
+    import msgspec
+
+    from switchtower.cli import admin
+
+    asked = {"name": name, "user": user, "scope": scope, "expires_in_s": expires}
+    body = {key: value for key, value in asked.items() if value is not None}
+    made = msgspec.convert(admin.call("POST", admin.path_of("tokens"), body), dict[str, Any])
+    if as_json:
+        output.line(msgspec.json.encode(made))
+        return console.Exit.OK
+    console.say(f"`{name}` is a token of `{made['user']}` with the role {made['scope']}; it ends at {made['expires_at']}")
+    output.line(str(made["token"]))
+    return console.Exit.OK
 
 
 @token.command("list")
@@ -54,16 +96,17 @@ def _cells(token: dict[str, Any], *, now: float) -> tuple[str, ...]:
     return (
         listing.text(token, "id"),
         listing.text(token, "user"),
+        f"{token['name']} ({listing.text(token, 'scope')})" if token.get("name") else "login",
         f"given {listing.ago(token, 'created_at', now=now)}",
         f"ends {listing.ahead(token, 'expires_at', now=now)}",
-        listing.text(token, "client"),
+        f"used {listing.ago(token, 'last_used_at', now=now)}" if token.get("name") else listing.text(token, "client"),
     )
 
 
 @token.command()
 @click.argument("token_id", metavar="ID", callback=arguments.sendable_option)
 def revoke(token_id: str) -> int:
-    """End one login. ID is as `tower token list` shows it.
+    """End one token or login, and close what it has open. ID is as `tower token list` shows it.
 
     \b
     Example:

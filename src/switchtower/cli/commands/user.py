@@ -8,6 +8,7 @@ import click
 from switchtower.cli import arguments, console, output, table
 
 _name = click.argument("name", callback=arguments.sendable_option)
+_ROLE = click.Choice(arguments.ROLES)
 _from_stdin = click.option(
     "--password-stdin", "from_stdin", is_flag=True, help="Read the password from stdin, instead of asking."
 )
@@ -31,27 +32,49 @@ def user(ctx: click.Context) -> None:
 
 @user.command()
 @_name
+@click.option("--role", type=_ROLE, default="operator", help="What NAME may do; operator unless you choose another.")
 @_from_stdin
-def add(name: str, from_stdin: bool) -> int:
+def add(name: str, role: str, from_stdin: bool) -> int:
     """Let NAME log in. Asks twice for the password, of at least 8 characters.
+
+    A viewer lists, watches and reads. An approver also decides approvals and answers dialogs. An operator also starts, steers,
+    types, stops, undoes, renames, forks and deletes. An admin also manages users, tokens and hosts, reads the audit and
+    loosens the policy.
 
     \b
     Example:
-      tower user add ann
+      tower user add ann --role approver
       pass show tower/ann | tower user add ann --password-stdin
     """
     from switchtower.cli import admin, password
 
-    body = {"name": name, "password": password.read(from_stdin=from_stdin)}
+    body = {"name": name, "password": password.read(from_stdin=from_stdin), "role": role}
     admin.call("POST", admin.path_of("users"), body)
-    console.say(f"`{name}` may log in")
+    console.say(f"`{name}` may log in, with the role {role}")
+    return console.Exit.OK
+
+
+@user.command()
+@_name
+@click.argument("role", type=_ROLE)
+def role(name: str, role: str) -> int:
+    """Give NAME another ROLE. It holds at once; connections that NAME has open are closed.
+
+    \b
+    Example:
+      tower user role ann viewer
+    """
+    from switchtower.cli import admin
+
+    admin.call("PUT", admin.path_of("users", name, "role"), {"role": role})
+    console.say(f"`{name}` has the role {role}")
     return console.Exit.OK
 
 
 @user.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one array.")
 def list_(as_json: bool) -> int:
-    """List the users: since when, and when they logged in last.
+    """List the users: their role, since when, and when they logged in last.
 
     \b
     Example:
@@ -78,6 +101,7 @@ def _cells(user: dict[str, Any], *, now: float) -> tuple[str, ...]:
 
     return (
         listing.text(user, "name"),
+        listing.text(user, "role"),
         f"added {listing.ago(user, 'created_at', now=now)}",
         f"last login {listing.ago(user, 'last_login_at', now=now)}",
     )
