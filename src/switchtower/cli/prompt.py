@@ -17,9 +17,10 @@ class Decision(NamedTuple):
     decision: messages.ApprovalDecision
     comment: str | None = None
     scope: messages.ApprovalScope = "once"
+    stop: bool | None = None
 
 
-DENY_AND_STOP = Decision("deny")
+DENY_AND_STOP = Decision("deny", stop=True)
 
 
 def read(answer: str, *, may_be_always: bool) -> Decision | None:
@@ -106,9 +107,9 @@ class _Question:
             how = f"`tower approve {self._session_id}` or `tower deny {self._session_id}`"
             console.say(f"not decided here; hint: {how}", "yellow")
             return
-        decision, comment, scope = self._decision
+        decision, comment, scope, stop = self._decision
         try:
-            await self._client.decide(self._session_id, self._run_id, self.id, decision, comment=comment, scope=scope)
+            await self._client.decide(self._session_id, self._run_id, self.id, decision, comment=comment, scope=scope, stop=stop)
         except errors.ClientError as problem:
             console.fail(str(problem))
         else:

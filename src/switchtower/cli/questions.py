@@ -19,6 +19,8 @@ def lines(approval: messages.ApprovalRequired) -> Lines:
     details = approval.details
     if details.get("destructive") is True:
         yield "  DESTRUCTIVE: what this removes or overwrites may not come back", "red"
+    if "approve" not in approval.options:
+        yield "  CANNOT BE APPROVED FROM HERE: decide at the terminal with `tower attach`, or deny it", "red"
     for name, value in details.items():
         if name == "diff" and isinstance(value, str):
             yield "  diff:", "yellow"

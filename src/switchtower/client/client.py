@@ -114,12 +114,14 @@ class Client:
         *,
         comment: str | None = None,
         scope: messages.ApprovalScope = "once",
+        stop: bool | None = None,
     ) -> None:
         """Raises `RequestFailed` with `APPROVAL_EXPIRED` when somebody else was first. With the scope `session`, the rule
-        that the approval shows as `details.always` holds from now on."""
+        that the approval shows as `details.always` holds from now on. With `stop`, a denial ends the run or lets it continue
+        as it says; without it, an agent continues after a comment, and a program in a terminal always."""
         if scope == "session" and not self.offers("always_allow"):
             raise errors.DaemonTooOld("decisions for a whole session")
-        request = messages.SubmitApproval(run_id, approval_id, decision, session_id, comment, scope)
+        request = messages.SubmitApproval(run_id, approval_id, decision, session_id, comment, scope, stop)
         await self._ask(request, messages.Accepted, session_id)
 
     async def answer_dialog(

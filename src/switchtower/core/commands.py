@@ -169,6 +169,8 @@ class DecideApproval(Command, frozen=True, kw_only=True):
     comment: str | None = None
     always: bool = False
     """Let the approval's rule hold for the rest of the session."""
+    stop_is_implied: bool = False
+    """The client has only one word for a denial. An agent's run then ends by it; a program in a terminal continues."""
 
 
 class CancelRun(Command, frozen=True, kw_only=True):

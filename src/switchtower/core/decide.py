@@ -292,7 +292,11 @@ def _decide_approval(session: Session, command: commands.DecideApproval, now_ms:
         raise errors.NotApprovable(
             str(why) if why else None, hint=f"decide at the terminal: `tower attach {session.id}`; or deny it here"
         )
-    if run.headless and verdict is events.Verdict.DENY_CONTINUE and session.terminal is None:
+    if session.terminal is not None:
+        # A program goes on from its own prompt: to refuse one thing is not to end it.
+        if verdict is events.Verdict.DENY_STOP and command.stop_is_implied:
+            verdict = events.Verdict.DENY_CONTINUE
+    elif run.headless and verdict is events.Verdict.DENY_CONTINUE:
         verdict = events.Verdict.DENY_STOP  # nobody is there to go on with
     rule = approval.rule if command.always and verdict is events.Verdict.APPROVE else None
     if command.always and rule is None and verdict is events.Verdict.APPROVE:

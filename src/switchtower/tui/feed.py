@@ -244,7 +244,13 @@ class Feed:
     async def decide(self, pending: inbox.Pending, decision: decisions.Decision) -> None:
         client = await self.client()
         await client.decide(
-            pending.session_id, pending.run_id, pending.id, decision.decision, comment=decision.comment, scope=decision.scope
+            pending.session_id,
+            pending.run_id,
+            pending.id,
+            decision.decision,
+            comment=decision.comment,
+            scope=decision.scope,
+            stop=decision.stop,
         )
 
     async def answer(self, session_id: str, dialog_id: str, reply: Mapping[str, Any]) -> None:

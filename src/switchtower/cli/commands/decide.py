@@ -46,11 +46,15 @@ def approve(session: str | None, approval_id: str | None, always: bool, comment:
     "--comment",
     metavar="TEXT",
     callback=arguments.sendable_option,
-    help="Told to the model, which then goes on without the action.",
+    help="Kept with the decision, and sent to an agent's model, which then continues without the action.",
 )
+@click.option("--stop", is_flag=True, help="End the run, or the program in the terminal, as well.")
 @arguments.token
-def deny(session: str | None, approval_id: str | None, comment: str | None, token: str | None) -> int:
-    """Refuse a waiting action. Without a comment the run ends; a headless run ends in any case.
+def deny(session: str | None, approval_id: str | None, comment: str | None, stop: bool, token: str | None) -> int:
+    """Refuse a waiting action.
+
+    A program in a terminal gets its own "no" and continues. An agent continues when you give it a comment; without one, or
+    in a headless run, its run ends. With `--stop`, the program or the run ends in any case.
 
     SESSION is an id, a unique beginning or end of one, or `last`; without it, the only session that waits. With APPROVAL_ID,
     nothing is denied unless that very question is still open.
@@ -58,8 +62,9 @@ def deny(session: str | None, approval_id: str | None, comment: str | None, toke
     \b
     Example:
       tower deny last --comment "write it to docs/ instead"
+      tower deny last --stop
     """
-    return asyncio.run(_decide("deny", session, approval_id, comment, token))
+    return asyncio.run(_decide("deny", session, approval_id, comment, token, stop=True if stop else None))
 
 
 async def _decide(
@@ -70,6 +75,7 @@ async def _decide(
     token: str | None,
     *,
     always: bool = False,
+    stop: bool | None = None,
 ) -> int:
     from switchtower import config
     from switchtower.client import errors
@@ -86,7 +92,7 @@ async def _decide(
         ]
         match waiting:
             case [only]:
-                await _submit(client, only, decision, comment, always=always)
+                await _submit(client, only, decision, comment, always=always, stop=stop)
                 return console.Exit.OK
             case []:
                 raise errors.ClientError("no such approval is waiting for a decision", hint="see `tower status`")
@@ -98,7 +104,13 @@ async def _decide(
 
 
 async def _submit(
-    client: "Client", waiting: Waiting, decision: Literal["approve", "deny"], comment: str | None, *, always: bool
+    client: "Client",
+    waiting: Waiting,
+    decision: Literal["approve", "deny"],
+    comment: str | None,
+    *,
+    always: bool,
+    stop: bool | None,
 ) -> None:
     from switchtower.cli import questions
     from switchtower.client import errors
@@ -108,7 +120,7 @@ async def _submit(
     if always and rule is None:
         raise errors.ClientError(f"this is asked each time anew: {approval.summary}", hint="approve it without `--always`")
     scope: messages.ApprovalScope = "session" if always else "once"
-    await client.decide(session_id, run_id, approval.approvalId, decision, comment=comment, scope=scope)
+    await client.decide(session_id, run_id, approval.approvalId, decision, comment=comment, scope=scope, stop=stop)
     console.say(f"{'approved' if decision == 'approve' else 'denied'}: {approval.summary} ({session_id})")
     if always:
         console.say(f"from now on in this session: {rule}")

@@ -96,4 +96,9 @@ def _show(one: "listings.PendingApproval", homes: "Homes") -> None:
     output.line(console.printable(f"{one.approval.approvalId}  {one.sessionId}{where}{title}"))
     for text, _ in questions.lines(one.approval):
         output.line(console.printable(text))
-    output.line(f"  expires in {left}; hint: `tower approve {one.approval.approvalId}` or `tower deny {one.approval.approvalId}`")
+    approve = (
+        f"`tower approve {one.approval.approvalId}`"
+        if "approve" in one.approval.options
+        else f"decide at the terminal: `tower attach {one.sessionId}`,"
+    )
+    output.line(f"  expires in {left}; hint: {approve} or `tower deny {one.approval.approvalId}`")

@@ -204,8 +204,9 @@ def decide_approval(request: messages.SubmitApproval, session_id: str, actor: ev
     if request.decision == "approve":
         verdict = events.Verdict.APPROVE
     else:
-        # A comment is there for the model to read, so a denial with one lets the run go on.
-        verdict = events.Verdict.DENY_CONTINUE if request.comment else events.Verdict.DENY_STOP
+        # A comment is there for the model to read, so a denial with one lets the run continue.
+        stops = not request.comment if request.stop is None else request.stop
+        verdict = events.Verdict.DENY_STOP if stops else events.Verdict.DENY_CONTINUE
     return commands.DecideApproval(
         session_id=session_id,
         actor=actor,
@@ -214,6 +215,7 @@ def decide_approval(request: messages.SubmitApproval, session_id: str, actor: ev
         verdict=verdict,
         comment=request.comment,
         always=request.scope == "session",
+        stop_is_implied=request.stop is None,
     )
 
 

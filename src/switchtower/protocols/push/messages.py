@@ -220,6 +220,8 @@ class SubmitApproval(Struct, frozen=True):
     comment: str | None = None
     scope: ApprovalScope = "once"
     """Ours: `session` lets the rule that the approval shows as `details.always` hold from now on."""
+    stop: bool | None = None
+    """Ours, with `deny`: whether the run ends. Without it, a run continues after a comment, a program always."""
 
 
 class CancelRun(Struct, frozen=True):

@@ -217,7 +217,7 @@ def approval_required(approval: events.Approval) -> messages.ApprovalRequired:
         title=approval.title,
         summary=approval.summary,
         details=approval.details,
-        options=["approve", "deny"],
+        options=cast("list[messages.ApprovalDecision]", list(approval.options)),
         expiresAt=approval.expires_at_ms,
     )
 

@@ -277,6 +277,8 @@ def permission(approval: events.Approval) -> dict[str, Any]:
         "op_args_summary": approval.summary[:SUMMARY_LIMIT],
         "approve_text": details.get("approve_text", _APPROVE),
         "deny_text": details.get("deny_text", _DENY),
+        # Ours: it can only be denied, and why. There is no text that would approve it.
+        **({} if "approve" in approval.options else {events.CANNOT_APPROVE: str(details.get(events.CANNOT_APPROVE, ""))}),
     }
 
 

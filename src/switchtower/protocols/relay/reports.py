@@ -222,6 +222,9 @@ def _approval(fields: _Fields, at_ms: int) -> events.Approval:
         details["tool"] = tool
     for name in ("approve_text", "deny_text"):
         details[name] = fields.text(name, "")
+    cannot_approve = events.CANNOT_APPROVE in fields.left
+    if cannot_approve:
+        details[events.CANNOT_APPROVE] = fields.text(events.CANNOT_APPROVE, "")
     return events.Approval(
         id=approval_id,
         call_id=CALL,
@@ -231,6 +234,7 @@ def _approval(fields: _Fields, at_ms: int) -> events.Approval:
         details=details,
         expires_at_ms=at_ms + _QUESTION_MS,
         fingerprint="",
+        options=("deny",) if cannot_approve else ("approve", "deny"),
     )
 
 

@@ -19,11 +19,12 @@ class Decision(NamedTuple):
     decision: messages.ApprovalDecision
     comment: str | None = None
     scope: messages.ApprovalScope = "once"
+    stop: bool | None = None
 
 
 YES = Decision("approve")
 ALWAYS = Decision("approve", scope="session")
-DENY_AND_STOP = Decision("deny")
+DENY_AND_STOP = Decision("deny", stop=True)
 
 
 def no(why: str = "") -> Decision:
