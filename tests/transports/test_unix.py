@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.transports.conftest import Counting
 
-from switchtower.transports import errors, unix
+from switchtower.transports import errors, peer_process, unix
 from switchtower.transports.packet import Packet
 from switchtower.transports.pair import Inbox
 from switchtower.transports.stream import Origin
@@ -72,7 +72,9 @@ async def test_lines_of_one_write_arrive_in_one_read_and_answers_come_back(start
     assert inbox.reads == 1
     inbox.send(b"one", b"two")
     assert await reader.readline() + await reader.readline() == b"one\ntwo\n"
-    assert server.origins == [Origin(transport="unix", address=f"pid {os.getpid()}", pid=os.getpid())]
+    (origin,) = server.origins
+    assert (origin.transport, origin.address, origin.pid) == ("unix", f"pid {os.getpid()}", os.getpid())
+    assert origin.pid_started_at == peer_process.start_of(os.getpid()) is not None
     writer.close()
 
 

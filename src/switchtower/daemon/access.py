@@ -2,6 +2,7 @@
 protocol's clients have none, a process of the owner at its other end."""
 
 import hmac
+import logging
 import os
 from collections.abc import Callable
 
@@ -10,6 +11,8 @@ from switchtower.transports import tcp_owner
 from switchtower.transports.stream import Origin
 
 _ROOT = 0
+
+log = logging.getLogger(__name__)
 
 
 class Doorkeeper:
@@ -26,14 +29,16 @@ class Doorkeeper:
         """Whether the process at the other end is certainly of no run."""
         try:
             return self.find_run(origin) is None
-        except Unattributed:
+        except Unattributed as problem:
+            log.warning("a client at %s is refused: %s", origin.address, problem)
             return False
 
     def on_socket(self, origin: Origin) -> Access | None:
         """None here, as below: not let in. Only the owner can open the socket; the uid was checked when the peer connected."""
         try:
             run_id = self.find_run(origin)
-        except Unattributed:
+        except Unattributed as problem:
+            log.warning("a client on a socket is refused: %s", problem)
             return None
         return Access(name="owner", via="cli", trusted=not self._attach_token_required and run_id is None, run_id=run_id)
 

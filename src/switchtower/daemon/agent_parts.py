@@ -9,6 +9,7 @@ from functools import partial
 
 from switchtower import config
 from switchtower.core import events, policy, redact
+from switchtower.core.access import Unattributed
 from switchtower.core.session import Session
 from switchtower.daemon.workshop import DaemonWorkshop
 from switchtower.engines.agent.kit import Kit
@@ -73,11 +74,13 @@ class AgentParts:
     def find_run(self, origin: Origin) -> str | None:
         """The run whose process is at the other end of a connection. Raises `Unattributed` when that cannot be told."""
         if origin.pid is not None:
-            return membership.run_of(origin.pid)
-        if not tcp_owner.is_loopback(origin.address):
+            return membership.find_run(origin.pid, origin.pid_started_at)
+        if not membership.is_on_guard() or not tcp_owner.is_of_this_machine(origin.address):
             return None
-        inode = tcp_owner.inode_of(origin.address, origin.reached_at)
-        return None if inode is None else membership.run_holding_socket(inode)
+        found = tcp_owner.find(origin.address, origin.reached_at)
+        if found is None:
+            raise Unattributed(f"there is no socket at {origin.address} any more")
+        return membership.find_run_of_socket(found.inode, found.uid)
 
     def saw(self, session: Session, event: events.AnyEvent) -> None:
         """The servers of a session that nobody needs at hand are not kept running for it."""

@@ -159,11 +159,7 @@ async def serve_unix(
     owner = os.geteuid() if owner_uid is None else owner_uid
 
     def from_socket(transport: asyncio.Transport) -> Origin | None:
-        pid, uid = unix.peer(transport)
-        if uid not in (None, owner, _ROOT):
-            _log.warning("refused a connection to %s from uid %s", path, uid)
-            return None
-        return Origin(transport="unix", address="" if pid is None else f"pid {pid}", pid=pid)
+        return unix.find_origin(transport, path, owner)
 
     sock, file = socketfile.bind(path)
     try:

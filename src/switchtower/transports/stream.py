@@ -30,7 +30,9 @@ class Origin(Struct, frozen=True):
     """A browser's page asks: the request has an `Origin`. Then the uid of the process says nothing about who asks."""
 
     pid: int | None = None
-    """The process at the other end, where the transport tells."""
+    """The process at the other end, where the transport tells; 0 for one of another PID namespace."""
+    pid_started_at: int | None = None
+    """When it was started, in the kernel's own ticks: a later process with the same pid has another time."""
 
     def __repr__(self) -> str:
         """Without the token: an origin may be logged, a secret may not."""

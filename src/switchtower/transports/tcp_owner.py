@@ -4,6 +4,7 @@ The other end of such a connection is a socket of this machine too, and the kern
 exactly these two ends counts, and only while it is established: the kernel lists what is ending as root's.
 """
 
+import errno
 import ipaddress
 import socket
 import struct
@@ -13,7 +14,7 @@ from switchtower.transports import sock_diag
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _ESTABLISHED = "01"
-_UID_COLUMN = 7
+_UID_COLUMN, _INODE_COLUMN = 7, 9
 _TRIES = 3
 """A table is read piece by piece while connections come and go, and a row may slip through between two pieces."""
 _WORD = struct.Struct("=I")
@@ -22,13 +23,20 @@ _WORD = struct.Struct("=I")
 
 def uid_of(address: str, reached_at: str) -> int | None:
     """The owner of the socket at `address`, which is connected with ours at `reached_at`. None when it cannot be known."""
+    found = find(address, reached_at)
+    return None if found is None else found.uid
+
+
+def find(address: str, reached_at: str) -> sock_diag.Found | None:
+    """The socket at `address`, which is connected with ours at `reached_at`. None when there is none on this machine, and when
+    it is not, or no longer, connected."""
     try:
         needles = _rows_of(address, reached_at)
         found = sock_diag.find(_packed(address), _packed(reached_at))
     except (ValueError, struct.error):
         return None
     if found is not None:
-        return found.uid
+        return found
     for _ in range(_TRIES):
         for table in _TABLES:
             try:
@@ -39,17 +47,27 @@ def uid_of(address: str, reached_at: str) -> int | None:
                 start = rows.find(needle)
                 if start >= 0:
                     # The needle begins with the colon behind the row's number, so that the columns count as in the whole row.
-                    return int(rows[start : rows.find(b"\n", start)].split()[_UID_COLUMN])
+                    columns = rows[start : rows.find(b"\n", start)].split()
+                    return sock_diag.Found(int(columns[_UID_COLUMN]), int(columns[_INODE_COLUMN]))
     return None
 
 
-def inode_of(address: str, reached_at: str) -> int | None:
-    """What the socket at `address` is called among its process's files. None when it cannot be known."""
+def is_of_this_machine(address: str) -> bool:
+    """Whether a connection from `address` begins on this machine: at a loopback address, or at any other that it has."""
+    host = address.rpartition(":")[0]
     try:
-        found = sock_diag.find(_packed(address), _packed(reached_at))
-    except (ValueError, struct.error):
-        return None
-    return None if found is None else found.inode
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    if ip.is_loopback:
+        return True
+    with socket.socket(socket.AF_INET if ip.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((str(ip), 0))
+        except OSError as problem:
+            return problem.errno != errno.EADDRNOTAVAIL
+    return True
 
 
 def is_loopback(address: str) -> bool:

@@ -10,13 +10,11 @@ import contextlib
 import logging
 import os
 import select
-import socket
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from switchtower.transports import socketfile
+from switchtower.transports import peer_process, socketfile
 from switchtower.transports.lines import LineSplitter
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Complaint, Debtor, Origin, Receiver
@@ -25,9 +23,6 @@ _log = logging.getLogger(__name__)
 
 Accept = Callable[[Origin], Receiver | None]
 """None: the connection is refused."""
-
-_CREDENTIALS = struct.Struct("3i")
-"""What Linux tells of the process at the other end: pid, uid, gid."""
 
 _ROOT = 0
 
@@ -144,13 +139,12 @@ class UnixConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
-        pid, uid = peer(transport)
-        if uid not in (None, self._listener.owner_uid, _ROOT):
-            _log.warning("refused a connection to %s from uid %s", self._listener.path, uid)
+        origin = find_origin(transport, self._listener.path, self._listener.owner_uid)
+        if origin is None:
             transport.abort()
             return
         transport.set_write_buffer_limits(high=self._listener.output_limit_bytes)
-        self.origin = Origin(transport="unix", address="" if pid is None else f"pid {pid}", pid=pid)
+        self.origin = origin
         self._listener.connections.add(self)
         self._open = self.writable = True
         try:
@@ -257,13 +251,18 @@ class UnixConnection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(seconds, call)
 
 
-def peer(transport: asyncio.Transport) -> tuple[int | None, int | None]:
-    """The client's pid and uid; None where the system does not tell, and the socket's permissions alone keep others out."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return None, None
-    sock: socket.socket = transport.get_extra_info("socket")
-    pid, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-    return pid, uid
+def find_origin(transport: asyncio.Transport, path: Path, owner_uid: int) -> Origin | None:
+    """Where a connection to the socket at `path` comes from. None for a process of another user, and for one that has ended
+    already: nothing more can be known of it. Where the system does not tell, the socket's permissions alone keep others out."""
+    peer = peer_process.find(transport.get_extra_info("socket"))
+    if peer.uid not in (None, owner_uid, _ROOT):
+        _log.warning("refused a connection to %s from uid %s", path, peer.uid)
+        return None
+    if peer.is_gone:
+        _log.warning("refused a connection to %s from process %s, which has ended", path, peer.pid)
+        return None
+    address = "" if peer.pid is None else f"pid {peer.pid}"
+    return Origin(transport="unix", address=address, pid=peer.pid, pid_started_at=peer.started_at)
 
 
 def _hung_up(transport: asyncio.Transport) -> bool:

@@ -12,9 +12,12 @@ from uuid import uuid4
 
 from tests.tools.running.watching import Reports
 
-from switchtower.tools.running import adoption, membership, processes
+from switchtower.core.access import Unattributed
+from switchtower.tools.running import adoption, marks, membership, proc, processes
 
 PATIENCE = 60
+CAP_SYS_RESOURCE = 1 << 24
+"""Whoever has it may raise limits."""
 
 
 def new_id(prefix: str = "run_") -> str:
@@ -33,6 +36,23 @@ async def _end(*running: "asyncio.Task[processes.Finished]") -> None:
     await asyncio.wait(running)
 
 
+REFUSED = "refused"
+
+
+def found(pid: int, started_at: int | None = None) -> str | None:
+    try:
+        return membership.find_run(pid, started_at)
+    except Unattributed:
+        return REFUSED
+
+
+def found_for_socket(inode: int, uid: int | None = None) -> str | None:
+    try:
+        return membership.find_run_of_socket(inode, os.geteuid() if uid is None else uid)
+    except Unattributed:
+        return REFUSED
+
+
 async def of_a_run(folder: str) -> None:
     """Each process belongs to its own run, whatever it did to its environment and its parents."""
     assert adoption.become_subreaper()
@@ -46,26 +66,75 @@ async def of_a_run(folder: str) -> None:
     third = _started(folder, shell, tell)
     pid_of_shell = (await reports.pids(3, within=PATIENCE))[2]
 
-    assert membership.run_of(pid_of_one) == one
-    assert membership.run_of(pid_of_two) == two, "also without its variables, its parent and its session"
-    assert membership.run_of(pid_of_shell) is None, "what a person started speaks for the person"
-    assert membership.run_of(os.getpid()) is None
+    assert found(pid_of_one) == one
+    assert found(pid_of_two) in (two, REFUSED), "also without its variables, its parent and its session"
+    assert found(pid_of_shell) is None, "what a person started speaks for the person"
+    assert found(os.getpid()) is None
+    assert found(os.getppid()) is None, "what started the daemon is the owner's"
+    assert found(pid_of_one, started_at=1) == REFUSED, "a process that has the pid of another"
     own = subprocess.Popen(["sleep", "1000"])
     try:
-        assert membership.run_of(own.pid) is None, "what the daemon starts for itself is no run's"
+        assert found(own.pid) == REFUSED, "what the daemon starts for itself has nothing to ask of it"
     finally:
         own.kill()
         own.wait()
-    assert membership.run_of(own.pid) is None, "who is gone is nobody"
-    assert not any(map(membership.run_of, (0, -1, 2**22 + 1)))
+    assert found(own.pid) == REFUSED, "a process that has ended is nobody's"
+    assert [found(pid) for pid in (-1, 2**22 + 1)] == [REFUSED, REFUSED]
+    assert found(0) is None, "a process of another PID namespace, which no run of ours has started"
 
     await _end(first)
-    assert membership.run_of(pid_of_one) is None
-    assert membership.run_of(pid_of_two) == two, "the end of one run is not another's"
+    assert found(pid_of_one) == REFUSED
+    assert found(pid_of_two) in (two, REFUSED), "the end of one run is not another's"
     await _end(second, third)
     for run_id in (one, two, shell):
         await processes.end_run(run_id, grace_s=0.1)
     assert adoption.runs_under_way() == frozenset()
+    reports.close()
+
+
+async def of_a_changed_mark(folder: str) -> None:
+    """Below its command a process is of the run whatever its number; an orphan with another number is refused, also with that
+    of a person's own command."""
+    assert adoption.become_subreaper()
+    reports = Reports(Path(folder, "reports"))
+    run_id, shell = new_id(), new_id(membership.SHELL_PREFIX)
+    while marks.Mark(shell, 99_999).number() > marks.Mark(run_id, 0).number():
+        shell = new_id(membership.SHELL_PREFIX)  # a number can only be lowered
+    limit = marks.free_limit()
+    assert limit is not None
+    lowered = f"env -i prlimit {limit.option}={{}} sh -c 'echo $$ > {folder}/reports; exec sleep 1000'"
+    numbers: list[object] = [1, 0, marks.Mark(shell, 7).number(), marks.Mark(run_id, 0).number() - 1]
+    capabilities = Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0]
+    if int(capabilities, 16) & CAP_SYS_RESOURCE:
+        numbers += ["unlimited", marks.UNCLAIMED]
+    persons = _started(folder, shell, f"echo $$ > {folder}/reports; sleep 1000")
+    (pid_of_shell,) = await reports.pids(1, within=PATIENCE)
+    attached = [f"{lowered.format(number)} &" for number in numbers]
+    orphaned = [f"(setsid {lowered.format(number)} &)" for number in numbers]
+    running = _started(folder, run_id, *attached, "sleep 1000")
+    below = (await reports.pids(1 + len(numbers), within=PATIENCE))[1:]
+    assert [found(pid) for pid in below] == [run_id] * len(numbers)
+    others = _started(folder, run_id, *orphaned, "sleep 1000")
+    orphans = (await reports.pids(1 + 2 * len(numbers), within=PATIENCE))[1 + len(numbers) :]
+    while any(proc.parent_of(pid) != os.getpid() for pid in orphans):
+        await asyncio.sleep(0)  # their parents are still ending
+    assert [found(pid) for pid in orphans] == [REFUSED] * len(numbers)
+    assert found(pid_of_shell) is None
+    await _end(running, others, persons)
+    for ended in (run_id, shell):
+        await processes.end_run(ended, grace_s=0.1)
+    reports.close()
+
+
+async def of_an_orphan(folder: str) -> None:
+    assert adoption.become_subreaper()
+    reports = Reports(Path(folder, "reports"))
+    run_id = new_id()
+    running = _started(folder, run_id, f"(setsid env -i sh -c 'echo $$ > {folder}/reports; exec sleep 1000' &)", "sleep 1000")
+    (orphan,) = await reports.pids(1, within=PATIENCE)
+    assert found(orphan) == run_id
+    await _end(running)
+    await processes.end_run(run_id, grace_s=0.1)
     reports.close()
 
 
@@ -80,17 +149,18 @@ async def of_a_socket(folder: str) -> None:
     Path(folder, "program.py").write_text(program)
     with socket.socket() as own:
         inode_of_own = os.fstat(own.fileno()).st_ino
-        assert membership.run_holding_socket(inode_of_own) is None
+        assert found_for_socket(inode_of_own) is None
         running = _started(folder, run_id, f"exec {sys.executable} program.py {path} {folder}/reports")
         (inode,) = await reports.pids(1, within=PATIENCE)
-        assert membership.run_holding_socket(inode) == run_id
-        assert membership.run_holding_socket(inode_of_own) is None
-        assert membership.run_holding_socket(0) is None
+        assert found_for_socket(inode) == run_id
+        assert found_for_socket(inode_of_own) is None
+        assert found_for_socket(0) == REFUSED, "a socket that no process has"
         await _end(running)
         await processes.end_run(run_id, grace_s=0.1)
-        assert membership.run_holding_socket(inode) is None
+        assert found_for_socket(inode) == REFUSED, "its process may have sent something before it ended"
     reports.close()
 
 
 if __name__ == "__main__":
-    asyncio.run({"of_a_run": of_a_run, "of_a_socket": of_a_socket}[sys.argv[1]](sys.argv[2]))
+    scenes = (of_a_run, of_a_changed_mark, of_an_orphan, of_a_socket)
+    asyncio.run({scene.__name__: scene for scene in scenes}[sys.argv[1]](sys.argv[2]))

@@ -29,6 +29,14 @@ def test_a_socket_is_a_runs_as_long_as_one_of_its_processes_has_it(tmp_path: Pat
     play("of_a_socket", tmp_path)
 
 
+def test_no_change_of_its_number_makes_a_runs_process_the_owners(tmp_path: Path) -> None:
+    play("of_a_changed_mark", tmp_path)
+
+
+def test_an_orphan_with_the_only_runs_number_is_of_that_run(tmp_path: Path) -> None:
+    play("of_an_orphan", tmp_path)
+
+
 def test_where_no_runs_are_known_nobody_is_of_one() -> None:
-    assert membership.run_of(os.getpid()) is None
-    assert membership.run_of(1) is None
+    assert membership.find_run(os.getpid()) is None
+    assert membership.find_run(1) is None

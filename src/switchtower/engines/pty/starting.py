@@ -44,9 +44,10 @@ def start(
         wrapped = marks.wrap([*_taker(), *argv], mark)
         adoption.expect(mark.run_id)
         return adoption.keep(
+            mark.run_id,
             lambda: subprocess.Popen(  # noqa: S603 - running what was asked for is this room's purpose
                 wrapped, cwd=cwd, env=variables, stdin=terminal, stdout=terminal, stderr=terminal
-            )
+            ),
         )
     except OSError as error:
         raise NotStarted(_reason(error, name, cwd)) from error

@@ -64,6 +64,7 @@ def start(
         if process_mark is None:
             adoption.expect(run_id)
         process = adoption.keep(
+            mark.run_id,
             lambda: subprocess.Popen(  # noqa: S603 - starting the configured runtime is this room's purpose
                 wrapped,
                 cwd=cwd,
@@ -73,7 +74,7 @@ def start(
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,
-            )
+            ),
         )
     except (OSError, ValueError) as error:
         if process_mark is None:

@@ -86,6 +86,7 @@ class ServerProcess:
         try:
             # On the event loop's own thread: the guard of a sandbox dies with the thread that started it.
             self._process = adoption.keep(
+                mark.run_id,
                 lambda: subprocess.Popen(  # noqa: S603 - starting what was configured, after approval, is our purpose
                     argv,
                     cwd=cwd,
@@ -94,7 +95,7 @@ class ServerProcess:
                     stdout=theirs[1],
                     stderr=theirs[2],
                     start_new_session=True,
-                )
+                ),
             )
         except BaseException:
             for descriptor in ours:

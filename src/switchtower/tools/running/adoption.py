@@ -26,17 +26,21 @@ _PR_SET_CHILD_SUBREAPER = 36
 _TICK = 0.25
 """How often the dead are collected while runs are under way. A hostile run can leave them by the thousand."""
 _PATIENCE = 5.0
+_LATELY = 30.0
 
 log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 """Held while a child is started, so that it is known as kept before anybody could take it for an adopted one."""
-_kept: set[int] = set()
+_kept: dict[int, str] = {}
+"""The run of each child that was started for one, by its pid."""
 _runs: set[str] = set()
+_ended_at: dict[str, float] = {}
+"""Runs that have ended lately, and when."""
 _news = threading.Condition()
 _limit: marks.Limit | None = None
-_before: frozenset[int] = frozenset()
-"""Children from before we had our number. They have none, and are no outcasts."""
+_before: dict[int, int | None] = {}
+"""Children from before we had our number, and when each was started. They have none, and are no outcasts."""
 _is_subreaper = False
 
 
@@ -49,7 +53,7 @@ def become_subreaper() -> bool:
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         log.warning("orphans cannot be adopted: %s", os.strerror(ctypes.get_errno()))
         return False
-    _before = frozenset(proc.children_of(os.getpid()))
+    _before = {child: proc.start_of(child) for child in proc.children_of(os.getpid())}
     limit = marks.free_limit()
     if limit is not None:
         with suppress(OSError, ValueError):  # some containers forbid it; then nobody can be told an outcast
@@ -60,16 +64,16 @@ def become_subreaper() -> bool:
     return True
 
 
-def keep(start: Callable[[], "subprocess.Popen[bytes]"]) -> "subprocess.Popen[bytes]":
-    """Starts a child that carries a run's mark and that its starter waits for. `let_go` when it is reaped."""
+def keep(run_id: str, start: Callable[[], "subprocess.Popen[bytes]"]) -> "subprocess.Popen[bytes]":
+    """Starts a child that carries the run's mark and that its starter waits for. `let_go` when it is reaped."""
     with _lock:
         process = start()
-        _kept.add(process.pid)
+        _kept[process.pid] = run_id
     return process
 
 
 def let_go(pid: int) -> None:
-    _kept.discard(pid)
+    _kept.pop(pid, None)
 
 
 def expect(run_id: str) -> None:
@@ -83,12 +87,31 @@ def expect(run_id: str) -> None:
 def run_has_ended(run_id: str) -> None:
     if _is_subreaper:
         _runs.discard(run_id)
+        _ended_at[run_id] = time.monotonic()
+        for old in [ended for ended, at in _ended_at.items() if at < time.monotonic() - _LATELY]:
+            _ended_at.pop(old, None)
         reap()
 
 
 def runs_under_way() -> frozenset[str]:
     """Those that may have processes now."""
     return frozenset(_runs)
+
+
+def runs_of_late() -> frozenset[str]:
+    """Those that have ended a short time ago: a connection that one of their processes made may still wait to be accepted."""
+    since = time.monotonic() - _LATELY
+    return frozenset(run_id for run_id, at in dict(_ended_at).items() if at > since)
+
+
+def run_of_child(pid: int) -> str | None:
+    """The run that a child of ours was started for. No process can change this, whatever it does to its marks."""
+    return _kept.get(pid)
+
+
+def is_from_before(pid: int) -> bool:
+    """Whether it was a child of this process before any run was."""
+    return pid in _before and _before[pid] == proc.start_of(pid)
 
 
 def reap() -> None:

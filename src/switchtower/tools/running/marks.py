@@ -58,6 +58,10 @@ class Mark(Struct, frozen=True):
         in_environment.append(f"{COMMAND_VARIABLE}={self.command}".encode())
         return Sign(f" {self.number()} ".encode(), in_environment)
 
+    def is_number(self, number: int) -> bool:
+        """Whether a process with this number carries the mark of the run."""
+        return number // _COMMANDS == int(self._run_digits())
+
     def _run_digits(self) -> str:
         digest = hashlib.blake2b(self.run_id.encode(errors="surrogatepass"), digest_size=8).digest()
         return f"7{int.from_bytes(digest) % 10**_RUN_DIGITS:0{_RUN_DIGITS}}"

@@ -1,48 +1,168 @@
-"""Whether somebody is part of a run that is under way: a process by its number, or whoever holds a socket. By the marks that
-a run's processes carry, so that none can hide behind another name."""
+"""Which run a process belongs to, for a connection that it makes to the daemon. Fails closed: a process that cannot be
+attributed is `Unattributed`, and its connection is refused.
+
+Three things are looked at, because a process of a run can change some of them:
+
+- its ancestors. The daemon is the subreaper, so everything that a run has started is below the daemon, and what the daemon
+  started for a run is known by its pid. No process can change this.
+- its number (`marks`). A process can lower it, so any number but those that we know is refused, and an orphan's number counts
+  only where no other run could have lowered its own to it.
+- the variables in its environment, which a process can drop: they only ever show that it belongs to a run.
+"""
 
 import os
+import pwd
+import sys
 
+from switchtower.core.access import Unattributed
 from switchtower.tools.running import adoption, marks, proc
 
 SHELL_PREFIX = "sh_"
 """Begins the ids of people's own commands: what they start speaks for them."""
 
+_DEEPEST = 4_096
+_TRIES = 20
+"""How often a walk begins again because a process on its way has ended meanwhile."""
+_VARIABLE = f"{marks.RUN_VARIABLE}=".encode()
 
-def run_of(pid: int) -> str | None:
-    """The run under way that it is part of."""
-    limits = proc.limits_of(pid)
-    if limits is None:
+
+def find_run(pid: int, started_at: int | None = None) -> str | None:
+    """The run that the process belongs to; None for one that is the owner's. `started_at` tells it from a later process with
+    its pid. Raises `Unattributed`."""
+    if pid == 0 or sys.platform != "linux":
+        # A process of a PID namespace that is not below ours: no run of ours has started it.
         return None
-    return next((run_id for run_id in _runs() if marks.Mark(run_id).sign().is_on(pid, limits)), None)
+    for _ in range(_TRIES):
+        start = proc.start_of(pid)
+        if start is None or (started_at is not None and start != started_at):
+            raise Unattributed(f"process {pid} has ended")
+        ancestry = _ancestry(pid)
+        if ancestry is None:
+            continue
+        run_id = _attribute(*ancestry)
+        if proc.start_of(pid) == start:
+            return run_id
+    raise Unattributed(f"the ancestors of process {pid} keep changing")
 
 
-def run_holding_socket(inode: int) -> str | None:
-    """The run whose process has this socket among its files."""
-    signs = {run_id: marks.Mark(run_id).sign() for run_id in _runs()}
-    if not signs:
+def find_run_of_socket(inode: int, uid: int) -> str | None:
+    """The run whose process has this socket among its files; None when only processes of the owner have it. `uid` is whose
+    socket the kernel says it is. Raises `Unattributed`."""
+    if sys.platform != "linux" or not is_on_guard():
         return None
     name = f"socket:[{inode}]"
+    ours = os.getpid()
+    is_held = False
     for pid in proc.all_pids():
-        limits = proc.limits_of(pid)
-        if limits is None:
+        files = proc.files_of(pid)
+        if files is None or name not in files:
             continue
-        run_id = next((run_id for run_id, sign in signs.items() if sign.is_on(pid, limits)), None)
-        if run_id is not None and name in _files_of(pid):
+        if pid != ours and (run_id := find_run(pid)) is not None:
+            return run_id
+        is_held = True
+    if is_held or _is_another_users(uid):
+        return None
+    raise Unattributed(f"no process can be seen that has the socket {inode}")
+
+
+def _is_another_users(uid: int) -> bool:
+    """Whether a socket with this uid cannot be a run's, although no process can be seen that has it. What a run has started has
+    our uid, or in a user namespace one that belongs to no account; and where we are root we see the files of every process."""
+    if os.geteuid() in (0, uid):
+        return False
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return True
+
+
+def is_on_guard() -> bool:
+    """Whether a process of a run may be at the other end of a new connection: a run has processes, or had some lately."""
+    return bool(_but_shells(adoption.runs_under_way() | adoption.runs_of_late()))
+
+
+def _ancestry(pid: int) -> tuple[list[int], bool] | None:
+    """The process and its ancestors, nearest first, up to a child of ours or to the first that cannot be seen; and whether the
+    last one is our child. None when one of them has ended meanwhile."""
+    ours = os.getpid()
+    line = [pid]
+    while len(line) < _DEEPEST:
+        child = line[-1]
+        if child == ours:
+            return line, False
+        parent = proc.parent_of(child)
+        if parent is None:
+            return None
+        if parent == ours:
+            return line, True
+        is_seen = proc.start_of(parent) is not None
+        # A pid is not given to another process for as long as it is some process's parent.
+        if proc.parent_of(child) != parent:
+            return None
+        if parent == 0 or not is_seen:
+            return line, False
+        line.append(parent)
+    raise Unattributed(f"process {pid} has too many ancestors")
+
+
+def _attribute(line: list[int], is_below_us: bool) -> str | None:
+    pid = line[0]
+    if pid == os.getpid():
+        return None
+    if is_below_us and (run_id := adoption.run_of_child(line[-1])) is not None and not run_id.startswith(SHELL_PREFIX):
+        return run_id
+    named = _find_named(pid)
+    number = _number_of(pid)
+    run_id = None if number is None else _find_numbered(number)
+    if run_id is not None and not run_id.startswith(SHELL_PREFIX):
+        _check_sole(run_id, number)
+        return run_id
+    if named is not None:
+        return named
+    if number is not None and run_id is None:
+        raise Unattributed(f"process {pid} has changed its mark")
+    if not is_below_us or adoption.is_from_before(line[-1]) or adoption.run_of_child(line[-1]) is not None:
+        return None
+    # An orphan, or something that has shed what would show its run. What a person left behind cannot be told from it.
+    if run_id is not None and not is_on_guard():
+        return None
+    raise Unattributed(f"process {pid} is below the daemon and belongs to no run that is known")
+
+
+def _find_named(pid: int) -> str | None:
+    """The run that its environment names."""
+    runs = _but_shells(adoption.runs_under_way())
+    for entry in proc.environment_of(pid) or () if runs else ():
+        if entry.startswith(_VARIABLE) and (run_id := os.fsdecode(entry[len(_VARIABLE) :])) in runs:
             return run_id
     return None
 
 
-def _runs() -> list[str]:
-    return [run_id for run_id in adoption.runs_under_way() if not run_id.startswith(SHELL_PREFIX)]
+def _number_of(pid: int) -> int | None:
+    """None for a process that never had a number, or has the daemon's own."""
+    limit = marks.free_limit()
+    limits = None if limit is None else proc.limits_of(pid)
+    if limit is None:
+        return None
+    if limits is None:
+        raise Unattributed(f"process {pid} has ended")
+    number = limit.of(limits)
+    return None if number == marks.UNCLAIMED else number
 
 
-def _files_of(pid: int) -> set[str]:
-    folder = f"/proc/{pid}/fd"
-    files = set()
-    try:
-        for number in os.listdir(folder):  # noqa: PTH208 - of a process that may end at any moment
-            files.add(os.readlink(f"{folder}/{number}"))  # noqa: PTH115
-    except OSError:
-        pass  # what it has let go of meanwhile it does not hold
-    return files
+def _find_numbered(number: int) -> str | None:
+    return next((run_id for run_id in adoption.runs_under_way() if marks.Mark(run_id).is_number(number)), None)
+
+
+def _check_sole(run_id: str, number: int | None) -> None:
+    """Raises `Unattributed` when a process of another run could have this number too: by lowering its own, or, as root, by any
+    change."""
+    assert number is not None
+    for other in adoption.runs_under_way() - {run_id}:
+        if os.geteuid() == 0 or marks.Mark(other, 0).number() > number:
+            raise Unattributed(f"the number {number} may be of {run_id} or of {other}")
+
+
+def _but_shells(runs: frozenset[str]) -> frozenset[str]:
+    return frozenset(run_id for run_id in runs if not run_id.startswith(SHELL_PREFIX))

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-_STATE, _PARENT, _FLAGS, _ENVIRONMENT_END = 0, 1, 6, 48
+_STATE, _PARENT, _FLAGS, _STARTED, _ENVIRONMENT_END = 0, 1, 6, 19, 48
 """Places in `/proc/PID/stat`, counted behind the name."""
 _GONE = frozenset({b"Z", b"X"})
 _EXITING_OR_KERNEL = 0x4 | 0x200000
@@ -61,6 +61,26 @@ def limits_of(pid: int) -> bytes | None:
 def parent_of(pid: int) -> int | None:
     fields = _status_of(pid)
     return int(fields[_PARENT]) if fields else None
+
+
+def start_of(pid: int) -> int | None:
+    """When it was started, in the kernel's ticks; `None` when it has ended or cannot be seen."""
+    fields = _status_of(pid)
+    return None if fields is None or fields[_STATE] in _GONE else int(fields[_STARTED])
+
+
+def files_of(pid: int) -> frozenset[str] | None:
+    """What its descriptors lead to; `None` when that is not ours to see."""
+    folder = f"/proc/{pid}/fd"
+    files = set()
+    try:
+        numbers = os.listdir(folder)  # noqa: PTH208 - of a process that may end at any moment
+    except OSError:
+        return None
+    for number in numbers:
+        with suppress(OSError):  # closed meanwhile
+            files.add(os.readlink(f"{folder}/{number}"))  # noqa: PTH115
+    return frozenset(files)
 
 
 def group_of(pid: int) -> int | None:

@@ -151,6 +151,7 @@ def _spawn(
     try:
         # On the event loop's own thread: a guard dies with the thread that started it.
         process = adoption.keep(
+            mark.run_id,
             lambda: subprocess.Popen(  # noqa: S603 - running what was asked for, after approval, is this room's purpose
                 wrapped,
                 cwd=cwd,
@@ -159,7 +160,7 @@ def _spawn(
                 stdout=write_ends[0],
                 stderr=write_ends[-1],
                 start_new_session=True,
-            )
+            ),
         )
     except BaseException:
         for read_end in read_ends:
