@@ -19,7 +19,7 @@ def run_tests(module: str, *arguments: str) -> None:
         pytest.skip("this is the ordinary user already")
     if os.geteuid() != 0:
         pytest.skip("only root can become another user; as an ordinary user all other tests here are this one")
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-x", *arguments, module]
+    words = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-x", *arguments, module]
     become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
     environment = {**os.environ, AGAIN: "1", "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/tmp"}
     closed = _closed_folder(Path(sys.base_prefix).resolve())
