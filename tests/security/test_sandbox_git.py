@@ -92,7 +92,7 @@ SETUPS = {
     "linked": "git init -q && git add . && git commit -q -m first && git worktree add -q wt",
     "worktree": (
         "git init -q ../main && git -C ../main commit -q --allow-empty -m first && git -C ../main worktree add -q ../w/x"
-        " && mv ../w/x/.git .git && git worktree repair -q 2>/dev/null; git add ."
+        ' && mv ../w/x/.git .git && git -C ../main worktree repair "$PWD" && git add .'
     ),
     "symlink": "git init -q && git add . && git commit -q -m first && mv .git .real && ln -s .real .git",
 }

@@ -72,6 +72,7 @@ class Watch:
         self._known = frozenset({*needs.fixed, *needs.writable})
         self._unwanted = needs.unwanted
         self._index = needs.index
+        self._link = _target(f"{workspace}/.git")
         self._since = time.time() - _CLOCKS_DIFFER
 
     def settle(self) -> list[str]:
@@ -113,7 +114,9 @@ class Watch:
         with _opened(self._workspace, folder) as here:
             dot_git = _status(".git", here)
             if dot_git is not None and str(Path(self._workspace, folder, ".git")) not in self._known:
-                if stat.S_ISDIR(dot_git.st_mode):
+                if not folder.parts and self._link is not None:
+                    renamed += self._restore_link()
+                elif stat.S_ISDIR(dot_git.st_mode):
                     with _opened(self._workspace, folder / ".git") as git_dir:
                         renamed += self._disarm(git_dir, folder / ".git")
                 elif self._is_new(dot_git):
@@ -121,6 +124,15 @@ class Watch:
                     renamed += self._set_aside(folder / ".git")
             if all(_status(name, here) is not None for name in ("HEAD", "objects", "refs")):
                 renamed += self._disarm(here, folder)
+        return renamed
+
+    def _restore_link(self) -> list[str]:
+        """The workspace's repository lies behind a link, which cannot be mounted over."""
+        dot_git = f"{self._workspace}/.git"
+        if _target(dot_git) == self._link:
+            return []
+        renamed = self._set_aside(PurePosixPath(".git"))
+        Path(dot_git).symlink_to(self._link or "")
         return renamed
 
     def _disarm(self, git_dir: int, where: PurePosixPath) -> list[str]:
@@ -186,6 +198,14 @@ def _opened(workspace: str, folder: PurePosixPath) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _target(path: str) -> str | None:
+    """Where a link leads; `None` for anything else."""
+    try:
+        return os.readlink(path)  # noqa: PTH115 - as it is written
+    except OSError:
+        return None
 
 
 def _status(name: str, folder: int) -> os.stat_result | None:
