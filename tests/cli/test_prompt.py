@@ -22,10 +22,10 @@ RULE = "allow run: make test"
         ("n\n", Decision("deny", comment=prompt.NO)),
         ("no\n", Decision("deny", comment=prompt.NO)),
         ("n  write it to docs/ \n", Decision("deny", comment="write it to docs/")),
-        ("d\n", Decision("deny")),
-        ("deny\n", Decision("deny")),
-        ("\n", Decision("deny")),
-        ("", Decision("deny")),
+        ("d\n", Decision("deny", stop=True)),
+        ("deny\n", Decision("deny", stop=True)),
+        ("\n", Decision("deny", stop=True)),
+        ("", Decision("deny", stop=True)),
     ],
 )
 def test_an_answer_and_what_it_means(answer: str, meant: Decision) -> None:
@@ -79,8 +79,8 @@ def submitted(asking: ScriptedDaemon) -> dict[str, Any]:
         ("a", {"decision": "approve", "scope": "session"}),
         ("n", {"decision": "deny", "comment": prompt.NO}),
         ("n use make check", {"decision": "deny", "comment": "use make check"}),
-        ("d", {"decision": "deny"}),
-        ("", {"decision": "deny"}),
+        ("d", {"decision": "deny", "stop": True}),
+        ("", {"decision": "deny", "stop": True}),
     ],
 )
 def test_the_answer_at_the_terminal_is_the_decision(
@@ -136,7 +136,7 @@ def test_the_end_of_the_terminal_s_input_denies(tower: Any, asking: ScriptedDaem
     terminal.press(b"\x04")
 
     assert terminal.end() == 0
-    assert submitted(asking) == {"decision": "deny"}
+    assert submitted(asking) == {"decision": "deny", "stop": True}
 
 
 def test_what_was_typed_before_the_question_is_no_answer_to_it(tower: Any, asking: ScriptedDaemon) -> None:
@@ -151,7 +151,7 @@ def test_what_was_typed_before_the_question_is_no_answer_to_it(tower: Any, askin
     terminal.type("d")
 
     assert terminal.end() == 0
-    assert submitted(asking) == {"decision": "deny"}
+    assert submitted(asking) == {"decision": "deny", "stop": True}
 
 
 @pytest.fixture
@@ -166,15 +166,31 @@ def test_approve_always_sends_the_scope_and_prints_the_rule(tower: Any, waiting:
     ended = tower("approve", "appr_1", "--always")
 
     assert (ended.code, ended.stdout) == (0, b"")
-    assert ended.stderr == f"approved: make test ({SESSION})\nfrom now on in this session: {RULE}\n"
+    assert ended.stderr == f"approved: make test ({SESSION})\nallowed for the rest of this session: {RULE}\n"
     assert submitted(waiting) == {"decision": "approve", "scope": "session"}
 
 
 def test_approve_once_makes_no_rule(tower: Any, waiting: ScriptedDaemon) -> None:
     waiting.pending = question(command="make test", always=RULE)
 
-    assert tower("approve").stderr == f"approved: make test ({SESSION})\n"
+    shown = tower("approve").stderr
+    assert "command: make test" in shown
+    assert shown.endswith(f"approved: make test ({SESSION})\n")
     assert submitted(waiting) == {"decision": "approve"}
+
+
+@pytest.mark.parametrize(("answer", "approves"), [("y", True), ("", False), ("n", False), ("yess", False)])
+def test_approve_without_an_id_shows_the_action_and_waits_for_a_yes_at_a_terminal(
+    tower: Any, waiting: ScriptedDaemon, answer: str, approves: bool
+) -> None:
+    waiting.pending = question(command="make test")
+    terminal = Terminal(tower, "approve", "last", NO_COLOR="1")
+    terminal.until("Approve this? [y/N] ")
+    assert "command: make test" in terminal.shown
+    assert waiting.asked("submit_approval") == []
+    terminal.type(answer)
+    assert terminal.end() == (0 if approves else 1)
+    assert bool(waiting.asked("submit_approval")) is approves
 
 
 def test_approve_always_where_there_is_no_always_decides_nothing(tower: Any, waiting: ScriptedDaemon) -> None:
@@ -183,7 +199,7 @@ def test_approve_always_where_there_is_no_always_decides_nothing(tower: Any, wai
     ended = tower("approve", "last", "--always")
 
     assert ended.code == 1
-    assert ended.stderr == "tower: this is asked each time anew: make test; hint: approve it without `--always`\n"
+    assert ended.stderr == "tower: this is asked about every time: make test; hint: approve it without `--always`\n"
     assert waiting.asked("submit_approval") == []
 
 

@@ -27,9 +27,9 @@ class Waiting(NamedTuple):
 def approve(session: str | None, approval_id: str | None, always: bool, comment: str | None, token: str | None) -> int:
     """Let a waiting action happen.
 
-    SESSION is an id, a unique beginning or end of one, or `last`; without it, the only session that waits. With APPROVAL_ID,
-    nothing is approved unless that very question is still open. What is destructive is asked each time anew: there is no
-    always for it.
+    SESSION is an id, a unique beginning or end of one, or `last`; without it, the only session that waits. Without
+    APPROVAL_ID the action is shown first, and at a terminal you confirm it. With APPROVAL_ID nothing is approved unless that
+    very action still waits. A destructive action is asked about every time: there is no `--always` for it.
 
     \b
     Example:
@@ -78,6 +78,7 @@ async def _decide(
     stop: bool | None = None,
 ) -> int:
     from switchtower import config
+    from switchtower.cli import questions
     from switchtower.client import errors
     from switchtower.client.client import Client
 
@@ -91,7 +92,14 @@ async def _decide(
             if approval_id in (None, found.approval.approvalId)
         ]
         match waiting:
+            case [only] if always and questions.always(only.approval) is None:
+                raise errors.ClientError(
+                    f"this is asked about every time: {only.approval.summary}", hint="approve it without `--always`"
+                )
             case [only]:
+                if decision == "approve" and approval_id is None and not await _confirm(only):
+                    console.say("Not approved.")
+                    return console.Exit.FAILED
                 await _submit(client, only, decision, comment, always=always, stop=stop)
                 return console.Exit.OK
             case []:
@@ -101,6 +109,19 @@ async def _decide(
                 raise errors.ClientError(
                     f"{len(waiting)} questions wait: {names}", hint=f"name one: `tower {decision} APPROVAL_ID`; see `tower inbox`"
                 )
+
+
+async def _confirm(waiting: Waiting) -> bool:
+    """Shows what would be approved, because it may have changed since it was last looked at; at a terminal, asks as well."""
+    from switchtower.cli import keyboard, questions
+
+    for text, colour in questions.lines(waiting.approval):
+        console.say(text, colour)
+    if not keyboard.is_possible():
+        return True
+    keyboard.forget_typed()
+    answer = await keyboard.line("Approve this? [y/N] ")
+    return answer is not None and answer.strip().lower() in ("y", "yes")
 
 
 async def _submit(
@@ -113,17 +134,13 @@ async def _submit(
     stop: bool | None,
 ) -> None:
     from switchtower.cli import questions
-    from switchtower.client import errors
 
     session_id, run_id, approval = waiting
-    rule = questions.always(approval)
-    if always and rule is None:
-        raise errors.ClientError(f"this is asked each time anew: {approval.summary}", hint="approve it without `--always`")
     scope: messages.ApprovalScope = "session" if always else "once"
     await client.decide(session_id, run_id, approval.approvalId, decision, comment=comment, scope=scope, stop=stop)
     console.say(f"{'approved' if decision == 'approve' else 'denied'}: {approval.summary} ({session_id})")
     if always:
-        console.say(f"from now on in this session: {rule}")
+        console.say(f"allowed for the rest of this session: {questions.always(approval)}")
 
 
 async def _candidates(client: "Client", meant: str | None) -> list[str]:
