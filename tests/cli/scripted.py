@@ -51,6 +51,7 @@ class ScriptedDaemon:
             "resume_session": self._resumed,
             "submit_approval": {"accepted": True},
             "list_terminals": {"terminals": []},
+            "list_cards": {"cards": []},
             "list_approvals": lambda _: {"approvals": [self._pending_approval()] if self.pending else []},
         }
         self.home = home
