@@ -70,6 +70,7 @@ def test_print_shows_the_unit_and_writes_nothing(inside: Inside, user: Path) -> 
     assert f'Environment="TOWER_HOME={inside.home}"\n' in ended.text
     assert service["EnvironmentFile"] == f"-{inside.home}/service.env"
     assert service["UMask"] == "0077"
+    assert service["LimitCORE"] == "0"
     assert unit(ended.text)["Install"]["WantedBy"] == "default.target"
     assert list(user.iterdir()) == []
     assert not inside.home.exists()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from switchtower import config
@@ -70,17 +71,21 @@ async def test_settings_made_in_code_reach_the_daemon_that_is_started(live: conf
     assert endpoints.pid == discover.holder(live)
 
 
-@pytest.mark.parametrize(("names", "variable"), [(("SOME_TOKEN", "MY_KEY"), "TOWER_PASS_ENV=SOME_TOKEN,MY_KEY"), ((), None)])
+@pytest.mark.parametrize(("names", "seen"), [(("SOME_TOKEN", "MY_KEY"), "one two"), (("MY_KEY",), " two"), ((), " ")])
 async def test_a_setting_of_several_names_reaches_the_daemon_as_such(
-    live: config.Settings, names: tuple[str, ...], variable: str | None
+    live: config.Settings, names: tuple[str, ...], seen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = config.Settings(home=live.home, http="off", pass_env=names)
+    monkeypatch.setenv("SOME_TOKEN", "one")
+    monkeypatch.setenv("MY_KEY", "two")
+    settings = config.Settings(home=live.home, http="off", pass_env=names, demo_delay_ms=0)
     async with asyncio.timeout(PATIENCE):
-        (await Client.connect(settings)).close()
+        async with await Client.connect(settings) as client:
+            wanted = msgspec.structs.replace(new_session(settings), policy="yolo")
+            session_id = (await client.start_session(wanted)).sessionId
+            await client.send(session_id, "run: printf '%s' \"$SOME_TOKEN $MY_KEY\" > seen")
+            await watch(client.session(session_id))
 
-    environment = Path(f"/proc/{discover.holder(live)}/environ").read_text().split("\0")
-
-    assert [line for line in environment if line.startswith("TOWER_PASS_ENV=")] == ([variable] if variable else [])
+    assert (live.home / "seen").read_text() == seen
 
 
 async def test_without_start_a_missing_daemon_is_an_error_and_stays_missing(live: config.Settings) -> None:

@@ -31,6 +31,11 @@ class Agent:
         if settings.rules:
             self.parts()  # only the policy can tell whether they are rules
 
+    @property
+    def secret_variables(self) -> frozenset[str]:
+        """The variables that hold keys of models."""
+        return self._catalog.secret_variables()
+
     def parts(self) -> "AgentParts":
         """Loads them if nobody has. Raises `ConfigError`."""
         with self._loading:

@@ -45,7 +45,7 @@ class AgentParts:
         extensions = Loader()
         self._servers = Servers(
             settings.mcp_file,
-            environment=lambda: {**os.environ, DAEMON: self._daemon_id},
+            environment=lambda: {**environment.whole(), DAEMON: self._daemon_id},
             choose_sandbox=partial(sandbox.choose, network=settings.sandbox_network),
             learn_secret=redactor.add,
         )

@@ -16,7 +16,7 @@ import uvloop
 
 from switchtower import __version__, config
 from switchtower.core import errors, journal, redact, search, workshop
-from switchtower.daemon import flow_engine, logs, pi_house, terminal_engine
+from switchtower.daemon import flow_engine, hardening, logs, pi_house, terminal_engine
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.agent import Agent
 from switchtower.daemon.home import AlreadyRunning, Endpoints, Home
@@ -30,6 +30,7 @@ from switchtower.daemon.web_page import WebPage
 from switchtower.runtime.limits import Limits
 from switchtower.runtime.runtime import Runtime
 from switchtower.stores.sqlite import SqliteJournal
+from switchtower.tools.running import environment
 from switchtower.transports.errors import CannotListen
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def run(settings: config.Settings, announce: Announce | None = None, *, stdio: "
 
     With `stdio` it speaks pi there too, and ends with that input.
     """
+    hardening.protect_memory()
     # The writer thread asks for the interpreter a few times a commit; the default of 5 ms would be ten commits long.
     sys.setswitchinterval(0.0005)
     home = Home(settings)
@@ -98,6 +100,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
         redactor.add(token)
         store = await _open_journal(settings, node, stack)
         agent = Agent(settings, redactor)
+        environment.withhold(agent.secret_variables)
         stack.push_async_callback(agent.close)
         found: search.Search = LateSearch(settings.journal_path) if node is None else node.search
         stack.push_async_callback(found.close)

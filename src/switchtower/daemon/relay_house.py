@@ -2,7 +2,6 @@
 listens and has the time."""
 
 import asyncio
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.supervision import Supervised
 from switchtower.daemon.web_page import WebPage
 from switchtower.runtime.runtime import Runtime
+from switchtower.tools.running import environment
 from switchtower.transports.mesh.ports import Mesh
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class RelayHouse:
         from switchtower.daemon import credentials
         from switchtower.stores.registry import SqliteRegistry
 
-        secret = credentials.jwt_secret(self._settings.data_dir, os.environ)
+        secret = credentials.jwt_secret(self._settings.data_dir, environment.whole())
         return Shared(SqliteRegistry(self._settings.registry_path), secret)
 
     async def identify(self, request: "upgrade.Upgrade") -> Access | None:

@@ -17,6 +17,7 @@ from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.host.settings import HostSettings
 from switchtower.protocols.relay.hub.hub import Hub
 from switchtower.runtime.runtime import Runtime
+from switchtower.tools.running import environment
 from switchtower.transports.stream import Origin
 
 if TYPE_CHECKING:
@@ -42,13 +43,13 @@ class RelayParts:
         self._page = page
         self._version = version
         self._find_run = find_run
-        me = host_identity.identity(settings)
+        me = host_identity.identity(settings, environment.whole())
         redactor.add(me.host_token)
         redactor.add(shared.jwt_secret.decode(errors="replace"))
         self._runtime = runtime
         self._registry = shared.registry
         mesh = shared.mesh
-        user = credentials.environment_user(os.environ)
+        user = credentials.environment_user(environment.whole())
         self.accounts = Accounts(self._registry, shared.jwt_secret, owner_token, environment_user=user, redeem=page.visits.redeem)
         host_name = host_identity.name(settings) if mesh is None else mesh.me.name
         about_us = HostSettings(

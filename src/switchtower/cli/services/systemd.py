@@ -50,6 +50,7 @@ ExecStart={" ".join(_quoted(word).replace("$", "$$") for word in plan.argv)}
 EnvironmentFile=-{_specifiers(str(plan.keys_file))}
 WorkingDirectory=/
 UMask=0077
+LimitCORE=0
 Restart=on-failure
 RestartSec=5
 KillMode=mixed

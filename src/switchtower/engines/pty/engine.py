@@ -2,9 +2,7 @@
 it started. To the core it is one long call of a tool called `terminal`."""
 
 import asyncio
-import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from switchtower.core import engine, events
@@ -65,10 +63,11 @@ class TerminalEngine:
         finally:
             await processes.end_run(task.run_id)
 
-    def _environment(self, task: engine.Task, wanted: events.Program, around: Mapping[str, str] = os.environ) -> dict[str, str]:
+    def _environment(self, task: engine.Task, wanted: events.Program) -> dict[str, str]:
         """The user's own, whole: it is the user's program, and it wants its keys. Only the daemon's own variables stay behind,
         and those that tell of the terminal that the daemon was started in."""
         left_out = environment.DAEMONS_SECRETS | ANOTHER_TERMINALS
+        around = environment.whole()
         passed = {name: value for name, value in around.items() if not (environment.is_internal(name) or name in left_out)}
         return {
             **passed,

@@ -17,6 +17,8 @@ _INTERNAL_PREFIX = "TOWER_"
 _INTERNAL = frozenset({"PUSHD_SOCKET"})
 DAEMONS_SECRETS = frozenset({"JWT_SECRET", "ADMIN_PASSWORD_HASH", "HOST_TOKEN"})
 """What lets people and hosts in."""
+_SECRET_SETTINGS = frozenset({"TOWER_STORE", "TOWER_NOTIFY_WEBHOOK"})
+"""Settings that may hold a password or an address that is one."""
 _OUR_FOLDER = frozenset({"PWD", "OLDPWD"})
 """Where the daemon is says nothing about where a command is."""
 _SECRET_TOO = re.compile(
@@ -89,6 +91,22 @@ def configure(*, secret_variables: Iterable[str] = (), allowed: Iterable[str] = 
     _rules = Rules(frozenset(secret_variables), frozenset(allowed))
 
 
+_withheld: dict[str, str] = {}
+
+
+def withhold(secret_variables: Iterable[str] = ()) -> None:
+    """Takes the daemon's own keys out of the environment that every program inherits, once they have been read. They stay in
+    memory for those programs that are promised them: see `whole`."""
+    for name in (*DAEMONS_SECRETS, *_SECRET_SETTINGS, *secret_variables):
+        if (value := os.environ.pop(name, None)) is not None:
+            _withheld[name] = value
+
+
+def whole() -> dict[str, str]:
+    """The environment that the daemon was started with, keys included."""
+    return {**os.environ, **_withheld}
+
+
 def current() -> dict[str, str]:
     """What commands get when nobody says otherwise."""
-    return for_commands(os.environ, secret_variables=_rules.secret_variables, allowed=_rules.allowed)
+    return for_commands(whole(), secret_variables=_rules.secret_variables, allowed=_rules.allowed)
