@@ -36,6 +36,10 @@ class Decision(Struct, frozen=True, kw_only=True):
     by: str
     via: str
     client: str | None
+    device: str | None = None
+    """The access token's name and the user agent."""
+    address: str | None = None
+    """The machine that it came from."""
     comment: str | None
     rule: str | None
     """What was allowed for the rest of the session, in short."""

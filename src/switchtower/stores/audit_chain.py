@@ -14,6 +14,9 @@ from msgspec import Struct
 FIRST = bytes(32)
 """Stands for the hash before the first link."""
 
+SESSIONS, ACCOUNTS = "sessions", "accounts"
+"""The two chains: events of sessions, and what happened to users, tokens and hosts."""
+
 CHAINED = {"approval.requested": False, "approval.decided": True, "approval.expired": True, "session.deleted": True}
 """The kinds of events that are links, and whether the link keeps the event's data. What was asked may be large, and goes with
 its session."""
@@ -101,6 +104,20 @@ class Check:
     def fail(self, number: int, what: str) -> None:
         if self.found.broken is None:
             self.found.broken = Break(number, what)
+
+    def compare(self, link: Link, data: bytes | None, deleted_at: int) -> None:
+        """With the event that the link is about; None: it is not in the journal. `deleted_at` is the number of the link that
+        records the deletion of its session, or 0."""
+        if link.number <= deleted_at:
+            self.found.deleted += 1
+        elif data is None:
+            self.fail(link.number, f"{link.kind} of {link.session_id} (seq {link.seq}) is gone from the journal")
+        elif hashlib.sha256(data).digest() != link.digest:
+            self.fail(link.number, f"{link.kind} of {link.session_id} (seq {link.seq}) was changed in the journal")
+
+    def stray(self, session_id: str, seq: int, kind: str) -> None:
+        """An event that is no link."""
+        self.fail(self.found.links + 1, f"{kind} of {session_id} (seq {seq}) is in the journal and not in the chain")
 
     def end(self, head: tuple[int, bytes] | None) -> None:
         """`head` is the stored number and hash of the last link."""

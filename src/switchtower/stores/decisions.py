@@ -52,6 +52,8 @@ def told(at: Place, event: Decided, session_id: str, card: bytes, asked: events.
             "by": by.name,
             "via": by.via,
             "client": by.client,
+            "device": by.device,
+            "address": by.address,
             "claims": by.claims,
             "comment": event.comment,
             "rule": None if event.rule is None else _rule(event.rule),

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from switchtower.core import errors, journal
-from switchtower.stores import strips
+from switchtower.stores import sqlite_chain, strips
+from switchtower.stores.audit_chain import CHAINED
 from switchtower.stores.inserts import Insert
 from switchtower.stores.standings import Standing, Standings
 
@@ -53,6 +54,7 @@ class Group:
         self._cards: dict[int, tuple[Any, ...]] = {}
         self._epochs: dict[int, int] = {}
         self._events: list[Any] = []
+        self._chained: list[sqlite_chain.Happening] = []
         self._snapshots: dict[int, tuple[int, int, bytes]] = {}
         self._receipts: list[Any] = []
         self._replacing: dict[tuple[str, str], tuple[Any, ...]] = {}
@@ -69,8 +71,11 @@ class Group:
         receipts = [(receipt, _receipt_values(receipt, append)) for receipt in append.receipts]
 
         sid, head = standing.sid, standing.head
+        chained: list[sqlite_chain.Happening] = []
         for entry in append.entries:
             head += 1
+            if entry[3] in CHAINED:
+                chained.append((entry.ts_ms, append.session_id, entry.seq, entry.kind, entry.data))
             if entry[0] != head:
                 raise errors.Fenced(f"`{append.session_id}` goes on with seq {head}, not {entry[0]}")
         before = len(self._events)
@@ -82,6 +87,7 @@ class Group:
 
         # From here on nothing can fail.
         standing.head = head
+        self._chained += chained
         if append.card is not None:
             row = (
                 *(sid, append.session_id, append.epoch, append.card.state.value),
@@ -119,7 +125,7 @@ class Group:
             *_SNAPSHOTS.statements([value for row in self._snapshots.values() for value in row]),
         ]
         cursor = connection.cursor()
-        if len(statements) == 1 and not (self._receipts or self._replacing):
+        if len(statements) == 1 and not (self._receipts or self._replacing or self._chained):
             # A lone statement is its own transaction; the interpreter lock is given away once instead of three times.
             cursor.execute(*statements[0])
             return
@@ -131,6 +137,8 @@ class Group:
                 raise errors.Fenced("a receipt with the same identity is there already")
         for sql, values in _REPLACING_RECEIPTS.statements([value for row in self._replacing.values() for value in row]):
             cursor.execute(sql, values)
+        if self._chained:
+            sqlite_chain.extend(connection, self._chained)
         cursor.execute("COMMIT")
 
 

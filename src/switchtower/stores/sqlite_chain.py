@@ -10,6 +10,16 @@ _PAGE = 1_000
 _INSERT = "INSERT INTO audit (number, ts_ms, session_id, seq, kind, digest, record, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _HEAD = "INSERT INTO audit_head VALUES (1, ?, ?) ON CONFLICT (one) DO UPDATE SET number = excluded.number, hash = excluded.hash"
 
+# As two lists, so that both are found by their indices.
+_DECIDED_BEFORE = """
+SELECT ts_ms, session_id, seq, kind, data FROM (
+    SELECT ts_ms, sid, seq, kind, data FROM events WHERE kind = 'approval.requested'
+    UNION ALL SELECT ts_ms, sid, seq, kind, data FROM events WHERE kind IN ('approval.decided', 'approval.expired')
+    UNION ALL SELECT ts_ms, sid, seq, kind, data FROM events WHERE kind = 'session.deleted'
+        AND sid IN (SELECT sid FROM sessions WHERE state = 'deleted')
+) JOIN sessions USING (sid) ORDER BY ts_ms, sid, seq
+"""
+
 Happening = tuple[int, str, int, str, bytes]
 """When, in which session, at which seq, of which kind, and its data."""
 
@@ -20,8 +30,24 @@ def head(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
     return row
 
 
+def adopt(connection: sqlite3.Connection) -> None:
+    """Once in the life of a journal: adds what was decided before there was a chain. In a transaction of its own."""
+    if head(connection) is not None:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if head(connection) is None and connection.execute("SELECT 1 FROM audit LIMIT 1").fetchone() is None:
+            connection.execute(_HEAD, (0, audit_chain.FIRST))
+            extend(connection, connection.execute(_DECIDED_BEFORE))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
 def extend(connection: sqlite3.Connection, happenings: Iterable[Happening]) -> None:
-    number, previous = head(connection) or (0, audit_chain.FIRST)
+    number, previous = head(connection) or _last(connection) or (0, audit_chain.FIRST)
     links: list[Link] = []
     for happening in happenings:
         number += 1
@@ -30,6 +56,11 @@ def extend(connection: sqlite3.Connection, happenings: Iterable[Happening]) -> N
     if links:
         connection.executemany(_INSERT, links)
         connection.execute(_HEAD, (number, previous))
+
+
+def _last(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
+    row: tuple[int, bytes] | None = connection.execute("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1").fetchone()
+    return row
 
 
 def read(connection: sqlite3.Connection) -> Iterator[Link]:

@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any
 
 from switchtower.core import errors, journal
-from switchtower.stores import connections, migrations, removal, troubles
+from switchtower.stores import connections, migrations, removal, sqlite_chain, troubles
 from switchtower.stores.group import Group
 from switchtower.stores.standings import Standings
 
@@ -98,6 +98,7 @@ class Writer:
         try:
             with contextlib.closing(connections.for_writing(self._path)) as connection:
                 migrations.migrate(connection)
+                sqlite_chain.adopt(connection)
                 self._connection = connection
                 self._standings = Standings(connection)
                 self._tell(_settle, [self._started], [])

@@ -1,11 +1,15 @@
-"""`tower audit`: who decided what, from where and when, over all sessions."""
+"""`tower audit`: who decided what, from where and when, over all sessions; and whether that record still holds."""
 
 import time
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from switchtower.cli import arguments, console, output, table
+
+if TYPE_CHECKING:
+    from switchtower.stores.audit_chain import Link, Verified
 
 USUAL, MOST = 50, 100_000
 _PAGE = 500
@@ -13,38 +17,168 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _WORDS = {"approve": "approved", "deny_continue": "denied", "deny_stop": "denied, stopped", "expired": "expired"}
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--since", metavar="WHEN", help="Only from then on: a time (2026-01-31T08:00), or how long ago (90m, 12h, 7d).")
 @arguments.amount("--limit", "COUNT", f"How many at most; {USUAL} unless told.", most=MOST, whole=True)
+@click.option("--accounts", is_flag=True, help="List logins and changes of users, tokens and hosts instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one array.")
-def audit(since: str | None, limit: float | None, as_json: bool) -> int:
+@click.pass_context
+def audit(ctx: click.Context, since: str | None, limit: float | None, accounts: bool, as_json: bool) -> int:
     """List decisions on approvals, the newest first: when, who, from where, what was decided and about what.
 
-    A decision that nobody made in time is `expired`. What a deleted session held is not listed.
+    A decision that nobody made in time is `expired`. What a deleted session held is not listed; `tower audit export` has it.
 
     \b
     Example:
       tower audit --since 7d
+      tower audit --accounts
       tower audit --json --limit 1000 | jq -r '.[] | select(.decision == "approve") | .summary'
+      tower audit verify
     """
+    if ctx.invoked_subcommand is not None:
+        return console.Exit.OK
     import msgspec
 
     from switchtower.cli import listing
 
-    decisions = _fetched(None if since is None else moment(since, now=time.time()), int(limit or USUAL))
+    path, cells = (("audit", "accounts"), _note_cells) if accounts else (("audit",), _cells)
+    found = _fetched(path, None if since is None else moment(since, now=time.time()), int(limit or USUAL))
     if as_json:
-        output.line(msgspec.json.encode(decisions))
+        output.line(msgspec.json.encode(found))
         return console.Exit.OK
-    if not decisions:
-        console.say("nobody has decided anything")
+    if not found:
+        console.say("nothing has happened" if accounts else "nobody has decided anything")
         return console.Exit.OK
     now = time.time()
-    for row in table.rows([_cells(decision, listing.ago(decision, "ts", now=now)) for decision in decisions]):
+    for row in table.rows([cells(one, listing.ago(one, "ts", now=now)) for one in found]):
         output.line(console.printable(row))
     return console.Exit.OK
 
 
-def _fetched(since: str | None, limit: int) -> list[dict[str, Any]]:
+@audit.command(short_help="Check that the audit was not changed")
+@click.option("--head", "heads", multiple=True, metavar="HASH", help="A head that was printed before; it must still be there.")
+@click.option("--json", "as_json", is_flag=True, help="Print one array: each chain with its head and its first break.")
+def verify(heads: tuple[str, ...], as_json: bool) -> int:
+    """Check the audit's hash chains: that no record was changed, removed, added or moved since it was written, and that each
+    decision in the journal is the one that was recorded. Needs no daemon, and changes nothing.
+
+    Someone who can write to the store can compute all hashes again. Keep the heads that this prints somewhere else, and pass
+    them with --head later: a chain that was rewritten no longer has them.
+
+    Exits with 0 when all holds, and with 1 and the first broken link when something does not.
+
+    \b
+    Example:
+      tower audit verify
+      tower audit verify --head 5f1c…
+    """
+    import msgspec
+
+    from switchtower.stores.looking import CannotLook
+
+    wanted = frozenset(head.lower() for head in heads)
+    try:
+        found = _verified(wanted)
+    except CannotLook as problem:
+        raise click.ClickException(str(problem)) from None
+    missing = sorted(wanted - {head for chain in found for head in chain.heads})
+    if as_json:
+        told = [{name: value for name, value in msgspec.to_builtins(chain).items() if name != "heads"} for chain in found]
+        output.line(msgspec.json.encode(told))
+    else:
+        for chain in found:
+            _show(chain)
+    for head in missing:
+        console.say(f"no chain holds the head {head[:64]}: it was rewritten, or this is another store")
+    if missing or any(chain.broken is not None for chain in found):
+        console.say("hint: keep the store as it is, and compare it with a backup")
+        return console.Exit.FAILED
+    return console.Exit.OK
+
+
+def _show(chain: "Verified") -> None:
+    gone = f", {chain.deleted} of deleted sessions" if chain.deleted else ""
+    if chain.broken is None:
+        output.line(f"{chain.name}: {chain.links} records hold{gone}; head {chain.head}")
+    else:
+        output.line(console.printable(f"{chain.name}: broken at record {chain.broken.number}: {chain.broken.what}"))
+
+
+def _verified(wanted: frozenset[str]) -> "list[Verified]":
+    from switchtower import config
+
+    settings = config.load()
+    if settings.store is None:
+        from switchtower.stores import sqlite_audit_check
+
+        return sqlite_audit_check.verify(settings.journal_path, settings.registry_path, wanted)
+    import asyncio
+
+    from switchtower.stores.postgres_tools import audit_check
+
+    return asyncio.run(audit_check.verify(settings.store, wanted))
+
+
+@audit.command(short_help="Print all records of the audit")
+def export() -> int:
+    """Print every record of the audit as a line of JSON, the oldest first, with its hash. Needs no daemon.
+
+    A record of a session that was deleted is among them. Of a question only the digest is kept.
+
+    \b
+    Example:
+      tower audit export > audit.jsonl
+    """
+    import asyncio
+
+    from switchtower.stores.looking import CannotLook
+
+    async def write() -> None:
+        async for chain, link in _links():
+            output.line(_spelled(chain, link))
+
+    try:
+        asyncio.run(write())
+    except CannotLook as problem:
+        raise click.ClickException(str(problem)) from None
+    return console.Exit.OK
+
+
+async def _links() -> "AsyncIterator[tuple[str, Link]]":
+    from switchtower import config
+
+    settings = config.load()
+    if settings.store is None:
+        from switchtower.stores import sqlite_audit_check
+
+        for found in sqlite_audit_check.read(settings.journal_path, settings.registry_path):
+            yield found
+        return
+    from switchtower.stores.postgres_tools import audit_check
+
+    async for found in audit_check.read(settings.store):
+        yield found
+
+
+def _spelled(chain: str, link: "Link") -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(
+        {
+            "chain": chain,
+            "number": link.number,
+            "ts_ms": link.ts_ms,
+            "session_id": link.session_id or None,
+            "seq": link.seq or None,
+            "kind": link.kind,
+            "record": None if link.record is None else msgspec.Raw(link.record),
+            "digest": link.digest.hex(),
+            "hash": link.hash.hex(),
+        }
+    )
+
+
+def _fetched(path: tuple[str, ...], since: str | None, limit: int) -> list[dict[str, Any]]:
     import msgspec
 
     from switchtower.cli import admin
@@ -53,7 +187,7 @@ def _fetched(since: str | None, limit: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     before: str | None = None
     while len(found) < limit:
-        page = admin.get("audit", since=since, before=before, limit=str(min(_PAGE, limit - len(found))))
+        page = admin.get(*path, since=since, before=before, limit=str(min(_PAGE, limit - len(found))))
         try:
             found += msgspec.convert(page["items"], list[dict[str, Any]])
             before = page["next"]
@@ -86,7 +220,7 @@ def _cells(decision: dict[str, Any], ago: str) -> tuple[str, ...]:
 
     word = _WORDS.get(listing.text(decision, "decision"), listing.text(decision, "decision"))
     who = _decider(decision)
-    where = listing.text(decision, "via")
+    where = _where(decision)
     what = " ".join(str(decision[key]) for key in ("title", "summary") if decision.get(key))
     always = " (always, for this session)" if decision.get("rule") else ""
     return (ago, word, who, where, listing.text(decision, "run_id"), f"{what}{always}")
@@ -102,3 +236,16 @@ def _decider(decision: dict[str, Any]) -> str:
     if not isinstance(claims, dict):
         return f"{where} {who}"
     return f"{where} {who} says {listing.text(claims, 'by')} ({listing.text(claims, 'via')})"
+
+
+def _note_cells(note: dict[str, Any], ago: str) -> tuple[str, ...]:
+    from switchtower.cli import listing
+
+    about = " ".join(str(note[key]) for key in ("subject", "detail") if note.get(key))
+    return (ago, listing.text(note, "kind"), listing.text(note, "by"), _where(note), about)
+
+
+def _where(row: dict[str, Any]) -> str:
+    """How it came, from which machine, and what the client calls itself."""
+    parts = [str(row[key])[:60] for key in ("via", "address", "device") if row.get(key)]
+    return ", ".join(parts) or "-"

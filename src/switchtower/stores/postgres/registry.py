@@ -199,7 +199,7 @@ class PostgresRegistry:
 
     async def notes(self, limit: int, *, before: int | None = None) -> list[tuple[int, audit.Note]]:
         rows = await self._rows(
-            "SELECT number, record FROM audit WHERE session_id = '' AND number < $1 ORDER BY number DESC LIMIT $2",
+            "SELECT number, record FROM audit WHERE chain = 'accounts' AND number < $1 ORDER BY number DESC LIMIT $2",
             *(2**62 if before is None else before, limit),
         )
         return [(number, _decode_note(record)) for number, record in rows]
@@ -236,7 +236,9 @@ _decode_note = msgspec.json.Decoder(audit.Note).decode
 
 async def _note(connection: Connection, note: audit.Note | None) -> None:
     if note is not None:
-        await connection.execute("SELECT extend_audit($1, '', 0, $2, $3, true)", note.ts_ms, note.kind, _encode_note(note))
+        await connection.execute(
+            "SELECT extend_audit('accounts', $1, '', 0, $2, $3, true)", note.ts_ms, note.kind, _encode_note(note)
+        )
 
 
 async def _check_not_last(connection: Connection, name: str) -> None:

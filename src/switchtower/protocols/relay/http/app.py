@@ -41,6 +41,7 @@ def make_app(
         *runs.Runs(hub).rows(),
         *hosts.Hosts(hub).rows(),
         *users.Users(accounts).rows(),
+        *audits.AccountNotes(accounts).rows(),
         *_extra_rows(extras),
     )
     door = auth.TokenDoor(accounts, find_run, sites, public_url=extras.public_url, may_look=extras.may_look)

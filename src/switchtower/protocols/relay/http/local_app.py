@@ -62,6 +62,7 @@ def make_local_app(
         *local_rpc.LocalRpc(rpc, finder).rows(),
         *hosts.Hosts(hub).rows(),
         *users.Users(accounts).rows(),
+        *audits.AccountNotes(accounts).rows(),
         *(() if extras.decisions is None else audits.Audits(extras.decisions).rows()),
         *(() if visitors is None else visits.FirstVisits(visitors).rows()),
     )

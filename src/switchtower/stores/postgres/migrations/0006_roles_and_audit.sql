@@ -10,46 +10,54 @@ ALTER TABLE tokens
     ADD COLUMN secret_sha256 text   COLLATE "C",
     ADD COLUMN last_used_ms  bigint;
 
--- Questions, decisions and deletions over all sessions, logins and changes of users, tokens and hosts, each bound to all before
--- it by its hash. It outlives the sessions.
+-- Two chains, each link bound to all before it by its hash. `sessions`: questions, decisions and deletions over all sessions,
+-- which it outlives. `accounts`: logins, and changes of users, tokens and hosts.
 CREATE TABLE audit (
-    number     bigint PRIMARY KEY,
+    chain      text   COLLATE "C" NOT NULL,
+    number     bigint NOT NULL,
     ts_ms      bigint NOT NULL,
     session_id text   COLLATE "C" NOT NULL,
     seq        bigint NOT NULL,
     kind       text   COLLATE "C" NOT NULL,
     digest     bytea  NOT NULL,
     record     bytea,
-    hash       bytea  NOT NULL
+    hash       bytea  NOT NULL,
+    PRIMARY KEY (chain, number)
 );
-CREATE INDEX audit_of_no_session ON audit (number) WHERE session_id = '';
+CREATE INDEX audit_by_session ON audit (session_id, seq) WHERE chain = 'sessions';
 
--- Whoever extends the chain holds this row until the transaction ends: that makes the order of commits the order of links.
+-- A transaction that extends a chain holds its row to the end: that makes the order of commits the order of links.
 CREATE TABLE audit_head (
-    one    integer PRIMARY KEY CHECK (one = 1),
-    number bigint  NOT NULL,
-    hash   bytea   NOT NULL
+    chain  text   COLLATE "C" PRIMARY KEY,
+    number bigint NOT NULL,
+    hash   bytea  NOT NULL
 );
 
 -- The same as `stores/audit_chain.py` does.
-CREATE FUNCTION extend_audit(at_ms bigint, of_session text, at_seq bigint, of_kind text, data bytea, keeps boolean)
-RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE FUNCTION extend_audit(
+    of_chain text, at_ms bigint, of_session text, at_seq bigint, of_kind text, data bytea, keeps boolean
+) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     last      audit_head%ROWTYPE;
     of_data   bytea := sha256(data);
     next_hash bytea;
 BEGIN
-    SELECT * INTO last FROM audit_head WHERE one = 1 FOR UPDATE;
+    SELECT * INTO last FROM audit_head WHERE chain = of_chain FOR UPDATE;
     IF NOT FOUND THEN
-        INSERT INTO audit_head VALUES (1, 0, decode(repeat('00', 32), 'hex')) ON CONFLICT DO NOTHING;
-        SELECT * INTO STRICT last FROM audit_head WHERE one = 1 FOR UPDATE;
+        INSERT INTO audit_head VALUES (
+            of_chain,
+            coalesce((SELECT max(number) FROM audit WHERE chain = of_chain), 0),
+            coalesce(
+                (SELECT hash FROM audit WHERE chain = of_chain ORDER BY number DESC LIMIT 1), decode(repeat('00', 32), 'hex'))
+        ) ON CONFLICT DO NOTHING;
+        SELECT * INTO STRICT last FROM audit_head WHERE chain = of_chain FOR UPDATE;
     END IF;
     next_hash := sha256(last.hash || of_data || convert_to(
         (last.number + 1)::text || E'\n' || at_ms::text || E'\n' || at_seq::text || E'\n' || of_kind || E'\n' || of_session,
         'UTF8'));
     INSERT INTO audit VALUES
-        (last.number + 1, at_ms, of_session, at_seq, of_kind, of_data, CASE WHEN keeps THEN data END, next_hash);
-    UPDATE audit_head SET number = last.number + 1, hash = next_hash WHERE one = 1;
+        (of_chain, last.number + 1, at_ms, of_session, at_seq, of_kind, of_data, CASE WHEN keeps THEN data END, next_hash);
+    UPDATE audit_head SET number = last.number + 1, hash = next_hash WHERE chain = of_chain;
 END $$;
 
 CREATE FUNCTION chain_event() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -58,7 +66,8 @@ BEGIN
     IF current_setting('switchtower.copying', true) = 'on' THEN
         RETURN NULL;
     END IF;
-    PERFORM extend_audit(NEW.ts_ms, sessions.session_id, NEW.seq, NEW.kind, NEW.data, NEW.kind <> 'approval.requested')
+    PERFORM extend_audit(
+            'sessions', NEW.ts_ms, sessions.session_id, NEW.seq, NEW.kind, NEW.data, NEW.kind <> 'approval.requested')
         FROM sessions WHERE sessions.sid = NEW.sid;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'an event of no session';
@@ -66,6 +75,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- What was decided before there was a chain.
 DO $$
 DECLARE
     event record;
@@ -76,7 +86,7 @@ BEGIN
         ORDER BY ts_ms, sid, seq
     LOOP
         PERFORM extend_audit(
-            event.ts_ms, event.session_id, event.seq, event.kind, event.data, event.kind <> 'approval.requested');
+            'sessions', event.ts_ms, event.session_id, event.seq, event.kind, event.data, event.kind <> 'approval.requested');
     END LOOP;
 END $$;
 
