@@ -10,6 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
+from switchtower.transports import addresses
+
 FORGOTTEN_AFTER = 3_600.0
 MOST_ROWS = 10_000
 _FOR_ANOTHER = 1.0
@@ -114,7 +116,7 @@ class LoginLimit:
 
     def begin(self, name: str, address: str) -> Attempt:
         """Raises `TooManyAttempts`. Every attempt that begins must `end`."""
-        attempt = Attempt(name, _place_of(address))
+        attempt = Attempt(name, addresses.place_of(address))
         wait = self._places.wait(attempt.place)
         if attempt not in self._familiar:
             wait = max(wait, self._names.wait(name))
@@ -133,19 +135,3 @@ class LoginLimit:
             if len(self._familiar) >= MOST_ROWS:
                 self._familiar.popitem(last=False)
             self._familiar[attempt] = None
-
-
-def _place_of(address: str) -> str:
-    """Without its port; an IPv6 address by the network that one customer is usually given."""
-    import ipaddress
-
-    host, _, port = address.rpartition(":")
-    for spelled in (address, host if port.isdecimal() else address):
-        try:
-            ip = ipaddress.ip_address(spelled.strip("[]").partition("%")[0])
-        except ValueError:
-            continue
-        if isinstance(ip, ipaddress.IPv4Address):
-            return str(ip)
-        return str(ip.ipv4_mapped or ipaddress.ip_network((int(ip) >> 64 << 64, 64)))
-    return address[:128]

@@ -29,6 +29,8 @@ class Origin(Struct, frozen=True):
     is_page: bool = False
     """A browser's page asks: the request has an `Origin`. Then the uid of the process says nothing about who asks."""
 
+    client: str = ""
+    """The client's address by the word of a trusted proxy, without a port; empty where the connection is the client's own."""
     pid: int | None = None
     """The process at the other end, where the transport tells; 0 for one of another PID namespace."""
     pid_started_at: int | None = None

@@ -9,7 +9,7 @@ from switchtower.core.roles import Action, Role
 from switchtower.protocols.relay import messages, stamps
 from switchtower.protocols.relay.http import answers, bodies, calls, cookies, guard, ports, problems
 from switchtower.protocols.relay.http.calls import Call, Caller
-from switchtower.protocols.relay.http.peers import origin_of, run_of
+from switchtower.protocols.relay.http.peers import authenticate, origin_of, run_of
 from switchtower.protocols.relay.http.routing import Entry, Row
 from switchtower.transports.origins import Sites, Standing
 
@@ -37,7 +37,8 @@ class TokenDoor:
 
     async def admit(self, request: Request, entry: Entry) -> Caller:
         origin = origin_of(request)
-        nobody = Caller(name="", via="web", address=origin.address)
+        address = origin.client or origin.address
+        nobody = Caller(name="", via="web", address=address)
         if entry is Entry.ANYONE:
             return nobody
         if entry is Entry.LOOKER and self._may_look(origin, request.headers):
@@ -52,10 +53,11 @@ class TokenDoor:
         identity = None if token is None else await self._accounts.verify(token)
         if identity is None:
             raise problems.unauthorized()
+        authenticate(request)
         return Caller(
             name=identity.name,
             via="web",
-            address=origin.address,
+            address=address,
             token_id=identity.token_id,
             expires_at_ms=identity.expires_at_ms,
             role=identity.role,
