@@ -38,10 +38,10 @@ class Origin(Struct, frozen=True):
 
     @property
     def machine(self) -> str:
-        """The address without its port; `local` where only a process of this machine can be at the other end."""
+        """The client's address without its port, by the word of a trusted proxy where there is one; `local` where only a process of this machine can be at the other end."""
         if self.transport in ("unix", "stdio"):
             return "local"
-        return self.address.rpartition(":")[0].strip("[]") or self.address
+        return self.client or self.address.rpartition(":")[0].strip("[]") or self.address
 
     def __repr__(self) -> str:
         """Without the token: an origin may be logged, a secret may not."""
