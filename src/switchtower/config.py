@@ -236,6 +236,16 @@ class Settings:
         "WHO",
         "Hosts that come for the first time: `trust` all, those of this machine (`local`), `ask` for each, or `refuse` all",
     )
+    host_max_sessions: int = _setting(2_000, values.whole(0), "COUNT", "Sessions that one host may have here; 0 is no limit")
+    host_max_approvals: int = _setting(
+        200, values.whole(0), "COUNT", "Questions of one host that may wait for a decision here at a time; 0 is no limit"
+    )
+    host_messages_per_minute: int = _setting(
+        200_000, values.whole(0), "COUNT", "Messages of one host that are taken in a minute; 0 is no limit"
+    )
+    host_bytes_per_minute: int = _setting(
+        67_108_864, values.whole(0), "BYTES", "How much of one host is taken in a minute; 0 is no limit"
+    )
     lost_after: float = _setting(
         60.0, values.number(0.001), "SECONDS", "How long a host may be away before its runs count as lost"
     )
@@ -245,6 +255,15 @@ class Settings:
         values.origins,
         "NAMES",
         "Names that this daemon may be reached by, such as `hub.example`, and pages that may use it, such as `https://app.example:8443`",
+    )
+    trusted_proxies: tuple[str, ...] = _setting(
+        (), values.networks, "NETWORKS", "Proxies whose `X-Forwarded-For` or `Forwarded` is believed, such as `127.0.0.1`"
+    )
+    max_connections: int = _setting(
+        0, values.whole(0), "COUNT", "TCP connections to all ports at a time; 0 is as many as the descriptors allow"
+    )
+    max_connections_per_address: int = _setting(
+        100, values.whole(1), "COUNT", "TCP connections without a token from one address of another machine at a time"
     )
     public_url: str | None = _setting(
         None,

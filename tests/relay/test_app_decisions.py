@@ -159,7 +159,8 @@ async def test_a_run_on_another_host_is_seen_and_decided_by_a_push_client_at_the
     answer = await push.decide(await push_question(push, run))
     assert answer.ok, answer
     decided = await app.next_of("run.permission_decided", run)
-    assert (decided["data"]["decision"], decided["data"]["by"]) == ("approve", "owner")
+    assert (decided["data"]["decision"], decided["data"]["by"]) == ("approve", "host_a")
+    assert decided["data"]["claims"]["by"] == "owner", "the host knows that from the hub, and the hub has only its word"
     await app.next_of("run.exited", run)
     assert "got y" in app.output(run)
     assert (await hub.http.run(run))["status"] == "exited"

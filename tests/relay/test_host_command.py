@@ -146,7 +146,7 @@ async def test_a_host_that_has_to_wait_is_let_in_by_the_command_line(stage: Stag
 
 async def test_a_hub_that_is_stopped_and_started_has_its_hosts_again(stage: Stage, foreground: Foreground) -> None:
     hub = await stage.open_hub(shutdown_timeout=0.5)  # an app that does not leave is not waited for longer
-    foreground.start("--hub", hub.url, "--host-id", "faithful")
+    foreground.start("--hub", hub.url, "--host-id", "faithful", "--hub-may", "start")
     await foreground.says(LINKED)
     app = await stage.app()
     run = await app.start("faithful", "cat", cwd=str(foreground.home))

@@ -110,6 +110,7 @@ class Accounts:
         self._tokens = AccessTokens(jwt_secret)
         self._passwords = Passwords(cost)
         self._limit = LoginLimit(now)
+        self._device_key = hmac.new(jwt_secret, b"devices", "sha256").digest()
         self._watchers: set[Callable[[], None]] = set()
         self._uses: dict[str, int] = {}
         """When the use of a token was noted last."""
@@ -128,14 +129,15 @@ class Accounts:
 
     # Coming in
 
-    async def login(self, username: str, password: str, address: str, *, client: str = "") -> str:
-        """An access token. Raises `InvalidCredentials` or `TooManyAttempts`."""
+    async def login(self, username: str, password: str, address: str, *, client: str = "", device: str = "") -> str:
+        """An access token. `device` is what `device_of` gave the client at an earlier login. Raises `InvalidCredentials` or
+        `TooManyAttempts`."""
         # No work and no row for what is nobody's; the rules for names are no secret.
         if not registry.is_user_name(username) or not passwords.can_be_checked(password):
             raise InvalidCredentials
         visitor = events.Actor(name=username, via="web", device=client[:LONGEST_LABEL] or None, address=_machine(address))
         try:
-            attempt = self._limit.begin(username, address)
+            attempt = self._limit.begin(username, address, device=device if self._is_device_of(username, device) else "")
         except TooManyAttempts:
             await self._record_refusal(visitor)
             raise
@@ -201,9 +203,26 @@ class Accounts:
             return None
         return await self._tokens.make(Claims(sub=name, jti=token_id, iat=issued_at, exp=expires_at))
 
-    async def exchange(self, first_token: str, *, client: str = "page", address: str = "") -> str:
-        """The owner's token, or that of one visit, for an access token. Raises `InvalidCredentials`."""
+    def device_of(self, name: str) -> str:
+        """For a client that has logged in: by this its next login is told from a stranger's. It lets nobody in."""
+        nonce = secrets.token_hex(16)
+        return f"{nonce}.{self._device_signature(name, nonce)}"
+
+    def _is_device_of(self, name: str, device: str) -> bool:
+        nonce, _, signature = device.partition(".")
+        if len(nonce) != 32 or not device.isascii():
+            return False
+        return hmac.compare_digest(signature, self._device_signature(name, nonce))
+
+    def _device_signature(self, name: str, nonce: str) -> str:
+        return hmac.new(self._device_key, f"{name} {nonce}".encode(), "sha256").hexdigest()
+
+    async def exchange(self, first_token: str, *, client: str = "page", address: str = "", counted: bool = False) -> str:
+        """The owner's token, or that of one visit, for an access token. Raises `InvalidCredentials`; where failures are `counted`
+        for the address, also `TooManyAttempts`. A good token is never held back: none can be guessed."""
         if len(first_token) > LONGEST_TOKEN or not (self._is_owner_token(first_token) or self._redeem(first_token)):
+            if counted:
+                self._limit.end(self._limit.begin("", address), succeeded=False)
             raise InvalidCredentials
         by = events.Actor(name=OWNER, via="web", device=client[:LONGEST_LABEL] or None, address=address or None)
         token = await self._issue(OWNER, client, by)

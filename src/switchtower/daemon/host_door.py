@@ -49,7 +49,7 @@ class HostDoor:
             token_sha256=given,
             address=request.origin.address,
             at_ms=self._now_ms(),
-            name=request.query.get("name", "")[:100] or host_id,
+            name="".join(filter(str.isprintable, request.query.get("name", "")[:100])).strip() or host_id,
         )
         # Of a host that was removed since it was looked up, nothing was found out.
         first_state = self._first_state(request) if known is None else registry.HostState.PENDING

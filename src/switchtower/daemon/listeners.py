@@ -22,6 +22,8 @@ from switchtower.transports.stream import Origin, Receiver
 
 if TYPE_CHECKING:
     from switchtower.transports import census, upgrade, websocket
+    from switchtower.transports.addresses import TrustedProxies
+    from switchtower.transports.connection_limit import ConnectionLimit
     from switchtower.transports.http import HttpListener, UnixHttpListener
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class Listeners:
         self._version = version
         self._push: set[PushPeer] = set()
         self._unix: unix.UnixListener | None = None
+        self._limit: ConnectionLimit | None = None
         self._http: HttpListener | None = None
         self._host: UnixHttpListener | None = None
 
@@ -61,6 +64,8 @@ class Listeners:
     async def open(self) -> None:
         """The socket comes last: whoever is greeted there talks to a daemon that has all it needs."""
         settings = self._settings
+        if settings.http != "off" or settings.pi != "off":
+            self._limit = self._pi.limit = self._limit_connections()
         if address := values.address(settings.http):
             self._http = await self._open_http(address)
         await self._pi.open()
@@ -70,6 +75,18 @@ class Listeners:
             max_line_bytes=settings.max_line_bytes,
             output_limit_bytes=settings.output_limit_bytes,
         )
+
+    def _limit_connections(self) -> "ConnectionLimit":
+        from switchtower.transports.connection_limit import ConnectionLimit, capacity
+
+        settings = self._settings
+        total = capacity(settings.max_connections)
+        return ConnectionLimit(total, settings.max_connections_per_address, is_shared=self._proxies().__contains__)
+
+    def _proxies(self) -> "TrustedProxies":
+        from switchtower.transports.addresses import TrustedProxies
+
+        return TrustedProxies(self._settings.trusted_proxies)
 
     async def _open_http(self, address: values.Address) -> "HttpListener":
         try:
@@ -97,6 +114,8 @@ class Listeners:
             max_message_bytes=self._settings.max_line_bytes,
             output_limit_bytes=self._settings.output_limit_bytes,
             sites=Sites(self._settings.origins, public_url=self._settings.public_url),
+            limit=self._limit,
+            proxies=self._proxies(),
         )
 
     async def open_host_socket(self) -> None:

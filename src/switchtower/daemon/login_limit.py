@@ -1,14 +1,17 @@
 """How often somebody may try to log in. Kept in memory, bounded, for this process alone.
 
 By address: a few failures are free, then each costs a longer wait. By name, across all addresses: more are free and the waits
-stay short, and an address from which that name has logged in before does not have to wait for others' failures. So guessing
-is slow from one address and from many, and nobody can lock a user out by failing in their name.
+stay short. Failures of others hold back neither a name that has logged in from this address before nor one that comes with the
+cookie of a device that it has logged in with: only their own failures there do. So guessing is slow from one address and from
+many, no user can be locked out by failures in their name, and the users behind one proxy do not lock each other out.
 """
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
+
+from switchtower.transports import addresses
 
 FORGOTTEN_AFTER = 3_600.0
 MOST_ROWS = 10_000
@@ -42,6 +45,8 @@ class TooManyAttempts(Exception):
 class Attempt(NamedTuple):
     name: str
     place: str
+    own: str = ""
+    """What is familiar about it, if anything is: then only its own failures count against it."""
 
 
 class _Row:
@@ -106,46 +111,46 @@ class LoginLimit:
     def __init__(self, now: Callable[[], float]) -> None:
         self._places = _Table(BY_ADDRESS, now)
         self._names = _Table(BY_NAME, now)
-        self._familiar: OrderedDict[Attempt, None] = OrderedDict()
+        self._own = _Table(BY_ADDRESS, now)
+        self._familiar: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """Names, each with a place that it has logged in from."""
 
     @property
     def size(self) -> int:
-        return max(len(self._places), len(self._names), len(self._familiar))
+        return max(len(self._places), len(self._names), len(self._own), len(self._familiar))
 
-    def begin(self, name: str, address: str) -> Attempt:
-        """Raises `TooManyAttempts`. Every attempt that begins must `end`."""
-        attempt = Attempt(name, _place_of(address))
-        wait = self._places.wait(attempt.place)
-        if attempt not in self._familiar:
-            wait = max(wait, self._names.wait(name))
+    def begin(self, name: str, address: str, *, device: str = "") -> Attempt:
+        """Raises `TooManyAttempts`. Every attempt that begins must `end`. `device` is one that this name has logged in with, which
+        the caller has checked. An attempt without a name counts for its address alone."""
+        place = addresses.place_of(address)
+        familiar = f"device {device}" if device else f"place {place}" if (name, place) in self._familiar else ""
+        attempt = Attempt(name, place, f"{name} {familiar}" if familiar else "")
+        if attempt.own:
+            wait = self._own.wait(attempt.own)
+        else:
+            wait = max(self._places.wait(place), self._names.wait(name) if name else 0.0)
         if wait > 0:
             raise TooManyAttempts(wait)
-        self._places.begin(attempt.place)
-        self._names.begin(name)
+        for table, key in self._rows_of(attempt):
+            table.begin(key)
         return attempt
 
     def end(self, attempt: Attempt, *, succeeded: bool | None) -> None:
         """None: it was our own fault, and is not counted."""
-        self._places.end(attempt.place, attempt.name, succeeded=succeeded)
-        self._names.end(attempt.name, attempt.name, succeeded=None if succeeded else succeeded)
-        if succeeded:
-            self._familiar.pop(attempt, None)
+        for table, key in self._rows_of(attempt):
+            # A right password does not show that those who failed with this name elsewhere were its user.
+            counted = None if table is self._names and succeeded else succeeded
+            table.end(key, attempt.name, succeeded=counted)
+        if succeeded and attempt.name:
+            key = (attempt.name, attempt.place)
+            self._familiar.pop(key, None)
             if len(self._familiar) >= MOST_ROWS:
                 self._familiar.popitem(last=False)
-            self._familiar[attempt] = None
+            self._familiar[key] = None
 
-
-def _place_of(address: str) -> str:
-    """Without its port; an IPv6 address by the network that one customer is usually given."""
-    import ipaddress
-
-    host, _, port = address.rpartition(":")
-    for spelled in (address, host if port.isdecimal() else address):
-        try:
-            ip = ipaddress.ip_address(spelled.strip("[]").partition("%")[0])
-        except ValueError:
-            continue
-        if isinstance(ip, ipaddress.IPv4Address):
-            return str(ip)
-        return str(ip.ipv4_mapped or ipaddress.ip_network((int(ip) >> 64 << 64, 64)))
-    return address[:128]
+    def _rows_of(self, attempt: Attempt) -> Iterator[tuple[_Table, str]]:
+        yield self._places, attempt.place
+        if attempt.name:
+            yield self._names, attempt.name
+        if attempt.own:
+            yield self._own, attempt.own

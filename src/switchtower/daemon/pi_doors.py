@@ -16,6 +16,7 @@ from switchtower.transports.stream import Origin, Receiver
 
 if TYPE_CHECKING:
     from switchtower.transports import census, upgrade
+    from switchtower.transports.connection_limit import ConnectionLimit
     from switchtower.transports.http import HttpListener
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ class PiDoors:
         self._house = house
         self._doorkeeper = doorkeeper
         self._port_required = port_required or "pi" in settings.asked
+        self.limit: ConnectionLimit | None = None
+        """On connections to all ports; set before these open."""
         self._port: HttpListener | None = None
         self._unix: unix.UnixListener | None = None
 
@@ -83,6 +86,7 @@ class PiDoors:
                 output_limit_bytes=settings.output_limit_bytes,
                 hosts=() if is_local else (upgrade.ANY_HOST,),
                 sites=origins.Sites(settings.origins),
+                limit=self.limit,
             )
         except errors.AddressInUse as problem:
             if self._port_required:
@@ -101,7 +105,9 @@ class PiDoors:
         access = self._doorkeeper.on_open_port(request.origin, by_name=by_name)
         if access is None:
             # pi-server, interop: a client without the right to be here is closed with 1008.
-            return self._house().refuse(POLICY_VIOLATION, "pass the token of endpoints.json as `?token=`")
+            receiver = self._house().refuse(POLICY_VIOLATION, "pass the token of endpoints.json as `?token=`")
+            longest = self._settings.pi_max_frame_bytes
+            return upgrade.Admission(receiver=receiver, max_message_bytes=longest, complaint=oversize, authenticated=False)
         return self.accept_websocket(request, access)
 
     def accept_websocket(self, request: "upgrade.Upgrade", access: Access) -> "upgrade.Admission":

@@ -16,6 +16,7 @@ from switchtower.daemon.web_page import WebPage
 from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.host.settings import HostSettings
 from switchtower.protocols.relay.hub.hub import Hub
+from switchtower.protocols.relay.hub.quotas import Quotas
 from switchtower.runtime.runtime import Runtime
 from switchtower.tools.running import environment
 from switchtower.transports.stream import Origin
@@ -64,7 +65,21 @@ class RelayParts:
             node_id=None if mesh is None else mesh.me.node_id,
         )
         self.rpc = HostRpc(runtime, about_us)
-        self.hub = Hub(runtime, self._registry, self.rpc, host_name=host_name, lost_after_s=settings.lost_after, mesh=mesh)
+        quotas = Quotas(
+            sessions=settings.host_max_sessions,
+            approvals=settings.host_max_approvals,
+            messages_per_minute=settings.host_messages_per_minute,
+            bytes_per_minute=settings.host_bytes_per_minute,
+        )
+        self.hub = Hub(
+            runtime,
+            self._registry,
+            self.rpc,
+            host_name=host_name,
+            lost_after_s=settings.lost_after,
+            mesh=mesh,
+            quotas=quotas,
+        )
         self.host_door = HostDoor(settings, self._registry, self.hub.is_a_node, runtime.now_ms)
         self.link: Link | None = None
         if settings.hub is not None:

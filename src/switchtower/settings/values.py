@@ -172,6 +172,19 @@ def origins(value: object) -> tuple[str, ...]:
     return entries
 
 
+def networks(value: object) -> tuple[str, ...]:
+    """Addresses, or networks such as `10.0.0.0/8`."""
+    import ipaddress
+
+    spelled = names(value)
+    for network in spelled:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as problem:
+            raise ValueError(str(problem)) from None
+    return spelled
+
+
 def whole(least: int) -> Callable[[object], int]:
     def parse(value: object) -> int:
         try:

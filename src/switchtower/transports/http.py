@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Collection
 from email.utils import formatdate
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +23,8 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from switchtower.transports import errors, socketfile, unix, websocket
+from switchtower.transports.addresses import NO_PROXIES, TrustedProxies, without_port
+from switchtower.transports.connection_limit import ConnectionLimit
 from switchtower.transports.origins import Sites
 from switchtower.transports.stream import Origin
 
@@ -32,6 +35,9 @@ _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 _ROOT = 0
 HEAD_SECONDS = 30.0
 """How long a client may take to say what it wants."""
+
+BACKLOG = 32
+"""Connections that wait to be accepted: each becomes a descriptor at once, before it is counted."""
 
 FindOrigin = Callable[[asyncio.Transport], Origin | None]
 """Who is at the other end; None when that is nobody to be served."""
@@ -48,10 +54,14 @@ class Attribution(Struct, frozen=True):
 class Peer:
     """The other end of a connection, for as long as that lasts."""
 
-    __slots__ = ("attribution", "origin")
+    __slots__ = ("attribution", "authenticate", "origin", "proxies")
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, proxies: TrustedProxies, authenticate: Callable[[], None]) -> None:
+        """`proxies` are those whose headers say where a request comes from. `authenticate` is called when a token was shown: the
+        connection then no longer counts as a stranger's."""
         self.origin = origin
+        self.proxies = proxies
+        self.authenticate = authenticate
         self.attribution: Attribution | None = None
         """Kept here by the protocol that found it, so that it is found once."""
 
@@ -125,9 +135,12 @@ async def serve(
     sites: Sites | None = None,
     ping_seconds: float = 30.0,
     head_seconds: float = HEAD_SECONDS,
+    limit: ConnectionLimit | None = None,
+    proxies: TrustedProxies = NO_PROXIES,
 ) -> HttpListener:
     """Listens at `host:port`; port 0 picks a free one. Raises an `errors.CannotListen` that says what stands in the way.
 
+    `limit` says how many connections there may be, `proxies` whose headers say where a request comes from.
     `hosts` are names, besides `host`, loopback's and those of `sites`, under which clients may reach us; `sites` are the pages
     that may connect.
     """
@@ -139,10 +152,12 @@ async def serve(
         max_message_bytes=max_message_bytes,
         output_limit_bytes=output_limit_bytes,
         ping_seconds=ping_seconds,
+        limit=limit,
+        proxies=proxies,
     )
-    site = await _Site.start(app, websocket.protocol(door), _from_port, head_seconds)
+    site = await _Site.start(app, websocket.protocol(door), _from_port, head_seconds, limit, proxies)
     try:
-        server = await asyncio.get_running_loop().create_server(site.connection, host, port)
+        server = await asyncio.get_running_loop().create_server(site.connection, host, port, backlog=BACKLOG)
     except OSError as problem:
         await site.lifespan.shutdown()
         raise _explained(problem, host, port) from problem
@@ -184,14 +199,30 @@ def _spelled(end: Any) -> str:
 class _Site:
     """An app that has started, and how connections to it are made."""
 
-    def __init__(self, config: Config, lifespan: Any, find_origin: FindOrigin, head_seconds: float) -> None:
+    def __init__(
+        self,
+        config: Config,
+        lifespan: Any,
+        find_origin: FindOrigin,
+        head_seconds: float,
+        limit: ConnectionLimit | None,
+        proxies: TrustedProxies,
+    ) -> None:
         self.lifespan = lifespan
         self.state = _State()
         self._config = config
-        self._class = _knowing(cast(Any, config.http_protocol_class), find_origin, head_seconds)
+        self._class = _knowing(cast(Any, config.http_protocol_class), find_origin, head_seconds, limit, proxies)
 
     @classmethod
-    async def start(cls, app: Any, ws: Any, find_origin: FindOrigin, head_seconds: float) -> "_Site":
+    async def start(
+        cls,
+        app: Any,
+        ws: Any,
+        find_origin: FindOrigin,
+        head_seconds: float,
+        limit: ConnectionLimit | None = None,
+        proxies: TrustedProxies = NO_PROXIES,
+    ) -> "_Site":
         config = Config(
             app,
             ws="none" if ws is None else ws,
@@ -207,16 +238,18 @@ class _Site:
         await lifespan.startup()
         if lifespan.should_exit:
             raise RuntimeError("the app could not start")
-        return cls(config, lifespan, find_origin, head_seconds)
+        return cls(config, lifespan, find_origin, head_seconds, limit, proxies)
 
     def connection(self) -> asyncio.Protocol:
         made: asyncio.Protocol = self._class(config=self._config, server_state=self.state, app_state=self.lifespan.state)
         return made
 
 
-def _knowing(base: Any, find_origin: FindOrigin, head_seconds: float) -> Any:
-    """uvicorn's protocol, which also knows who is at the other end, hangs up when that is nobody we serve, and does not wait
-    for ever for a request to be said to its end."""
+def _knowing(
+    base: Any, find_origin: FindOrigin, head_seconds: float, limit: ConnectionLimit | None, proxies: TrustedProxies
+) -> Any:
+    """uvicorn's protocol, which also knows who is at the other end, hangs up when that is nobody we serve or there are too many
+    already, and does not wait for ever for a request to be said to its end."""
 
     class Connection(base):  # type: ignore[misc]
         app_state: dict[str, Any]
@@ -229,7 +262,11 @@ def _knowing(base: Any, find_origin: FindOrigin, head_seconds: float) -> Any:
                 self._refused = True
                 transport.abort()
                 return
-            self.app_state = {**self.app_state, "peer": Peer(origin)}
+            if limit is not None and not limit.admit(transport, without_port(origin.address)):
+                self._refused = True
+                return
+            authenticate = partial(limit.authenticate, transport) if limit is not None else _not_counted
+            self.app_state = {**self.app_state, "peer": Peer(origin, proxies, authenticate)}
             super().connection_made(transport)
             self._mind_the_time()
 
@@ -240,6 +277,8 @@ def _knowing(base: Any, find_origin: FindOrigin, head_seconds: float) -> Any:
 
         def connection_lost(self, exc: Exception | None) -> None:
             if not self._refused:
+                if limit is not None:
+                    limit.release(self.transport)
                 self._stop_waiting()
                 super().connection_lost(exc)
 
@@ -248,6 +287,8 @@ def _knowing(base: Any, find_origin: FindOrigin, head_seconds: float) -> Any:
             if asked or self.transport.is_closing() or self.transport.get_protocol() is not self:
                 self._stop_waiting()
             elif self._patience is None:
+                if limit is not None and self.cycle is not None:
+                    limit.renew(self.transport)
                 self._patience = asyncio.get_running_loop().call_later(head_seconds, self.transport.abort)
 
         def _stop_waiting(self) -> None:
@@ -256,6 +297,10 @@ def _knowing(base: Any, find_origin: FindOrigin, head_seconds: float) -> Any:
                 self._patience = None
 
     return Connection
+
+
+def _not_counted() -> None:
+    """Where there is no limit on connections."""
 
 
 def _explained(problem: OSError, host: str, port: int) -> errors.CannotListen:

@@ -29,6 +29,8 @@ class Origin(Struct, frozen=True):
     is_page: bool = False
     """A browser's page asks: the request has an `Origin`. Then the uid of the process says nothing about who asks."""
 
+    client: str = ""
+    """The client's address by the word of a trusted proxy, without a port; empty where the connection is the client's own."""
     pid: int | None = None
     """The process at the other end, where the transport tells; 0 for one of another PID namespace."""
     pid_started_at: int | None = None
@@ -36,10 +38,10 @@ class Origin(Struct, frozen=True):
 
     @property
     def machine(self) -> str:
-        """The address without its port; `local` where only a process of this machine can be at the other end."""
+        """The client's address without its port, by the word of a trusted proxy where there is one; `local` where only a process of this machine can be at the other end."""
         if self.transport in ("unix", "stdio"):
             return "local"
-        return self.address.rpartition(":")[0].strip("[]") or self.address
+        return self.client or self.address.rpartition(":")[0].strip("[]") or self.address
 
     def __repr__(self) -> str:
         """Without the token: an origin may be logged, a secret may not."""

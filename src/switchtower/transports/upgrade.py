@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote
 
 from msgspec import Struct
 
+from switchtower.transports.addresses import NO_PROXIES, TrustedProxies, without_port
 from switchtower.transports.origins import LOOPBACK, Sites, Standing, hostname
 from switchtower.transports.stream import Complaint, Origin, Receiver
 
@@ -56,9 +57,11 @@ class Admission(Struct, frozen=True):
     max_message_bytes: int
     complaint: Complaint
     """Told of a message of up to twice the limit, and the connection goes on after it. A longer frame closes it, as elsewhere."""
+    authenticated: bool = True
+    """False for a client that is only told why it may not stay."""
 
 
-def read(head: bytes, address: str, reached_at: str = "") -> Upgrade:
+def read(head: bytes, address: str, reached_at: str = "", *, proxies: TrustedProxies = NO_PROXIES) -> Upgrade:
     """The head of an HTTP request that a server has already found well-formed."""
     first, *lines = head.decode("latin-1").split("\r\n")
     target, _, query_string = first.split(" ")[1].partition("?")
@@ -75,7 +78,16 @@ def read(head: bytes, address: str, reached_at: str = "") -> Upgrade:
     if scheme.lower() == "bearer" and credentials:
         token = credentials.strip()
     origin = Origin(
-        transport="websocket", address=address, reached_at=reached_at, token=token or None, is_page="origin" in headers
+        transport="websocket",
+        address=address,
+        reached_at=reached_at,
+        token=token or None,
+        is_page="origin" in headers,
+        client=proxies.find_client(
+            without_port(address),
+            forwarded=headers.get("forwarded", ""),
+            x_forwarded_for=headers.get("x-forwarded-for", ""),
+        ),
     )
     return Upgrade(path=unquote(target), query=query, headers=headers, origin=origin)
 

@@ -12,6 +12,8 @@ from typing import Any, cast
 from msgspec import Struct
 
 from switchtower.transports import upgrade, wire
+from switchtower.transports.addresses import NO_PROXIES, TrustedProxies
+from switchtower.transports.connection_limit import ConnectionLimit
 from switchtower.transports.origins import Sites
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Receiver
@@ -36,6 +38,8 @@ class Door(Struct, frozen=True):
     max_message_bytes: int
     output_limit_bytes: int
     ping_seconds: float
+    limit: ConnectionLimit | None = None
+    proxies: TrustedProxies = NO_PROXIES
 
 
 def protocol(door: Door) -> Callable[..., "WebSocketConnection"]:
@@ -65,7 +69,8 @@ class WebSocketConnection(WsConnection):
         self._connections.add(self)
 
     def data_received(self, head: bytes) -> None:
-        request = upgrade.read(head, _address(self.transport, "peername"), _address(self.transport, "sockname"))
+        ends = (_address(self.transport, which_end) for which_end in ("peername", "sockname"))
+        request = upgrade.read(head, *ends, proxies=self._door.proxies)
         try:
             answer = upgrade.objection(request, self._door.hosts, self._door.sites) or self._door.accept(request)
         except Exception:
@@ -99,6 +104,8 @@ class WebSocketConnection(WsConnection):
             self._terms, answer = answer, answer.receiver
             self._messages = wire.Messages(self._terms.max_message_bytes, tolerant=True)
             self._patience = largest_frame = 2 * self._terms.max_message_bytes
+        if self._door.limit is not None and (self._terms is None or self._terms.authenticated):
+            self._door.limit.authenticate(self.transport)
         self.origin = request.origin
         self.transport.set_write_buffer_limits(high=self._door.output_limit_bytes)
         key = request.headers["sec-websocket-key"]
@@ -152,6 +159,8 @@ class WebSocketConnection(WsConnection):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = self.writable = False
         self._connections.discard(self)
+        if self._door.limit is not None:
+            self._door.limit.release(self.transport)
         if self._timer is not None:
             self._timer.cancel()
         if self._deciding is not None:

@@ -55,6 +55,10 @@ Restart=on-failure
 RestartSec=5
 KillMode=mixed
 TimeoutStopSec={plan.stop_s}
+# Of all sessions together. A process that takes all memory ends alone, and the daemon continues.
+TasksMax=4096
+MemoryHigh=80%
+OOMPolicy=continue
 
 [Install]
 {installed}

@@ -9,7 +9,7 @@ from switchtower.core.roles import Action, Role
 from switchtower.protocols.relay import messages, stamps
 from switchtower.protocols.relay.http import answers, bodies, calls, cookies, guard, ports, problems
 from switchtower.protocols.relay.http.calls import Call, Caller
-from switchtower.protocols.relay.http.peers import origin_of, run_of
+from switchtower.protocols.relay.http.peers import authenticate, origin_of, run_of
 from switchtower.protocols.relay.http.routing import Entry, Row
 from switchtower.transports.origins import Sites, Standing
 
@@ -37,7 +37,7 @@ class TokenDoor:
 
     async def admit(self, request: Request, entry: Entry) -> Caller:
         origin = origin_of(request)
-        nobody = Caller(name="", via="web", address=origin.address)
+        nobody = Caller(name="", via="web", address=origin.machine)
         if entry is Entry.ANYONE:
             return nobody
         if entry is Entry.LOOKER and self._may_look(origin, request.headers):
@@ -52,10 +52,11 @@ class TokenDoor:
         identity = None if token is None else await self._accounts.verify(token)
         if identity is None:
             raise problems.unauthorized()
+        authenticate(request)
         return Caller(
             name=identity.name,
             via="web",
-            address=origin.address,
+            address=origin.machine,
             token_id=identity.token_id,
             expires_at_ms=identity.expires_at_ms,
             role=identity.role,
@@ -104,11 +105,15 @@ class Logins:
     def __init__(self, public_url: str | None) -> None:
         self._public_url = public_url
 
-    def answer(self, request: Request, token: str) -> Response:
-        headers = {}
+    def answer(self, request: Request, token: str, *, device: str | None = None) -> Response:
+        """`device` is what the browser is known by at its next login."""
+        response = answers.json({"access_token": token})
         if _is_our_page(request, self._public_url):
-            headers["Set-Cookie"] = self.cookie(request, token)
-        return answers.json({"access_token": token}, headers=headers)
+            response.headers.append("Set-Cookie", self.cookie(request, token))
+            if device is not None:
+                host = request.headers.get("host", "")
+                response.headers.append("Set-Cookie", cookies.made_device(host, device, secure=self._is_secure(request)))
+        return response
 
     def cookie(self, request: Request, token: str) -> str:
         return cookies.made(request.headers.get("host", ""), token, seconds=ports.LOGIN_SECONDS, secure=self._is_secure(request))
@@ -168,14 +173,15 @@ class Auth:
     async def login(self, call: Call) -> Any:
         asked = await call.asked(messages.Login)
         client = calls.user_agent(call.request)
-        token = await self._accounts.login(asked.username, asked.password, call.caller.address, client=client)
-        return self._logins.answer(call.request, token)
+        device = cookies.given_device(_joined(call.request, "cookie", ";"), call.request.headers.get("host", ""))
+        token = await self._accounts.login(asked.username, asked.password, call.caller.address, client=client, device=device)
+        return self._logins.answer(call.request, token, device=self._accounts.device_of(asked.username))
 
     async def exchange(self, call: Call) -> Any:
         """Ours: the token of the first visit's address for one that can be revoked."""
         asked = await call.asked(bodies.FirstToken)
         token = await self._accounts.exchange(
-            asked.token, client=calls.user_agent(call.request), address=origin_of(call.request).machine
+            asked.token, client=calls.user_agent(call.request), address=call.caller.address, counted=True
         )
         return self._logins.answer(call.request, token)
 

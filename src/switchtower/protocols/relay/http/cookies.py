@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from switchtower.transports.origins import Sites, Standing
 
 NAME = "tower"
+DEVICE_SECONDS = 180 * 86_400
+"""How long a device is remembered."""
 OWN, NOBODY = "same-origin", "none"
 """What `Sec-Fetch-Site` says of our own page, and of a person who typed the address."""
 
@@ -33,6 +35,19 @@ def made(host: str, token: str, *, seconds: int, secure: bool) -> str:
 
 def ended(host: str, *, secure: bool) -> str:
     return made(host, "", seconds=0, secure=secure)
+
+
+def given_device(cookie: str | None, host: str) -> str:
+    """What tells a device that has logged in before from a stranger's; it lets nobody in."""
+    pairs = (part.partition("=") for part in (cookie or "").split(";"))
+    ours = [value.strip() for key, _, value in pairs if key.strip() == f"{name(host)}_device"]
+    return ours[0] if len(ours) == 1 else ""
+
+
+def made_device(host: str, device: str, *, secure: bool) -> str:
+    """For `Set-Cookie`. Only sent where one logs in."""
+    lasting = f"Max-Age={DEVICE_SECONDS}; HttpOnly; SameSite=Strict{'; Secure' if secure else ''}"
+    return f"{name(host)}_device={device}; Path=/auth; {lasting}"
 
 
 def is_our_page(

@@ -10,6 +10,7 @@ import msgspec
 from switchtower.core import tower
 from switchtower.protocols.relay import messages, outbound, reports
 from switchtower.protocols.relay.hub.mirror import Mirror
+from switchtower.protocols.relay.hub.quotas import UNLIMITED, HostUsage
 from switchtower.protocols.relay.hub.roster import HostLine
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
@@ -38,16 +39,20 @@ class HostPeer:
         went: Callable[[HostLine], None],
         heard: Callable[[str], None],
         failed: Callable[[str, dict[str, Any]], None],
+        usage: HostUsage | None = None,
     ) -> None:
-        """`failed` is told the host, and what it says of a command to it that it did not do."""
+        """`failed` is told the host, and what it says of a command to it that it did not do. `usage` is what the host has used of
+        its quotas."""
         self._tower = tower_
         self._host_id = host_id
         self._came = came
         self._went = went
         self._heard = heard
         self._failed = failed
-        self._mirror = Mirror(tower_, host_id, self._acknowledge)
+        self._usage = usage or HostUsage(tower_, host_id, UNLIMITED)
+        self._mirror = Mirror(tower_, host_id, self._acknowledge, usage=self._usage, refuse=self._turn_away)
         self._mirror.relieved = self._resume
+        self._pausing: asyncio.TimerHandle | None = None
         self._acks: dict[str, int] = {}
         self._ack_is_due = False
         self._complaints = 0
@@ -77,6 +82,9 @@ class HostPeer:
             self._mirror.take(numbered)
             if self._mirror.is_crowded and self._line is not None:
                 self._line.stream.pause_reading()
+        if (pause := self._usage.pause_after(frames)) and self._pausing is None and self._line is not None:
+            self._line.stream.pause_reading()
+            self._pausing = asyncio.get_running_loop().call_later(pause, self._end_pause)
 
     def refused(self, problem: str) -> None:
         self._complain(problem)
@@ -87,6 +95,8 @@ class HostPeer:
 
     def disconnected(self) -> None:
         self._mirror.close()
+        if self._pausing is not None:
+            self._pausing.cancel()
         if self._line is not None:
             line, self._line = self._line, None
             self._went(line)
@@ -137,6 +147,16 @@ class HostPeer:
                 )
             )
 
-    def _resume(self) -> None:
+    def _turn_away(self, run_id: str, problem: str) -> None:
+        """A run that is not taken here."""
         if self._line is not None:
+            told = {"command": "run.started", "error": problem}
+            self._line.send(outbound.unnumbered("run.error", self._tower.now_ms(), told, run_id=run_id))
+
+    def _end_pause(self) -> None:
+        self._pausing = None
+        self._resume()
+
+    def _resume(self) -> None:
+        if self._line is not None and self._pausing is None and not self._mirror.is_crowded:
             self._line.stream.resume_reading()

@@ -15,6 +15,7 @@ from switchtower.protocols.relay.hub import screens
 from switchtower.protocols.relay.hub.dispatch import NOBODY, Dispatch, Sender
 from switchtower.protocols.relay.hub.host_peer import HostPeer
 from switchtower.protocols.relay.hub.presence import Presence
+from switchtower.protocols.relay.hub.quotas import UNLIMITED, HostUsage, Quotas
 from switchtower.protocols.relay.nodes import asking
 from switchtower.transports.mesh.ports import Mesh
 
@@ -40,9 +41,12 @@ class Hub:
         host_name: str,
         lost_after_s: float,
         mesh: Mesh | None = None,
+        quotas: Quotas = UNLIMITED,
     ) -> None:
-        """`mesh` is the way to the other nodes of the tower; None when it is alone."""
+        """`mesh` is the way to the other nodes of the tower; None when it is alone. `quotas` are those of each host."""
         self.tower = tower_
+        self._quotas = quotas
+        self._usages: dict[str, HostUsage] = {}
         self._local = local
         self._nodes = nodes = None if mesh is None else self._among_nodes(mesh)
         own = messages.HostRow(
@@ -132,6 +136,7 @@ class Hub:
             went=presence.went,
             heard=presence.heard,
             failed=self._dispatch.refused,
+            usage=self._usages.setdefault(host_id, HostUsage(self.tower, host_id, self._quotas)),
         )
 
     # What apps see

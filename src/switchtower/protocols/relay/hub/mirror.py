@@ -11,6 +11,7 @@ from functools import partial
 from switchtower.core import commands, errors, tower
 from switchtower.protocols.relay import messages, names, reports
 from switchtower.protocols.relay.hub.intake import RunIntake
+from switchtower.protocols.relay.hub.quotas import UNLIMITED, HostUsage
 
 log = logging.getLogger(__name__)
 
@@ -40,14 +41,26 @@ class _Run:
 
     @property
     def is_idle(self) -> bool:
-        return self.intake is not None and not (self.intake.is_waiting or self.storing or self.ready)
+        return self.refused or (self.intake is not None and not (self.intake.is_waiting or self.storing or self.ready))
 
 
 class Mirror:
-    def __init__(self, tower_: tower.Tower, host_id: str, ack: Ack, *, gap_patience: float = GAP_PATIENCE) -> None:
+    def __init__(
+        self,
+        tower_: tower.Tower,
+        host_id: str,
+        ack: Ack,
+        *,
+        gap_patience: float = GAP_PATIENCE,
+        usage: HostUsage | None = None,
+        refuse: Callable[[str, str], None] = lambda run_id, problem: None,
+    ) -> None:
+        """`usage` is what the host has used of its quotas; `refuse` is told the run that is not taken, and why."""
         self._tower = tower_
         self._host_id = host_id
         self._ack = ack
+        self._usage = usage or HostUsage(tower_, host_id, UNLIMITED)
+        self._refuse = refuse
         self._gap_patience = gap_patience
         self._runs: dict[str, _Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -114,6 +127,9 @@ class Mirror:
                 run.refused = session.host != self._host_id
             except errors.SessionNotFound:
                 known = 0
+                if not await self._usage.may_begin(run.session_id):
+                    self._turn_away(run_id, run)
+                    return
             except errors.CoreError:
                 await asyncio.sleep(RETRY)
                 continue
@@ -127,6 +143,13 @@ class Mirror:
         for envelope in early:
             self._admit(run, envelope)
         self._store(run_id, run)
+
+    def _turn_away(self, run_id: str, run: _Run) -> None:
+        """Nothing of it is stored or acknowledged: the host still has it, and tells it again after its next connection."""
+        run.refused = True
+        early, run.early = run.early, []
+        self._settle(len(early))
+        self._refuse(run_id, "this host has too many sessions here; delete some of them at the hub")
 
     def _admit(self, run: _Run, envelope: messages.Envelope) -> None:
         intake = run.intake
@@ -152,7 +175,9 @@ class Mirror:
 
     def _ready(self, run: _Run, envelopes: list[messages.Envelope]) -> None:
         now_ms = self._tower.now_ms()
-        run.ready += [reports.report(self._host_id, envelope, now_ms) for envelope in envelopes]
+        for envelope in envelopes:
+            report = reports.report(self._host_id, envelope, now_ms)
+            run.ready.append(commands.Report(report.seq, self._usage.bound(run.session_id, report.events)))
 
     def _wait_for_gap(self, run_id: str, run: _Run) -> None:
         run.timer = asyncio.get_running_loop().call_later(self._gap_patience, self._gap_is_final, run_id, run)

@@ -5,6 +5,7 @@ On several nodes each keeps these books, for a host may come back to any. It is 
 
 import asyncio
 import logging
+import unicodedata
 from collections.abc import Awaitable
 from functools import partial
 from typing import Any
@@ -148,7 +149,8 @@ class Presence:
         now = stamps.spelled(self._tower.now_ms())
         ours = [msgspec.structs.replace(row, last_seen_at=now) for row in (self._own, *nodes)]
         listed = {row.id for row in nodes}
-        return [*ours, *[self._row(host) for host in await self._registry.hosts() if host.host_id not in listed]]
+        others = [self._row(host) for host in await self._registry.hosts() if host.host_id not in listed]
+        return _name_apart([*ours, *others])
 
     def _row(self, host: registry.Host) -> messages.HostRow:
         online = host.host_id in self.roster
@@ -193,3 +195,22 @@ class Presence:
         self._tasks.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
             log.error("keeping books on hosts failed", exc_info=problem)
+
+
+def _name_apart(rows: list[messages.HostRow]) -> list[messages.HostRow]:
+    """The same rows in the same order, no two with names that look alike. A host chooses its name, so the one that was known
+    first keeps it, and a later one gets a number."""
+    taken: set[str] = set()
+    named: dict[str, str] = {}
+    for row in sorted(rows, key=lambda row: (row.first_seen_at or "", row.id)):
+        name, number = row.name, 1
+        while _look(name) in taken:
+            number += 1
+            name = f"{row.name.strip()} ({number})"
+        taken.add(_look(name))
+        named[row.id] = name
+    return [msgspec.structs.replace(row, name=named[row.id]) for row in rows]
+
+
+def _look(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())

@@ -1,0 +1,153 @@
+"""How many TCP connections there may be, in all and before they have shown a token, so that a crowd of strangers leaves
+descriptors for the owner's sockets and room for users.
+
+A connection counts as a stranger's until it is authenticated. Strangers share half of all places, and at most a few of them may
+have one address. When their places are taken, the one that has waited longest gives up its place, unless all have only just
+come: then the new one is refused. While more than half of them are taken, a stranger gets less time for its request.
+"""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+from switchtower.transports import addresses
+
+_log = logging.getLogger(__name__)
+
+RESERVED_DESCRIPTORS = 80
+"""For the owner's sockets, the journal and the processes of runs."""
+FEWEST = 16
+"""Connections that are possible however few descriptors there are."""
+PRESSED_SECONDS = 5.0
+"""How long a stranger may wait while more than half of the strangers' places are taken."""
+SETTLING_SECONDS = 1.0
+"""A stranger that has been here for less than this keeps its place."""
+_LOG_EVERY_SECONDS = 60.0
+
+BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n"
+    b"Content-Length: 39\r\nConnection: close\r\n\r\ntoo many connections; try again later\r\n"
+)
+
+
+def capacity(wanted: int = 0) -> int:
+    """How many connections the process's descriptors allow, beside what is open now and what is reserved. `wanted` is the most
+    that there should be; 0 takes all."""
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    room = 1_000_000 if soft == resource.RLIM_INFINITY else max(soft - _open_descriptors() - RESERVED_DESCRIPTORS, FEWEST)
+    return min(wanted or room, room)
+
+
+def _open_descriptors() -> int:
+    try:
+        return len(list(Path("/proc/self/fd").iterdir()))
+    except OSError:
+        return 32
+
+
+class _Stranger:
+    __slots__ = ("place", "since")
+
+    def __init__(self, place: str, since: float) -> None:
+        self.place = place
+        self.since = since
+
+
+class ConnectionLimit:
+    """Of all ports of the daemon together. A connection is known by its transport."""
+
+    def __init__(
+        self,
+        total: int,
+        per_address: int,
+        *,
+        is_shared: Callable[[str], bool] = lambda _: False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`is_shared` says of which addresses many clients come, such as a proxy's: the limit by address does not hold there."""
+        self._total = total
+        self._strangers_at_most = max(total // 2, 1)
+        self._per_address = per_address
+        self._is_shared = is_shared
+        self._now = now
+        self._strangers: OrderedDict[asyncio.Transport, _Stranger] = OrderedDict()
+        """The one that has waited longest comes first."""
+        self._by_place: dict[str, OrderedDict[asyncio.Transport, None]] = {}
+        self._known: set[asyncio.Transport] = set()
+        self._turned_away = 0
+        self._logged_at = -_LOG_EVERY_SECONDS
+
+    def __len__(self) -> int:
+        return len(self._strangers) + len(self._known)
+
+    def admit(self, transport: asyncio.Transport, address: str) -> bool:
+        """Whether there is a place for a new connection. One that is refused was answered, and is being closed."""
+        place = addresses.place_of(address)
+        if len(self._strangers) > self._strangers_at_most // 2:
+            self._hurry()
+        alike = self._by_place.get(place) or OrderedDict()
+        crowded = not addresses.is_loopback(address) and not self._is_shared(address) and len(alike) >= self._per_address
+        full = len(self._strangers) >= self._strangers_at_most or len(self) >= self._total
+        if (crowded and not self._evict(next(iter(alike)))) or (full and not self._evict(next(iter(self._strangers), None))):
+            self._note()
+            transport.write(BUSY)
+            transport.close()
+            return False
+        self._strangers[transport] = _Stranger(place, self._now())
+        self._by_place.setdefault(place, OrderedDict())[transport] = None
+        return True
+
+    def authenticate(self, transport: asyncio.Transport) -> None:
+        """It has shown who it is: no longer a stranger."""
+        if self._forget(transport):
+            self._known.add(transport)
+
+    def renew(self, transport: asyncio.Transport) -> None:
+        """It was answered, and may ask again: its time begins anew."""
+        if stranger := self._strangers.get(transport):
+            stranger.since = self._now()
+            self._strangers.move_to_end(transport)
+            self._by_place[stranger.place].move_to_end(transport)
+
+    def release(self, transport: asyncio.Transport) -> None:
+        self._forget(transport)
+        self._known.discard(transport)
+
+    def _hurry(self) -> None:
+        while self._strangers and self._evict(next(iter(self._strangers)), PRESSED_SECONDS):
+            pass
+
+    def _evict(self, transport: asyncio.Transport | None, patience: float = SETTLING_SECONDS) -> bool:
+        """Whether it has waited so long that its place was taken from it."""
+        if transport is None or self._now() - self._strangers[transport].since < patience:
+            return False
+        self._note()
+        self._forget(transport)
+        transport.abort()
+        return True
+
+    def _forget(self, transport: asyncio.Transport) -> bool:
+        stranger = self._strangers.pop(transport, None)
+        if stranger is None:
+            return False
+        alike = self._by_place[stranger.place]
+        del alike[transport]
+        if not alike:
+            del self._by_place[stranger.place]
+        return True
+
+    def _note(self) -> None:
+        self._turned_away += 1
+        if self._now() - self._logged_at >= _LOG_EVERY_SECONDS:
+            self._logged_at = self._now()
+            _log.warning(
+                "too many connections without a token: %d of %d places are taken; %d were turned away so far",
+                len(self._strangers),
+                self._strangers_at_most,
+                self._turned_away,
+            )
