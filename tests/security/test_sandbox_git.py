@@ -144,7 +144,7 @@ def snapshot(git_dir: Path) -> set[tuple[str, bytes]]:
     return {(str(path.relative_to(git_dir)), path.read_bytes()) for path in files}
 
 
-# What must go on working
+# What must still work
 
 EVERYDAY = [
     "git status --porcelain",
@@ -201,7 +201,7 @@ def make_repository(workspace: Path) -> Path:
 TIDY = "git reset -q --hard; git clean -fdq; git checkout -q main"
 
 
-async def test_everyday_work_with_git_goes_on_inside(disk: Path, run: Run) -> None:
+async def test_everyday_commands_of_git_work_inside(disk: Path, run: Run) -> None:
     control, repository = make_repository(disk / "control/work"), make_repository(disk / "guarded/work")
     entries = {path.name for path in (repository / ".git").iterdir()}
     failed = {}
