@@ -144,7 +144,7 @@ def snapshot(git_dir: Path) -> set[tuple[str, bytes]]:
     return {(str(path.relative_to(git_dir)), path.read_bytes()) for path in files}
 
 
-# What must go on working
+# What must still work
 
 EVERYDAY = [
     "git status --porcelain",
@@ -201,7 +201,7 @@ def make_repository(workspace: Path) -> Path:
 TIDY = "git reset -q --hard; git clean -fdq; git checkout -q main"
 
 
-async def test_everyday_work_with_git_goes_on_inside(disk: Path, run: Run) -> None:
+async def test_everyday_commands_of_git_work_inside(disk: Path, run: Run) -> None:
     control, repository = make_repository(disk / "control/work"), make_repository(disk / "guarded/work")
     entries = {path.name for path in (repository / ".git").iterdir()}
     failed = {}
@@ -327,3 +327,43 @@ async def test_a_link_cannot_have_files_outside_the_workspace_set_aside(disk: Pa
     assert finished.exit_code == 0, finished.output
     assert snapshot(other / ".git") == before
     assert not any(path.name.endswith(".set-aside") for path in (other / ".git").iterdir())
+
+
+@pytest.mark.parametrize(
+    "mine", ["git config user.name me", "git config core.editor vi", "git remote add r /x; git config core.pager cat"]
+)
+async def test_settings_that_the_user_changes_meanwhile_open_no_way(mine: str, disk: Path, run: Run) -> None:
+    """Git replaces the file, and with it the mount over it, which the command could have waited for."""
+    mark = disk / "mark"
+    workspace = make_workspace(disk, "ordinary", "git config core.excludesFile x; git config alias.st status", mark)
+    for name in ("go", "ready"):
+        os.mkfifo(workspace / name)
+    attack = f"echo > ready; cat go; printf '[core]\\n\\tfsmonitor = {evil(workspace)}\\n' >> .git/config && echo written"
+    running = asyncio.create_task(run(attack, workspace))
+    await asyncio.to_thread((workspace / "ready").read_bytes)
+    outside(mine, workspace)
+    await asyncio.to_thread((workspace / "go").write_bytes, b"\n")
+
+    finished = await running
+
+    outside("git status", workspace)
+    assert not mark.exists()
+    if "written" in finished.output:
+        assert "set aside" in finished.output
+    kept = outside("git config --list --local", workspace)
+    assert "core.excludesfile=x\nalias.st=status\n" in kept
+    if "user.name" in mine:
+        assert "user.name=me" in kept
+
+
+async def test_settings_that_the_user_changes_meanwhile_stay(disk: Path, run: Run) -> None:
+    workspace = make_workspace(disk, "ordinary", "git config alias.st status", disk / "mark")
+    for name in ("go", "ready"):
+        os.mkfifo(workspace / name)
+    running = asyncio.create_task(run("echo > ready; cat go", workspace))
+    await asyncio.to_thread((workspace / "ready").read_bytes)
+    outside("git remote add origin /x; git config user.name me", workspace)
+    await asyncio.to_thread((workspace / "go").write_bytes, b"\n")
+
+    assert (await running).output == "\n"
+    assert "alias.st=status\nremote.origin.url=/x\n" in outside("git config --list --local", workspace)

@@ -216,7 +216,7 @@ async def test_the_places_of_secrets_look_empty(run: Run, home: Path) -> None:
 
     assert secret not in finished.output
     assert finished.output.startswith("visible")
-    assert finished.output.count("Read-only file system") == 1
+    assert finished.exit_code != 0
     assert (home / ".ssh/key").read_text() == secret
 
 

@@ -23,6 +23,7 @@ _MOST_CONFIGURATION = 256 * 1024
 _MOST_GITLINKS = 200
 _CLOCKS_DIFFER = 0.05
 """The times of files come from a coarser clock."""
+_CONFIGURATIONS = ("/config", "/config.worktree")
 _GITLINK = (0o160000).to_bytes(4)
 
 _HARMLESS = frozenset(
@@ -72,6 +73,7 @@ class Watch:
         self._known = frozenset({*needs.fixed, *needs.writable})
         self._unwanted = needs.unwanted
         self._index = needs.index
+        self._configurations = {path: _Configuration(path) for path in needs.fixed if path.endswith(_CONFIGURATIONS)}
         self._link = _target(f"{workspace}/.git")
         self._since = time.time() - _CLOCKS_DIFFER
 
@@ -82,10 +84,22 @@ class Watch:
             for path in self._unwanted:
                 if os.path.lexists(path):
                     renamed += self._set_aside(PurePosixPath(path).relative_to(self._workspace))
+            for path, before in self._configurations.items():
+                with suppress(OSError, ValueError):
+                    renamed += self._compare(PurePosixPath(path).relative_to(self._workspace), before)
             for folder in self._candidates():
                 with suppress(OSError):
                     renamed += self._look_at(folder)
         return renamed
+
+    def _compare(self, path: PurePosixPath, before: "_Configuration") -> list[str]:
+        """A configuration that was fixed. When git has replaced the file from outside meanwhile, the mount over it was gone
+        from then on; what has come since and is not known to be harmless cannot be told from what the command wrote."""
+        with _opened(self._workspace, path.parent) as folder:
+            found = _status(path.name, folder)
+            if found is None or found.st_ino == before.inode:
+                return []
+            return self._keep_harmless(path.name, folder, path.parent, before.settings())
 
     def _candidates(self) -> Iterator[PurePosixPath]:
         """Folders of the workspace that may be repositories, relative to it: the topmost ones, and what its index names."""
@@ -143,16 +157,24 @@ class Watch:
                 renamed.append(self._rename(name, git_dir, where))
         config = _status("config", git_dir)
         if config is not None and self._is_new(config):
-            harmless = _harmless_part(git_dir)
-            if harmless is not None:
-                renamed.append(self._rename("config", git_dir, where))
-                descriptor = os.open("config", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=git_dir)
-                with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
-                    stream.write(harmless)
+            renamed += self._keep_harmless("config", git_dir, where)
         hooks = _status("hooks", git_dir)
         if hooks is not None and self._has_new_hooks(hooks, git_dir):
             renamed.append(self._rename("hooks", git_dir, where))
         return renamed
+
+    def _keep_harmless(
+        self, name: str, folder: int, where: PurePosixPath, known: frozenset[settings.Setting] = frozenset()
+    ) -> list[str]:
+        """Leaves the settings that are harmless or known in a configuration, and sets the whole of it aside otherwise."""
+        harmless = _harmless_part(name, folder, known)
+        if harmless is None:
+            return []
+        renamed = self._rename(name, folder, where)
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
+            stream.write(harmless)
+        return [renamed]
 
     def _has_new_hooks(self, hooks: os.stat_result, git_dir: int) -> bool:
         if not stat.S_ISDIR(hooks.st_mode):
@@ -182,6 +204,25 @@ class Watch:
             aside = f"{name}{ASIDE}-{number}"
         os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
         return str(where / name)
+
+
+class _Configuration:
+    """A configuration as it was when a command began."""
+
+    def __init__(self, path: str) -> None:
+        self.inode: int | None = None
+        self._content = b""
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb") as stream:
+                self.inode = os.fstat(descriptor).st_ino
+                self._content = stream.read(_MOST_CONFIGURATION)
+
+    def settings(self) -> frozenset[settings.Setting]:
+        try:
+            return frozenset(settings.parse(self._content.decode(errors="surrogateescape")))
+        except settings.Unreadable:
+            return frozenset()
 
 
 @contextmanager
@@ -215,10 +256,10 @@ def _status(name: str, folder: int) -> os.stat_result | None:
         return None
 
 
-def _harmless_part(git_dir: int) -> str | None:
-    """The configuration without what is not known to be harmless; `None` when all of it is."""
+def _harmless_part(name: str, folder: int, known: frozenset[settings.Setting]) -> str | None:
+    """The configuration without what is neither known nor known to be harmless; `None` when that is all of it."""
     try:
-        descriptor = os.open("config", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=git_dir)
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
         return ""
     with os.fdopen(descriptor, "rb") as stream:
@@ -231,7 +272,7 @@ def _harmless_part(git_dir: int) -> str | None:
         return ""
     if len(content) > _MOST_CONFIGURATION:
         return ""
-    kept = [setting for setting in found if setting.key in _HARMLESS]
+    kept = [setting for setting in found if setting.key in _HARMLESS or setting in known]
     return None if len(kept) == len(found) else settings.write(kept)
 
 

@@ -38,15 +38,14 @@ class Sandbox(Struct, frozen=True):
     hidden: tuple[str, ...] = ()
     guard: str | None = None
     """The program that builds it, runs the command in it, and whose end is the end of everything inside, at once."""
-    disable_userns: bool = False
-    """Whether the guard forbids user namespaces inside. The filter of system calls refuses them where it cannot."""
+    abilities: bubblewrap.Abilities = bubblewrap.Abilities()
 
     def wrap(self, argv: Sequence[str], workspace: str) -> list[str]:
         """The same program, run in this sandbox; `launch.popen` starts it. Raises `SandboxUnavailable` for a workspace that it
         cannot be built around."""
         if self.guard is None:
             return list(argv)
-        options = bubblewrap.options(workspace, network=self.network, hidden=self.hidden, disable_userns=self.disable_userns)
+        options = bubblewrap.options(workspace, network=self.network, hidden=self.hidden, abilities=self.abilities)
         return [self.guard, *options, *argv]
 
 
@@ -78,9 +77,7 @@ def choose(name: str, *, network: bool = False) -> Sandbox:
         return LOCAL
     guard = _bwrap()
     assert guard is not None, "it has just been tried out"
-    return Sandbox(
-        name, network=network, hidden=hidden.places(also=_hidden), guard=guard, disable_userns=_worked.get(guard, False)
-    )
+    return Sandbox(name, network=network, hidden=hidden.places(also=_hidden), guard=guard, abilities=_worked[guard])
 
 
 def best_available() -> tuple[str, Trouble | None]:
@@ -118,26 +115,30 @@ def _trouble(name: str) -> Trouble | None:
             return Trouble(f"there is no sandbox `{name}`", f"use one of {known}")
 
 
-_worked: dict[str, bool] = {}
-"""The guards that have built a sandbox here, and whether they can forbid user namespaces inside it."""
+_worked: dict[str, bubblewrap.Abilities] = {}
+"""The guards that have built a sandbox here, and what they can do."""
 
 
 def _try_out(guard: str) -> Trouble | None:
     """Really builds one. Failures are not remembered: once the remedy is applied, the next session has its sandbox. A guard
-    that cannot forbid user namespaces is taken without: the filter refuses them too."""
-    for disable_userns in (True, False) if _knows_disable_userns(guard) else (False,):
-        trouble = _build_one(Sandbox("bubblewrap", network=False, guard=guard, disable_userns=disable_userns))
+    that cannot forbid user namespaces here is taken without: the filter refuses them too."""
+    known = _abilities(guard)
+    for disable_userns in (True, False) if known.disable_userns else (False,):
+        abilities = bubblewrap.Abilities(disable_userns=disable_userns, perms=known.perms)
+        trouble = _build_one(Sandbox("bubblewrap", network=False, guard=guard, abilities=abilities))
         if trouble is None:
-            _worked[guard] = disable_userns
+            _worked[guard] = abilities
             break
     return trouble
 
 
-def _knows_disable_userns(guard: str) -> bool:
-    with suppress(OSError, subprocess.TimeoutExpired):
-        shown = subprocess.run([guard, "--help"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_TIME, check=False)  # noqa: S603
-        return b"--disable-userns" in shown.stdout + shown.stderr
-    return False
+def _abilities(guard: str) -> bubblewrap.Abilities:
+    argv = [guard, "--help"]
+    try:
+        shown = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_TIME, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return bubblewrap.Abilities()
+    return bubblewrap.Abilities(disable_userns=b"--disable-userns" in shown.stdout, perms=b"--perms" in shown.stdout)
 
 
 def _build_one(candidate: Sandbox) -> Trouble | None:
