@@ -56,7 +56,9 @@ async def test_a_process_in_a_container_waits_to_be_approved(stage: Stage) -> No
     """Of the owner's uid, in the machine's own network, and in a process namespace of its own."""
     if shutil.which("unshare") is None:
         pytest.skip("there is no `unshare`, which makes a process namespace")
-    enter = ("unshare", "--pid", "--fork") if os.geteuid() == 0 else ("unshare", "--user", "--map-current-user", "--pid", "--fork")
+    enter = (
+        ("unshare", "--pid", "--fork") if os.geteuid() == 0 else ("unshare", "--user", "--map-current-user", "--pid", "--fork")
+    )
     tried = await asyncio.to_thread(subprocess.run, [*enter, "true"], capture_output=True, text=True, check=False)
     if tried.returncode:
         pytest.skip(f"process namespaces are not allowed here: {tried.stderr.strip()}")

@@ -232,7 +232,10 @@ def _find_cut(each: rules.Compiled, about: Sequence[str], screen_rows: int) -> s
         return NOT_SHOWN
     if each.cut is not None and any(each.cut.search(row) for row in about):
         return CUT
-    if rule.rows is not None and sum(bool(row.strip()) for row in about) > rule.rows * min(screen_rows, _USUAL_ROWS) // _USUAL_ROWS:
+    if (
+        rule.rows is not None
+        and sum(bool(row.strip()) for row in about) > rule.rows * min(screen_rows, _USUAL_ROWS) // _USUAL_ROWS
+    ):
         return CUT
     if each.counts is not None and not _has_all_changes(each.counts, about):
         return CUT

@@ -47,11 +47,7 @@ def find_reading(program: int, foreground: int, terminal: int) -> Reading:
     members = [pid for pid in proc.all_pids() if proc.group_of(pid) == foreground]
     if not members:
         return Reading.PERHAPS  # no `/proc`, or the group has just changed
-    detached = [
-        pid
-        for pid in _descendants_of(program)
-        if proc.session_of(pid) != session and _is_terminal(pid, 0, terminal)
-    ]
+    detached = [pid for pid in _descendants_of(program) if proc.session_of(pid) != session and _is_terminal(pid, 0, terminal)]
     return max((_look_at(pid, terminal, machine) for pid in (*members, *detached)), key=_RANK.index)
 
 

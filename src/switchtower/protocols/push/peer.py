@@ -24,6 +24,7 @@ from switchtower.protocols.push import (
     messages,
     node_requests,
     outbound,
+    trust_requests,
 )
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
@@ -69,6 +70,7 @@ class PushPeer:
             **extra_requests.handlers(self),
             **listing_requests.handlers(self),
             **node_requests.handlers(self),
+            **trust_requests.handlers(self),
         }
 
     # The receiver's side
