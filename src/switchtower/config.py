@@ -168,6 +168,12 @@ class Settings:
         "`auto` is `bubblewrap` for agents where it works",
     )
     sandbox_network: bool = _setting(False, values.switch, "", "Let commands in a sandbox use the network")
+    trusted_folders: tuple[str, ...] = _setting(
+        (),
+        values.names,
+        "PATHS",
+        "Folders whose instructions count without a question, with commas between; `*` is any name, and folders below count too",
+    )
     pass_env: tuple[str, ...] = _setting(
         (), values.names, "NAMES", "Variables that commands may see although their names look like secrets, with commas between"
     )

@@ -56,6 +56,7 @@ class Tower:
             "TOWER_PI": "off",
             "TOWER_DEMO_DELAY_MS": "0",
             "TOWER_SANDBOX": "local",
+            "TOWER_TRUSTED_FOLDERS": "/",
         }
 
     def __call__(self, *arguments: str, stdin: bytes = b"", **environment: str) -> Ended:

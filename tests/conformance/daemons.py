@@ -16,6 +16,8 @@ from tests.warm import processes
 
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 15.0
+UNHINDERED = {"sandbox": "local", "trusted_folders": "/"}
+"""Most tests are about neither the sandbox nor a folder's trust: commands run on the machine, and every folder's files count."""
 
 
 class Daemon:
@@ -23,7 +25,7 @@ class Daemon:
 
     def __init__(self, **settings: object) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="tw-", dir="/tmp"))
-        self.settings = {"http": "127.0.0.1:0", "pi": "off", "demo_delay_ms": 0, "sandbox": "local", **settings}
+        self.settings = {"http": "127.0.0.1:0", "pi": "off", "demo_delay_ms": 0, **UNHINDERED, **settings}
         if shared_store.is_wanted() and "hub" not in settings:
             self.settings.setdefault("store", shared_store.new_database())
         self._process: subprocess.Popen[bytes] | None = None

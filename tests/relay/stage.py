@@ -135,6 +135,7 @@ class Tower(Place):
             "http": "127.0.0.1:0",
             "demo_delay_ms": 0,
             "sandbox": "local",
+            "trusted_folders": "/",
             "host_id": f"host_{name}",
             "host_name": name,
             **settings,

@@ -38,6 +38,7 @@ class Job(NamedTuple):
     model: str | None = None
     policy: messages.PolicyProfile | None = None
     sandbox: messages.SandboxWish = "auto"
+    trust: bool = False
     worktree: bool = False
     thinking: messages.ThinkingLevel | None = None
     limits: messages.Limits | None = None
@@ -151,6 +152,7 @@ def _session(job: Job) -> messages.StartSession:
         limits=job.limits,
         worktree=job.worktree,
         preset=job.preset,
+        trust=job.trust,
     )
 
 

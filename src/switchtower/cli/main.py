@@ -61,6 +61,7 @@ COMMANDS = (
     Row("nodes", "nodes", "List the nodes that share one store, and which session is whose"),
     Row("drain", "drain", "Empty this node: hand its sessions and clients to the others"),
     Row("token", "token", "List and revoke logins, or print the page's address"),
+    Row("trust", "trust", "List the folders whose instructions count, and trust others"),
     Row("mcp", "mcp", "List the MCP servers that a session would have, and try them out"),
     Row("config", "config", "See and change the settings"),
     Row("doctor", "doctor", "Look at everything that the daemon needs, and say what to do about what is wrong"),

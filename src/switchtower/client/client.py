@@ -14,7 +14,7 @@ from switchtower.client.connection import REQUEST_TIMEOUT, Connection
 from switchtower.client.patience import PATIENCE, persist
 from switchtower.client.session import Session
 from switchtower.core import ids
-from switchtower.protocols.push import extensions, listings, messages, node_messages
+from switchtower.protocols.push import extensions, listings, messages, node_messages, trust_messages
 
 _BEYOND_ANY_SEQ = 2**53 - 1
 _SLOW = 300.0
@@ -65,6 +65,8 @@ class Client:
             raise errors.DaemonTooOld(wish)
         if request.preset is not None and not self.offers("presets"):
             raise errors.DaemonTooOld("presets")
+        if request.trust and not self.offers("folder_trust"):
+            raise errors.DaemonTooOld("trusting folders")
         if request.engine == "pty" and not self.offers("terminals"):
             raise errors.DaemonTooOld("programs in terminals")
         if request.engine == "flow" and not self.offers("flows"):
@@ -213,6 +215,18 @@ class Client:
         self._needs("nodes", "several nodes")
         request = node_messages.DrainNode(wait_seconds)
         return await self._ask(request, node_messages.NodeDrained, within=wait_seconds + _SLOW)
+
+    async def trusted_folders(self) -> list[trust_messages.TrustedFolder]:
+        self._needs("folder_trust", "trusting folders")
+        return (await self._ask(trust_messages.ListTrustedFolders(), trust_messages.TrustedFolders)).folders
+
+    async def trust_folder(self, path: str) -> str:
+        self._needs("folder_trust", "trusting folders")
+        return (await self._ask(trust_messages.TrustFolder(path), trust_messages.FolderTrusted)).path
+
+    async def forget_folder(self, path: str) -> bool:
+        self._needs("folder_trust", "trusting folders")
+        return (await self._ask(trust_messages.ForgetFolder(path), trust_messages.FolderForgotten)).wasTrusted
 
     def _needs(self, capability: str, what: str) -> None:
         if not self.offers(capability):

@@ -47,6 +47,8 @@ class StartSession(Command, frozen=True, kw_only=True):
     conversation: tuple[events.MessageImported, ...] = ()
     """What was said elsewhere and goes on here."""
     title: str | None = None
+    trusts_folder: bool = False
+    """The owner says with the request that the folder is trusted."""
     preset: str | None = None
     """By name. What the other fields say goes before what the preset says."""
     resolved_preset: events.Preset | None = None

@@ -49,6 +49,14 @@ class PresetOffer(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class TrustedFolder(Struct, frozen=True):
+    """A folder whose instructions count, and those of the folders below it."""
+
+    path: str
+    since_ms: int
+    by: str
+
+
 class ToolOffer(Struct, frozen=True):
     """Something an agent can do."""
 
@@ -127,6 +135,16 @@ class Workshop(Site, Protocol):
         ...
 
     async def models(self) -> Sequence[ModelOffer]: ...
+
+    def trust_folder(self, path: str, actor: events.Actor) -> str:
+        """From now on the folder's instructions count; its real path."""
+        ...
+
+    def forget_folder(self, path: str) -> bool:
+        """Whether the folder was trusted by a decision."""
+        ...
+
+    def trusted_folders(self) -> Sequence[TrustedFolder]: ...
 
     def tools(self) -> Sequence[ToolOffer]:
         """The agent's own tools; those of MCP servers come with a session's first run."""

@@ -16,6 +16,7 @@ from switchtower.engines.agent.kit import Kit
 from switchtower.engines.agent.loop import AgentEngine
 from switchtower.engines.agent.presets.catalogue import Presets
 from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.engines.agent.trust import FolderTrust
 from switchtower.extensions.loader import Loader
 from switchtower.models.catalog import Catalog
 from switchtower.tools import registry
@@ -40,14 +41,16 @@ class AgentParts:
         sandbox.configure(hide=[*settings.folders, settings.socket, settings.pi_socket, settings.host_socket])
         ours = [settings.data_dir, settings.run_dir, settings.folders.logs]
         checkpoints = Checkpoints(settings.checkpoints_dir, apart=ours)
-        shelf = Shelf(settings.folders.config)
-        presets = Presets(settings.folders.config, redactor)
+        trust = FolderTrust(settings.data_dir / "trusted_folders.json", settings.trusted_folders)
+        shelf = Shelf(settings.folders.config, trust.is_trusted)
+        presets = Presets(settings.folders.config, redactor, trust.is_trusted)
         extensions = Loader()
         self._servers = Servers(
             settings.mcp_file,
             environment=lambda: {**environment.whole(), DAEMON: self._daemon_id},
             choose_sandbox=partial(sandbox.choose, network=settings.sandbox_network),
             learn_secret=redactor.add,
+            trusts=trust.is_trusted,
         )
         toolbox = registry.core_toolbox(network=settings.sandbox_network)
         kit = Kit(
@@ -56,6 +59,7 @@ class AgentParts:
             checkpoints=checkpoints,
             servers=self._servers,
             shelf=shelf,
+            trust=trust,
             extensions=extensions,
             dialog_timeout=settings.pi_ui_timeout,
             rules=_configured_rules(settings),
@@ -63,7 +67,7 @@ class AgentParts:
         )
         self._ending: set[asyncio.Task[None]] = set()
         self.engine = AgentEngine(kit)
-        self.workshop = DaemonWorkshop(settings, catalog, checkpoints, shelf, toolbox, extensions, presets)
+        self.workshop = DaemonWorkshop(settings, catalog, checkpoints, shelf, toolbox, extensions, presets, trust)
 
     def _sweep(self) -> None:
         """Ends what an earlier daemon of this home left behind when it was killed, before anything new can be taken for it."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from switchtower.daemon import presets as preset_rules
 from switchtower.engines.agent.ask_tool import AskUser
 from switchtower.engines.agent.presets.catalogue import Presets
 from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.engines.agent.trust import FolderTrust
 from switchtower.extensions.loader import Loader
 from switchtower.models.catalog import Catalog
 from switchtower.tools.git import worktrees
@@ -41,6 +43,7 @@ class DaemonWorkshop:
         toolbox: Toolbox,
         extensions: Loader,
         presets: Presets,
+        trust: FolderTrust,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
@@ -49,6 +52,7 @@ class DaemonWorkshop:
         self._toolbox = toolbox
         self._extensions = extensions
         self._presets = presets
+        self._trust = trust
 
     @property
     def usual_policy(self) -> str:
@@ -59,6 +63,8 @@ class DaemonWorkshop:
 
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
         command = self._with_sandbox(command)
+        if command.trusts_folder:
+            self.trust_folder(command.workspace.root, command.actor)
         if command.program is not None:
             checks.check_folder(command.workspace.root)
             return replace(command, engine="pty", provider=TERMINAL, model=None)
@@ -162,6 +168,16 @@ class DaemonWorkshop:
             self._catalog.check(*self._chosen(provider or AUTO, model))
 
         return await asyncio.to_thread(preset_rules.offers, self._presets, workspace, check_model)
+
+    def trust_folder(self, path: str, actor: events.Actor) -> str:
+        checks.check_folder(path)
+        return self._trust.add(path, by=actor.name, now_ms=time.time_ns() // 1_000_000)
+
+    def forget_folder(self, path: str) -> bool:
+        return self._trust.remove(path)
+
+    def trusted_folders(self) -> Sequence[workshop.TrustedFolder]:
+        return [workshop.TrustedFolder(one.path, one.since_ms, one.by) for one in self._trust.listed()]
 
     def tools(self) -> Sequence[workshop.ToolOffer]:
         ours = [workshop.ToolOffer(tool.name, tool.description) for tool in self._toolbox.tools]

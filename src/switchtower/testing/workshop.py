@@ -69,6 +69,15 @@ class BareWorkshop:
     async def presets(self, workspace: str) -> Sequence[workshop.PresetOffer]:
         return []
 
+    def trust_folder(self, path: str, actor: events.Actor) -> str:
+        return path
+
+    def forget_folder(self, path: str) -> bool:
+        return False
+
+    def trusted_folders(self) -> Sequence[workshop.TrustedFolder]:
+        return []
+
     def tools(self) -> Sequence[workshop.ToolOffer]:
         return []
 

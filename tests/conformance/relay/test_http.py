@@ -19,7 +19,8 @@ from tests.conftest import StartDaemon
 ROW = {"id", "host_id", "tool", "cwd", "status", "started_at", "last_active_at"}
 OPTIONAL = {
     *("pending_request_id", "pending_reason", "pending_prompt", "pending_op_tool", "pending_op_args_summary"),
-    *("ended_at", "exit_code", "title", "engine", "provider", "model", "preset", "policy", "usage", "acceptance"),
+    *("ended_at", "exit_code", "title", "engine", "provider", "model", "preset", "policy", "sandbox", "usage"),
+    *("acceptance", "child_of"),
 }
 MESSAGE = {"id", "seq", "ts", "role", "kind", "actor", "request_id", "text", "data"}
 HOST = {"id", "name", "last_seen_at", "online"}

@@ -56,6 +56,7 @@ _OF_A_NEW_SESSION = (
     "thinking",
     "policy",
     "sandbox",
+    "trust",
     "worktree",
     "max_turns",
     "max_tokens",
@@ -125,6 +126,7 @@ def _check_attach(ctx: click.Context, attach: str | None, queue: bool, token: st
 @arguments.thinking("How long the model thinks, where it can")
 @arguments.policy("What it may do unasked, by default as configured")
 @arguments.sandbox("Where commands run, by default as configured")
+@click.option("--trust", is_flag=True, help="Trust the folder: its instructions count from now on, see `tower trust`.")
 @click.option("--worktree", is_flag=True, help="Work in a git worktree made for this session; the folder stays as it is.")
 @arguments.amount("--max-turns", "N", "End the run after N calls of the model.", most=2**31, whole=True)
 @arguments.amount("--max-tokens", "N", "End the run after N tokens, in and out.", most=2**53, whole=True)
@@ -152,6 +154,7 @@ def run(
     thinking: Any,
     policy: Any,
     sandbox: Any,
+    trust: bool,
     worktree: bool,
     max_turns: int | None,
     max_tokens: int | None,
@@ -206,6 +209,7 @@ def run(
         model=model or usual_model,
         policy=policy or _configured_policy(settings, preset),
         sandbox=sandbox or "auto",
+        trust=trust,
         worktree=worktree,
         thinking=thinking,
         limits=limits if limits != messages.Limits() else None,

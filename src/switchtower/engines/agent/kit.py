@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from switchtower.core import events
 from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.engines.agent.trust import FolderTrust
 from switchtower.extensions.loader import Loader
 from switchtower.models import port, retry
 from switchtower.tools import registry
@@ -27,6 +28,8 @@ class Kit(Struct, frozen=True):
     extensions: Loader = field(default_factory=Loader)
     dialog_timeout: float = 60.0
     """Seconds that a question of an extension or of the agent waits for an answer, unless it says otherwise."""
+    trust: FolderTrust | None = None
+    """Which folders count as trusted; None trusts all."""
     rules: tuple[events.Rule, ...] = ()
     """The configured policy."""
     backoff: retry.Backoff = field(default_factory=retry.Backoff)

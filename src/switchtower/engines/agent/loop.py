@@ -9,7 +9,18 @@ import logging
 from collections.abc import Awaitable
 
 from switchtower.core import engine, errors, events, policy
-from switchtower.engines.agent import attempts, budget, calls, chores, conversation, extension_calls, guests, opening, turns
+from switchtower.engines.agent import (
+    attempts,
+    budget,
+    calls,
+    chores,
+    conversation,
+    extension_calls,
+    guests,
+    opening,
+    trust_question,
+    turns,
+)
 from switchtower.engines.agent.changes import ChangeKeeper
 from switchtower.engines.agent.compaction import Compactor
 from switchtower.engines.agent.kit import Kit
@@ -63,6 +74,7 @@ class AgentEngine:
         rules = policy.Policy(task.policy, (*self._kit.rules, *task.run_rules), task.rules)
         work = Work(task, desk, self._kit.toolbox, rules, changes)
         try:
+            await trust_question.ask(work, self._kit)
             work.toolbox = await guests.welcome(work, self._kit)
             result = await _Conversation(work, model, self._kit).to_the_end()
         except asyncio.CancelledError:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from switchtower.protocols.push import listings, node_messages
+from switchtower.protocols.push import listings, node_messages, trust_messages
 from switchtower.protocols.push.messages import (
     ClientMessageId,
     DialogId,
@@ -38,6 +38,7 @@ CAPABILITIES = [
     "flows",
     *listings.CAPABILITIES,
     *node_messages.CAPABILITIES,
+    *trust_messages.CAPABILITIES,
 ]
 
 InputId = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -154,6 +155,7 @@ Request = (
     | GetFlow
     | listings.Request
     | node_messages.Request
+    | trust_messages.Request
 )
 
 REQUESTS: dict[str, type[Request]] = {
@@ -173,6 +175,7 @@ REQUESTS: dict[str, type[Request]] = {
     "get_flow": GetFlow,
     **listings.REQUESTS,
     **node_messages.REQUESTS,
+    **trust_messages.REQUESTS,
 }
 
 NEEDS_SESSION = frozenset(
@@ -396,4 +399,5 @@ ANSWERS: dict[str, type[Struct]] = {
     "get_flow": FlowReport,
     **listings.ANSWERS,
     **node_messages.ANSWERS,
+    **trust_messages.ANSWERS,
 }

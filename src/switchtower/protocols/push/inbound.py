@@ -131,6 +131,8 @@ def start_session(
     request: messages.StartSession, session_id: str, actor: events.Actor, attach_token_sha256: str, *, is_owner: bool
 ) -> commands.StartSession:
     """`is_owner`: the request came over the owner's own socket."""
+    if request.trust and not is_owner:
+        raise core_errors.AttachForbidden(hint="only the owner's own socket can say that a folder is trusted")
     return commands.StartSession(
         session_id=session_id,
         actor=actor,
@@ -152,6 +154,7 @@ def start_session(
         thinking=request.thinking,
         budget=_budget(request.limits) if request.limits else None,
         preset=request.preset,
+        trusts_folder=request.trust,
         id_is_fresh=True,
         program=terminals.wanted(request.engine, request.command, tool=request.tool, cols=request.cols, rows=request.rows),
         flow=flows.wanted(request.engine, _flow(request.flow) if request.flow else None),

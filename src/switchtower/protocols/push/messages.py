@@ -170,6 +170,8 @@ class StartSession(Struct, frozen=True):
     rows: TerminalSize | None = None
     flow: FlowWish | None = None
     """With `engine: flow`: what is run."""
+    trust: bool = False
+    """The owner trusts the folder: its instructions count. Refused but on the owner's own socket."""
 
 
 class ListSessions(Struct, frozen=True):

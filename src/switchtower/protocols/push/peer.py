@@ -25,6 +25,7 @@ from switchtower.protocols.push import (
     node_requests,
     outbound,
     permissions,
+    trust_requests,
 )
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
@@ -70,6 +71,7 @@ class PushPeer:
             **extra_requests.handlers(self),
             **listing_requests.handlers(self),
             **node_requests.handlers(self),
+            **trust_requests.handlers(self),
         }
 
     # The receiver's side

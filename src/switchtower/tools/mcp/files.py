@@ -39,14 +39,23 @@ class Handed(Struct, frozen=True):
     """As of `ServerConfig`."""
 
 
-def find(workspace: str, user_file: Path | None, variables: Mapping[str, str], handed: Handed | None = None) -> Found:
-    """All servers for this workspace. The user's own win over the workspace's of the same name, and what the session brings
-    along over what is there for every session."""
+def find(
+    workspace: str,
+    user_file: Path | None,
+    variables: Mapping[str, str],
+    handed: Handed | None = None,
+    *,
+    trusted: bool = True,
+) -> Found:
+    """All servers for this workspace, of which those that it names itself only when it is `trusted`. The user's own win over
+    the workspace's of the same name, and what the session brings along over what is there for every session."""
     own = Found()
     if user_file is not None:
         own = _servers(str(user_file), partial(_user_content, user_file), workspace, variables, trusted=True)
-    theirs = _servers(WORKSPACE_FILE, partial(_workspace_content, workspace), workspace, variables, trusted=False)
-    if handed is not None:
+    theirs = Found()
+    if trusted:
+        theirs = _servers(WORKSPACE_FILE, partial(_workspace_content, workspace), workspace, variables, trusted=False)
+    if handed is not None and (trusted or handed.trusted):
         brought = _configured(handed.entries, handed.file, workspace, variables, trusted=handed.trusted)
         own, theirs = (_over(brought, own), theirs) if handed.trusted else (own, _over(brought, theirs))
     own_names = {server.name for server in own.servers}

@@ -31,8 +31,10 @@ class Servers:
         reserved: Iterable[str] = naming.OURS,
         choose_sandbox: server.ChooseSandbox = sandboxes.choose,
         learn_secret: Callable[[str], None] = lambda secret: None,
+        trusts: Callable[[str], bool] = lambda workspace: True,
     ) -> None:
-        """`environment` is what `${VAR}` refers to and what servers are given a part of; with `TOWER_DAEMON` in it, what a
+        """`trusts` says whether the owner trusts a workspace, and so whether the servers that it names count. `environment` is
+        what `${VAR}` refers to and what servers are given a part of; with `TOWER_DAEMON` in it, what a
         crash leaves behind is found by `kill_leftovers`. `reserved` are names that no tool of a server may take.
         `choose_sandbox` goes from the name of a sandbox to the sandbox, for servers of the workspace's file.
         `learn_secret` is told each secret that a server is given, so that it can be hidden wherever it turns up."""
@@ -42,6 +44,7 @@ class Servers:
         self._reserved = frozenset(reserved)
         self._choose_sandbox = choose_sandbox
         self._learn_secret = learn_secret
+        self._trusts = trusts
         self._sessions: dict[str, _Session] = {}
         self._closed = False
 
@@ -61,7 +64,8 @@ class Servers:
         if self._closed:
             return ()
         environment = dict(self._environment())
-        found = await asyncio.to_thread(files.find, workspace, self._user_file, environment, handed)
+        trusted = await asyncio.to_thread(self._trusts, workspace)
+        found = await asyncio.to_thread(files.find, workspace, self._user_file, environment, handed, trusted=trusted)
         nothing_to_do = not found.servers and not found.problems and session_id not in self._sessions
         if nothing_to_do or self._closed:
             return ()

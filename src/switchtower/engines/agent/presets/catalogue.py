@@ -5,7 +5,7 @@ name means. The workspace's is then `workspace:NAME`. Nothing is remembered: eac
 calls block.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from switchtower.engines.agent.prompts import folders, reading
 FOLDER = "presets"
 MOST_LISTED = 100
 """Names in one folder."""
+UNTRUSTED = "you have not trusted its folder; hint: `tower trust add` trusts it"
 _IN_WORKSPACE = f".tower/{FOLDER}"
 _SUFFIX = ".toml"
 
@@ -39,7 +40,11 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 class Presets:
-    def __init__(self, user_folder: Path | None, redactor: redact.Redactor) -> None:
+    def __init__(
+        self, user_folder: Path | None, redactor: redact.Redactor, trusts: Callable[[str], bool] = lambda workspace: True
+    ) -> None:
+        """`trusts` says whether the owner trusts a workspace, and so whether its presets can be used."""
+        self._trusts = trusts
         self._user_folder = user_folder.absolute() if user_folder is not None else None
         self._redactor = redactor
 
@@ -62,6 +67,8 @@ class Presets:
             path = f"{top}/{plain}{_SUFFIX}"
             if (not colon or wanted == origin) and reading.is_there(folder, path):
                 found = Found(name=name, origin=origin, path=path)
+                if origin == "workspace" and not self._trusts(workspace):
+                    return replace(found, problem=f"`{path}` cannot be used: {UNTRUSTED}")
                 try:
                     return replace(found, said=self._read(folder, path, origin))
                 except (reading.Trouble, definition.Unusable) as problem:

@@ -34,8 +34,9 @@ class _Spoken(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def expand(text: str, workspace: str, user_folder: Path | None) -> Expansion:
-    spoken = _spoken(text, workspace, user_folder)
+def expand(text: str, workspace: str, user_folder: Path | None, *, trusted: bool = True) -> Expansion:
+    """A workspace that is not `trusted` brings in files that the message mentions, and no skills or prompts."""
+    spoken = _spoken(text, workspace, user_folder, trusted=trusted)
     brought = mentions.bring_in(spoken.looked_through, workspace)
     notes = tuple(f"[{problem}]" for problem in brought.problems)
     parts = (spoken.text, *brought.blocks, *notes)
@@ -52,13 +53,16 @@ def called(text: str) -> tuple[str, str] | None:
     return None if call is None else (call[1], (call[2] or "").strip())
 
 
-def _spoken(text: str, workspace: str, user_folder: Path | None) -> _Spoken:
+def _spoken(text: str, workspace: str, user_folder: Path | None, *, trusted: bool) -> _Spoken:
     call = called(text)
     if call is None:
         return _Spoken(text, (text,))
     name, arguments = call
-    catalogue = templates.catalogue(workspace, user_folder)
+    catalogue = templates.catalogue(workspace, user_folder, trusted=trusted)
     template = catalogue.templates.get(name)
+    if template is None and not trusted and name in templates.catalogue(workspace, user_folder).templates:
+        told = f"`/{name}` is of this folder, which you have not trusted; hint: `tower trust add` trusts it"
+        return _Spoken(text, (text,), problems=(told,))
     if template is None:
         problem = catalogue.unusable.get(name)
         return _Spoken(text, (text,), problems=(problem,) if problem else ())

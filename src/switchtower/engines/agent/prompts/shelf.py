@@ -4,20 +4,25 @@ Nothing is remembered: each call looks at the files as they are. The calls block
 what it finds, a problem comes back as text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from switchtower.core import events
 from switchtower.engines.agent.prompts import expansion, reading, system, templates
 
+Trusts = Callable[[str], bool]
+"""Whether the owner trusts a workspace."""
+
 
 class Shelf:
-    def __init__(self, user_folder: Path | None) -> None:
+    def __init__(self, user_folder: Path | None, trusts: Trusts = lambda workspace: True) -> None:
+        """Of a workspace that is not trusted nothing is offered, but for the files that a message names."""
+        self._trusts = trusts
         self._user_folder = user_folder.absolute() if user_folder is not None else None
 
     def listed(self, workspace: str) -> tuple[templates.Template, ...]:
         """What a message can call with `/name`, by name."""
-        known = templates.catalogue(workspace, self._user_folder).templates
+        known = self._catalogue(workspace).templates
         return tuple(known[name] for name in sorted(known))
 
     def system(
@@ -31,15 +36,25 @@ class Shelf:
         preset: events.Preset | None = None,
     ) -> str:
         return system.prompt(
-            workspace, self._user_folder, tools=tools, policy=policy, sandbox=sandbox, headless=headless, preset=preset
+            workspace,
+            self._user_folder,
+            tools=tools,
+            policy=policy,
+            sandbox=sandbox,
+            headless=headless,
+            preset=preset,
+            trusted=self._trusts(workspace),
         )
 
     def expand(self, text: str, workspace: str) -> expansion.Expansion:
-        return expansion.expand(text, workspace, self._user_folder)
+        return expansion.expand(text, workspace, self._user_folder, trusted=self._trusts(workspace))
 
     def template(self, name: str, workspace: str) -> templates.Template | None:
         """What a message calls by this name."""
-        return templates.catalogue(workspace, self._user_folder).templates.get(name)
+        return self._catalogue(workspace).templates.get(name)
+
+    def _catalogue(self, workspace: str) -> templates.Catalogue:
+        return templates.catalogue(workspace, self._user_folder, trusted=self._trusts(workspace))
 
     def skill(self, name: str, workspace: str) -> str | None:
         """The whole text of a skill, for an agent that asks for it by name; None when there is none of that name."""

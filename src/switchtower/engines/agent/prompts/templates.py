@@ -43,9 +43,10 @@ class Catalogue(Struct, frozen=True):
     """Why a file that has a template's name is none."""
 
 
-def catalogue(workspace: str, user_folder: Path | None) -> Catalogue:
+def catalogue(workspace: str, user_folder: Path | None, *, trusted: bool = True) -> Catalogue:
+    """What can be called by name; of a workspace that is not `trusted`, nothing."""
     known = Catalogue({}, {})
-    for template in _everywhere(workspace, user_folder, known.unusable):
+    for template in _everywhere(workspace, user_folder, known.unusable, trusted=trusted):
         for name in (template.name, f"{template.origin}:{template.name}", f"{template.origin}:{template.kind}:{template.name}"):
             if name not in known.templates:
                 known.templates[name] = msgspec.structs.replace(template, name=name)
@@ -61,9 +62,9 @@ def text_of(template: Template, workspace: str, user_folder: Path | None) -> str
     return frontmatter.part(document.text.replace("\r\n", "\n")).body.strip()
 
 
-def _everywhere(workspace: str, user_folder: Path | None, unusable: dict[str, str]) -> Iterator[Template]:
+def _everywhere(workspace: str, user_folder: Path | None, unusable: dict[str, str], *, trusted: bool) -> Iterator[Template]:
     """The user's come first, and prompts before skills: who comes first gets the plain name."""
-    tops: list[tuple[Origin, str]] = [("workspace", _IN_WORKSPACE)]
+    tops: list[tuple[Origin, str]] = [("workspace", _IN_WORKSPACE)] if trusted else []
     if user_folder is not None:
         tops.insert(0, ("user", str(user_folder)))
     for origin, top in tops:

@@ -1,0 +1,121 @@
+"""`tower trust`: the folders whose instructions count."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from switchtower.cli import ages, console, output, table
+
+if TYPE_CHECKING:
+    from switchtower.client.client import Client
+    from switchtower.protocols.push import trust_messages
+
+_folder = click.argument(
+    "folder", default=".", metavar="[FOLDER]", type=click.Path(file_okay=False, path_type=Path, resolve_path=True)
+)
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print one array.")
+
+
+@click.group(invoke_without_command=True)
+@_as_json
+@click.pass_context
+def trust(ctx: click.Context, as_json: bool) -> int:
+    """List the folders that you trust, and trust others.
+
+    In a folder that you do not trust, `AGENTS.md` and `CLAUDE.md`, skills, prompts, presets and the servers of `.mcp.json` do not
+    count. The first run in a folder that has any of these asks you; a headless run works without them. Your trust in a folder
+    covers the folders below it. The setting `trusted_folders` names more.
+
+    \b
+    Example:
+      tower trust
+      tower trust add ~/work/site
+      tower trust remove ~/work/site
+    """
+    return console.Exit.OK if ctx.invoked_subcommand is not None else _list(as_json=as_json)
+
+
+@trust.command("list")
+@_as_json
+def list_(as_json: bool) -> int:
+    """List the folders that you trust, as `tower trust` does.
+
+    \b
+    Example:
+      tower trust list --json
+    """
+    return _list(as_json=as_json)
+
+
+@trust.command()
+@_folder
+def add(folder: Path) -> int:
+    """Trust FOLDER and the folders below it; the current one by default.
+
+    \b
+    Example:
+      tower trust add
+    """
+    path = asyncio.run(_add(folder))
+    console.say(f"{path} is trusted")
+    return console.Exit.OK
+
+
+@trust.command()
+@_folder
+def remove(folder: Path) -> int:
+    """Stop trusting FOLDER; the current one by default. Sessions keep what they have read.
+
+    \b
+    Example:
+      tower trust remove
+    """
+    if not asyncio.run(_remove(folder)):
+        console.say(f"{folder} was not trusted; hint: see `tower trust list` and the setting `trusted_folders`", "yellow")
+        return console.Exit.FAILED
+    console.say(f"{folder} is not trusted any more")
+    return console.Exit.OK
+
+
+def _list(*, as_json: bool) -> int:
+    import msgspec
+
+    from switchtower import config
+
+    folders = asyncio.run(_folders())
+    configured = config.load().trusted_folders
+    if as_json:
+        output.line(msgspec.json.encode(folders))
+        return console.Exit.OK
+    if not folders and not configured:
+        console.say("you trust no folder yet; hint: `tower trust add` trusts the current one")
+    now = time.time()
+    cells = [(folder.path, f"{ages.age(now - folder.since / 1000)} ago", folder.by) for folder in folders]
+    for row in table.rows([*cells, *((pattern, "configured", "") for pattern in configured)]):
+        output.line(console.printable(row))
+    return console.Exit.OK
+
+
+async def _folders() -> "list[trust_messages.TrustedFolder]":
+    async with await _client() as client:
+        return await client.trusted_folders()
+
+
+async def _add(folder: Path) -> str:
+    async with await _client() as client:
+        return await client.trust_folder(str(folder))
+
+
+async def _remove(folder: Path) -> bool:
+    async with await _client() as client:
+        return await client.forget_folder(str(folder))
+
+
+async def _client() -> "Client":
+    from switchtower import config
+    from switchtower.client.client import Client
+
+    return await Client.connect(config.load())
