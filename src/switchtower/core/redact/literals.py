@@ -42,7 +42,7 @@ class Literals:
 
     def hint(self) -> str | None:
         """A pattern that matches wherever a value begins or may begin."""
-        return starts.pattern({spelling[:SHORTEST]: "" for spelling in self._spellings}) if self._spellings else None
+        return starts.pattern(spelling[:SHORTEST] for spelling in self._spellings) if self._spellings else None
 
     def release(self, text: str) -> tuple[str, str]:
         """The text without the values, as far as it is certain; and the end of it that may yet become one."""

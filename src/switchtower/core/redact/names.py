@@ -22,6 +22,12 @@ class Kind(Enum):
     TOKEN = auto()
     KEY = auto()
     """A bare `key`, which may as well be a key of a dictionary."""
+    AUTH = auto()
+    """A bare `auth`, as in Docker's and npm's settings: base 64 of a name and a password."""
+    SIGNATURE = auto()
+    """`sig`, as in addresses that a signature opens."""
+    COOKIE = auto()
+    SET_COOKIE = auto()
 
 
 class Value(Struct, frozen=True):
@@ -38,7 +44,9 @@ class Value(Struct, frozen=True):
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
-_HINT = re.compile("key|token|secret|pass|pwd|credential|authorization|bearer")
+_HINT = re.compile(r"key|token|secret|pass|pwd|credential|authorization|bearer|auth\Z|cookie\Z|\Asig\Z")
+_WHOLE = {("auth",): Kind.AUTH, ("sig",): Kind.SIGNATURE, ("cookie",): Kind.COOKIE, ("set", "cookie"): Kind.SET_COOKIE}
+"""Names that promise a secret only when they are nothing else."""
 
 _PASSWORDS = ("password", "passwd", "passphrase", "pwd", "secret", "passwords", "secrets")
 _TOKENS = ("token", "apikey", "accesskey", "authkey", "credential", "credentials", "authorization", "bearer")
@@ -74,6 +82,12 @@ _CODE_WORDS = re.compile(
     "required|response|result|settings|string|undefined|unknown"
 )
 _SHORTEST = {Kind.PASSWORD: 4, Kind.TOKEN: 6, Kind.KEY: 8}
+_SHAPES = {
+    Kind.AUTH: re.compile(r"(?=[A-Za-z+/]{0,60}[0-9])[A-Za-z0-9+/]{12,}={0,2}"),
+    Kind.SIGNATURE: re.compile(r"(?=[A-Za-z%+/_-]{0,60}[0-9])[\w%+/-]{20,}={0,2}", re.ASCII),
+    Kind.COOKIE: re.compile(r"[\w!#$%&'*+.^|~-]{1,64}=[^\s;]{6}.*", re.DOTALL),
+    Kind.SET_COOKIE: re.compile(r"[\w!#$%&'*+.^|~-]{1,64}=[^\s;]{6}.*", re.DOTALL),
+}
 _LONGEST_PLAIN_NUMBER = 11
 
 
@@ -84,6 +98,8 @@ def kind_of(name: str) -> Kind | None:
     parts = [part.lower() for part in _PARTS.findall(name)]
     while parts and parts[-1].isdigit():
         parts.pop()
+    if (whole := _WHOLE.get(tuple(parts))) is not None:
+        return whole
     if not parts or _ABOUT_A_SECRET.fullmatch(parts[-1]):
         return None
     for index in reversed(range(len(parts))):
@@ -104,6 +120,8 @@ def is_secret(kind: Kind, value: Value) -> bool:
     text = value.text
     if not text or is_reference(text) or _ELSEWHERE.match(text):
         return False
+    if (shape := _SHAPES.get(kind)) is not None:
+        return shape.fullmatch(text) is not None
     if kind is Kind.PASSWORD and value.quoted:
         return not _SENTENCE.match(text)
     if len(text) < _SHORTEST[kind] or (kind is not Kind.PASSWORD and _NOT_IN_TOKENS.search(text)):

@@ -129,7 +129,7 @@ class Redactor:
         return StreamRedactor(self._rules) if self._extra is None else ExtraStreamRedactor(self._rules, self._extra)
 
     def text(self, text: str) -> str:
-        if self._extra is None and self._rules.suspicious(text) is None:
+        if self._extra is None and not self._rules.is_suspicious(text):
             return text
         stream = self.stream()
         redacted = stream.feed(text) + stream.close()
@@ -139,7 +139,7 @@ class Redactor:
         """What a person decides about: a mark stands for one literal and says its length; see `questions`.
 
         `is_command` says that a shell may read the text."""
-        if self._extra is None and self._rules.suspicious(text) is None:
+        if self._extra is None and not self._rules.is_suspicious(text):
             return text
         hidden = [*self._rules.literals.spans(text), *SpanFinder().find(text)]
         if self._extra is not None:

@@ -13,7 +13,19 @@ from switchtower.core.redact import names, shapes, starts
 
 
 class Scanner:
-    __slots__ = ("_before", "_done", "_floor", "_out", "_pem_left", "_position", "_rest", "_text")
+    __slots__ = (
+        "_anchor",
+        "_before",
+        "_done",
+        "_floor",
+        "_open_from",
+        "_out",
+        "_pem_left",
+        "_position",
+        "_regions",
+        "_rest",
+        "_text",
+    )
 
     def __init__(self, context: str) -> None:
         self._text = context
@@ -31,10 +43,19 @@ class Scanner:
         self._pem_left = 0
         """How much a PEM block may still swallow; 0 outside of one."""
         self._out: list[str] = []
+        self._anchor = self._open_from = -1
+        """Where the next token may be, and from where on the text may be the beginning of one; -1 when that is not known yet."""
+        self._regions: list[tuple[int, int]] = []
+        """Where in `_text` a sign may have the name of a secret before it, the last first."""
 
     def scan(self, more: str, *, final: bool = False) -> str:
         """Decides as much as can be decided; everything, when no more will come."""
         self._text += more
+        regions = [(hint.start(), hint.end() + shapes.CONTEXT) for hint in starts.hints(self._text)]
+        if next(starts.hints(self._before), None) is not None:
+            regions.insert(0, (0, shapes.CONTEXT))
+        self._regions = regions[::-1]
+        self._anchor = self._open_from = -1
         while self._swallow(final=final) and self._decide_next(final=final):
             pass
         unneeded = max(self._floor, self._position - shapes.CONTEXT)
@@ -110,25 +131,97 @@ class Scanner:
     def _decide_next(self, *, final: bool) -> bool:
         """Goes to the next place of interest and decides about it; False when there is none, or when it has to wait."""
         text = self._text
-        found = _of_interest()(text, self._position)
-        if found is None:
-            self._let_go(len(text))
+        if self._open_from < self._position:
+            self._open_from = len(text) if final else starts.open_from(text, self._position)
+        if self._anchor < self._position:
+            found = _of_interest()(text, self._position)
+            self._anchor = len(text) if found is None else found.start()
+        anchor = self._anchor
+        sign = self._next_sign(min(anchor, self._open_from))
+        if sign is not None:
+            self._let_go(sign)
+            return self._decide_sign(sign, final=final)
+        if anchor >= self._open_from:
+            self._let_go(self._open_from)
             return False
-        start = found.start()
-        self._let_go(start)
-        if text[start] in starts.SIGNS:
-            return self._decide_sign(start, final=final)
-        if token := starts.TOKEN.match(text, start):
-            self._hide(token.end(), shapes.TOKEN_REST)
-        elif announced := starts.ANNOUNCED.match(text, start):
-            return self._decide_value(start, announced.end() - 1, names.kind_of(announced[0]), final=final)
-        elif begin := shapes.PEM_BEGIN.match(text, start):
+        if (decided := self._decide_token(anchor, final=final)) is not None:
+            return decided
+        if (decided := self._decide_form(anchor, final=final)) is not None:
+            return decided
+        if announced := _announced().match(text, anchor):
+            self._let_go(anchor)
+            if starts.is_boundary(text, anchor):
+                return self._decide_value(anchor, announced.end() - 1, names.kind_of(announced[0]), final=final)
+        elif begin := shapes.PEM_BEGIN.match(text, anchor):
+            self._let_go(anchor)
             return self._decide_pem(begin.end(), final=final)
-        elif found.end() < len(text) or final:
-            self._let_go(start + 1)
-        else:
+        elif _pem_so_far().match(text, anchor) and not final:
+            self._let_go(anchor)
             return False
+        self._let_go(anchor + 1)
         return True
+
+    def _next_sign(self, end: int) -> int | None:
+        """The next sign before `end` that may have the name of a secret before it."""
+        while self._regions:
+            first, last = self._regions[-1]
+            if first >= end:
+                return None
+            if last > self._position:
+                sign = starts.SIGN.search(self._text, max(first, self._position), min(last, end))
+                if sign is not None:
+                    return sign.start()
+                if last > end:
+                    return None
+            self._regions.pop()
+        return None
+
+    def _decide_token(self, anchor: int, *, final: bool) -> bool | None:
+        """None when no token has its anchor here."""
+        text = self._text
+        for prefix, at in starts.ANCHORS.get(text[anchor], ()):
+            start = anchor - at
+            if start < self._position or not text.startswith(prefix, start) or not starts.is_boundary(text, start):
+                continue
+            body = starts.body_of(prefix)
+            after = start + len(prefix)
+            if (needed := body.needs.match(text, after)) is not None:
+                self._let_go(start)
+                self._hide(needed.end(), body.rest)
+                return True
+            if not final and body.so_far.match(text, after):
+                self._let_go(start)
+                return False
+        return None
+
+    def _decide_form(self, anchor: int, *, final: bool) -> bool | None:
+        """None when no form begins here."""
+        text = self._text
+        is_open = False
+        for name, (whole, partly, rest) in starts.form_patterns().items():
+            if (form := whole.match(text, anchor)) is not None:
+                if not self._has_its_place(name, anchor):
+                    continue
+                self._let_go(form.end())
+                self._hide(form.end(), rest)
+                return True
+            is_open = is_open or (not final and partly.match(text, anchor) is not None and self._has_its_place(name, anchor))
+        if is_open:
+            self._let_go(anchor)
+            return False
+        return None
+
+    def _has_its_place(self, name: str, anchor: int) -> bool:
+        """Whether what stands before it makes it a secret."""
+        match name:
+            case "mysql":
+                return shapes.MYSQL_BEHIND.search(self._looking_back(anchor)) is not None
+            case "netrc":
+                return shapes.NETRC_BEHIND.search(self._looking_back(anchor - len("pass"))) is not None
+            case "crypt":
+                return starts.is_boundary(self._text, anchor)
+            case _:
+                return True
 
     def _decide_pem(self, body: int, *, final: bool) -> bool:
         if shapes.PEM_BODY.match(self._text, body):
@@ -157,7 +250,7 @@ class Scanner:
         assert ahead is not None, "every part of it may be absent"
         value_at = ahead.end()
         quote = ahead["quote"] or ""
-        run = shapes.RUNS.get(quote, shapes.ESCAPED_RUN)
+        run = shapes.run_of(quote) if kind not in _COOKIES else _COOKIES[kind]
         judged = _end(run.start, text, value_at)
         goes_on = _end(run.rest, text, judged) > judged
         if not goes_on and self._is_open(judged) and not final:
@@ -220,10 +313,23 @@ class SpanFinder(Scanner):
         self._spans[-1] = (self._spans[-1][0], end)
 
 
+_COOKIES = {names.Kind.COOKIE: shapes.COOKIE_RUN, names.Kind.SET_COOKIE: shapes.SET_COOKIE_RUN}
+
+
 @cache
 def _of_interest() -> Callable[..., re.Match[str] | None]:
     """Compiled when something suspicious first comes, because compiling it takes long and starting has to be quick."""
     return re.compile(starts.ANY, re.ASCII).search
+
+
+@cache
+def _announced() -> re.Pattern[str]:
+    return re.compile(f"(?:{'|'.join(starts.ANNOUNCEMENTS)})[ \\t]")
+
+
+@cache
+def _pem_so_far() -> re.Pattern[str]:
+    return re.compile(r"-----BEGIN [A-Za-z0-9 ]{0,49}-{0,4}\Z")
 
 
 def _end(run: re.Pattern[str], text: str, start: int) -> int:

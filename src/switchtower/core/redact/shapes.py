@@ -11,11 +11,15 @@ CONTEXT = 96
 
 TOKEN_REST = re.compile(r"(?:[\w-]|\.(?=[\w-]))*", re.ASCII)
 
-PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----")
+MYSQL_BEHIND = re.compile(r"\b(?:mysql|mariadb)(?:admin|dump|import|show|slap|check)?\b[^\n;|&]*[ \t]\Z")
+NETRC_BEHIND = re.compile(r"\blogin[ \t\n]+\S{1,64}[ \t\n]+\Z")
+"""What stands before a password that only its place gives away; matched against what came out."""
+
+PEM_BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----")
 PEM_BODY = re.compile(r"[ \t]{0,15}(?:\\[rn]|[\r\n])|[^A-Za-z0-9]{0,16}[A-Za-z0-9+/]{32}")
 """What follows a block's first line; without it the line is only spoken of, as in `if "-----BEGIN PRIVATE KEY-----" in text`."""
 PEM_BODY_CUT_SHORT = re.compile(r"[^A-Za-z0-9]{0,16}[A-Za-z0-9+/]{0,31}\Z")
-PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,49}-----|[ \n](?:[a-z]{1,15}[,.]? ){5}[a-z]")
+PEM_END = re.compile(r"-----END [A-Za-z0-9 ]{0,49}-----|[ \n](?:[a-z]{1,15}[,.]? ){5}[a-z]")
 """A block's last line, or six plain words in a row: that is prose again, and no key."""
 PEM_END_LONGEST = 96
 PEM_LONGEST = 16_384
@@ -58,6 +62,14 @@ def _run(unit: str) -> Run:
 RUNS = {quote: _run(unit) for quote, unit in _IN.items()}
 ESCAPED_RUN = _run(_IN_ESCAPED)
 """By the quote that opened the value; a quote that is itself escaped, as in JSON within JSON, has a run of its own."""
+
+COOKIE_RUN = _run(r"[^\"'`\r\n\\]")
+SET_COOKIE_RUN = _run(r"[^\"'`\r\n\\;]")
+
+
+def run_of(quote: str) -> Run:
+    return RUNS.get(quote, ESCAPED_RUN)
+
 
 PASSWORD_IN_URL = re.compile(r"[^\s/\"'`<>\\]*")
 PASSWORD_IN_URL_LONGEST = 256

@@ -1,85 +1,258 @@
-"""How secrets begin: one pattern that finds every place where a stream has to stop and look. It decides nothing.
+"""How secrets begin: patterns that find every place where a stream has to stop and look. They decide nothing.
 
-The pattern also matches what may become such a place once more text is known, but only at the very end. All of it is
-positive: what matches before the end still matches when more text has come.
+To stop rarely, a prefix is searched for by its rarest character, its anchor; the rest of it is looked back at. What may become
+a secret once more text is known also matches, but only at the very end. All of it is positive: what matches before the end
+still matches when more text has come.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import NamedTuple
 
-
-class _Start(NamedTuple):
-    """First characters, the least that has to follow them, and what may become that."""
-
-    prefixes: tuple[str, ...]
-    needs: str
-    so_far: str
-
-
-_TOKENS = (
-    _Start(("sk-",), r"(?:(?=[A-Za-z_-]{0,14}[0-9])[\w-]{8}|[\w-]{16})", r"[\w-]{0,15}"),
-    _Start(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"), r"[\w-]{8}", r"[\w-]{0,7}"),
-    _Start(("sk_live_", "rk_live_", "sk_test_", "rk_test_"), r"[\w-]{8}", r"[\w-]{0,7}"),
-    _Start(("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-"), r"[\w-]{8}", r"[\w-]{0,7}"),
-    _Start(("AIza",), r"[\w-]{16}", r"[\w-]{0,15}"),
-    _Start(("AKIA", "ASIA"), r"[A-Z0-9]{12}", r"[A-Z0-9]{0,11}"),
-    _Start(("att_",), r"(?=[a-z_-]{0,15}[A-Z0-9])[\w-]{16}", r"[\w-]{0,15}"),
-    _Start(("eyJ",), r"[\w-]{8,256}\.eyJ", r"[\w-]{0,256}(?:\.(?:ey?)?)?"),
-)
-"""The last is a JSON Web Token: two JSON objects in base 64 with a dot between them."""
-
-_ANNOUNCEMENTS = _Start(
-    (
-        *("Bearer", "bearer", "BEARER", "--password", "--passphrase", "--secret", "--client-secret"),
-        *("--token", "--access-token", "--auth-token", "--api-key", "--api-token", "--secret-key"),
-    ),
-    r"[ \t]",
-    "",
-)
-"""Words after which a blank and the secret come. No token can begin inside of one, so they may be followed forwards."""
-
-_PEM = _Start(("-----BEGIN ",), r"[A-Z0-9 ]{0,49}-----", r"[A-Z0-9 ]{0,49}-{0,4}")
-
-TOKEN = re.compile("|".join(f"(?:{'|'.join(token.prefixes)}){token.needs}" for token in _TOKENS), re.ASCII)
-
-ANNOUNCED = re.compile(f"(?:{'|'.join(_ANNOUNCEMENTS.prefixes)}){_ANNOUNCEMENTS.needs}")
+from switchtower.core.redact import providers
 
 SIGNS = "=:"
 """After these a secret may come, if a name stands before them."""
 
-
-def pattern(leaves: Mapping[str, str], guard: Callable[[str], str] = lambda consumed: "", consumed: str = "") -> str:
-    """Matches each prefix with the pattern that it leads to, and at the end of the text also a part of a prefix.
-
-    `guard` is what must hold of the characters consumed; it is asked at the second, because most words are out by then.
-    Branches open with plain characters, on which `re` is quickest: it skips at once to the next that can begin anything.
-    """
-    checked = guard(consumed) if len(consumed) == 2 else ""
-    if consumed in leaves:
-        return checked + leaves[consumed]
-    following = sorted({prefix[len(consumed)] for prefix in leaves if prefix.startswith(consumed)})
-    branches = [re.escape(character) + pattern(leaves, guard, consumed + character) for character in following]
-    if not consumed:
-        return "|".join(branches)
-    branches.append(r"\Z" + guard(consumed) if len(consumed) == 1 else r"\Z")
-    return f"{checked}(?:{'|'.join(branches)})"
+SHORTEST_BODY = 8
 
 
-def _at_start_of_word(consumed: str) -> str:
-    """Before it stands no letter or digit; or an escape such as `\\n` or `%3D`, or a terminal colour's `0m`."""
-    if not consumed[0].isalpha():
-        return ""
-    consumed = re.escape(consumed)
-    escapes = "|".join(f"(?<={escape}{consumed})" for escape in (r"\\[nrt]", r"%[0-9A-Fa-f]{2}", r"[0-9;\[]m"))
-    return rf"(?:(?<![A-Za-z0-9]{consumed})|{escapes})"
+class Body(NamedTuple):
+    """What has to follow a prefix: `needs` at least, `so_far` when the text ends before, `rest` is how it continues."""
+
+    needs: re.Pattern[str]
+    so_far: re.Pattern[str]
+    rest: re.Pattern[str]
 
 
-_LEAVES = {
-    prefix: f"(?:{start.needs}|{start.so_far}\\Z)" for start in (*_TOKENS, _ANNOUNCEMENTS, _PEM) for prefix in start.prefixes
+class Form(NamedTuple):
+    """A secret that is known by what stands before it, in parts; `body` is its alphabet, `least` its least length."""
+
+    parts: tuple[tuple[str, str], ...]
+    """Each as it has to be, and how it may be when the text ends in it."""
+    body: str
+    least: int
+
+
+_RARE = "_-.$~/JKQXZVWYGCHUOzBMEAIT43210p"
+_WORD_REST = r"(?:[\w-]|\.(?=[\w-]))*"
+
+_SPECIAL = {
+    "sk-": (r"(?:(?=[A-Za-z_-]{0,14}[0-9])[\w-]{8}|[\w-]{16})", r"[\w-]{0,15}"),
+    # A JSON Web Token: two JSON objects in base 64 with a dot between them.
+    "eyJ": (r"[\w-]{8,256}\.eyJ", r"[\w-]{0,256}(?:\.(?:ey?)?)?"),
+    # A private key in base 64; certificates and public keys begin alike and are public.
+    "LS0tLS1CRUdJTi": (r"(?!BDRVJU|BQVUJM)[\w+/=-]{20}", r"[\w+/=-]{0,19}"),
 }
 
-# A sign behind a sign belongs to the first; a rule of a thousand `=` has to cost next to nothing.
-_FIRST_SIGNS = [f"{sign}(?<![{SIGNS}]{sign})" for sign in SIGNS]
+ANNOUNCEMENTS = (
+    *("Bearer", "bearer", "BEARER", "--password", "--passphrase", "--secret", "--client-secret"),
+    *("--token", "--access-token", "--auth-token", "--api-key", "--api-token", "--secret-key"),
+)
+"""Words after which a blank and the secret come."""
 
-ANY = "|".join([*_FIRST_SIGNS, pattern(_LEAVES, _at_start_of_word)])
+
+_TOKENS = {prefix: token for token in providers.TOKENS for prefix in token.prefixes}
+PREFIXES = tuple(dict.fromkeys((*_TOKENS, *_SPECIAL)))
+
+
+@cache
+def body_of(prefix: str) -> Body:
+    """Compiled when the prefix first comes: there are many, and starting has to be quick."""
+    token = _TOKENS.get(prefix)
+    if token is None:
+        rest = r"(?:[\w+/=-]|\.(?=[\w-]))*" if prefix.startswith("LS") else _WORD_REST
+    else:
+        # What goes beyond the letters of words belongs to the secret too where the provider uses it.
+        rest = f"(?:[\\w-]|{token.body}|\\.(?=[\\w-]))*"
+        mixed = f"(?=[a-z_.%=+/-]{{0,{token.least - 1}}}[A-Z0-9])" if token.mixed else ""
+        needs, so_far = f"{mixed}{token.body}{{{token.least}}}", f"{token.body}{{0,{token.least - 1}}}"
+    if prefix in _SPECIAL:
+        needs, so_far = _SPECIAL[prefix]
+    return Body(re.compile(needs, re.ASCII), re.compile(rf"{so_far}\Z", re.ASCII), re.compile(rest, re.ASCII))
+
+
+def _literal(text: str) -> tuple[str, str]:
+    so_far = ""
+    for character in reversed(text[:-1]):
+        so_far = f"(?:{re.escape(character)}{so_far})?"
+    return re.escape(text), so_far
+
+
+_HEX32 = r"[0-9a-f]{32}"
+FORMS = {
+    # what `crypt` makes of a password
+    "crypt": Form(
+        (
+            (r"\$", ""),
+            (r"(?:2[abxy]?|[1567y]|gy|apr1|md5|argon2(?:id|i|d)|scrypt|pbkdf2(?:-\w{1,8})?)", r"[\w-]{0,16}"),
+            (r"\$", ""),
+        ),
+        r"[\w./$=,+-]",
+        20,
+    ),
+    "discord": Form(((r"\.(?:(?<=[MNO][\w-]{23}\.)|(?<=[MNO][\w-]{24}\.)|(?<=[MNO][\w-]{25}\.))", ""),), r"[\w.-]", 34),
+    "telegram": Form(((r":(?<=[0-9]{8}:)", ""), (r"(?=AA)", "A?")), r"[\w-]", 33),
+    "azure": Form(((r"~(?<=[0-9]Q~)", ""),), r"[\w~.-]", 31),
+    "airtable": Form(((r"\.(?<=pat[A-Za-z0-9]{14}\.)", ""),), r"[0-9a-f]", 32),
+    "sentry": Form(
+        ((r"/(?<=://)", ""), (rf"(?={_HEX32}@|{_HEX32}:{_HEX32}@)", r"[0-9a-f]{0,32}(?::[0-9a-f]{0,32})?")), r"[0-9a-f:]", 32
+    ),
+    "slack": Form(((r"/(?<=hooks\.slack\.com/)", ""), (r"(?:services|triggers|workflows)/", r"[a-z]{0,9}")), r"[\w/]", 20),
+    "discord webhook": Form(((r"/(?<=/webhooks/)", ""), (r"(?=[0-9]{15})", r"[0-9]{0,14}")), r"[\w/-]", 50),
+    "teams": Form(((r"/(?<=webhook\.office\.com/)", ""), _literal("webhookb2/")), r"[\w@/-]", 30),
+    "putty": Form(
+        ((r"-(?<=Private-)", ""), _literal("Lines: "), (r"[0-9]{1,3}\r?\n", r"[0-9]{0,3}\r?")), r"[A-Za-z0-9+/=\r\n]", 20
+    ),
+    "putty MAC": Form(((r"-(?<=Private-)", ""), _literal("MAC: ")), r"[0-9a-f]", 32),
+    "pgpass": Form(
+        (
+            (r":(?:(?<=:[0-9]{4}:)|(?<=:[0-9]{5}:))", ""),
+            (r"(?=[\w.-]{0,62}[g-zG-Z_*]|\*)[\w*.-]{1,63}:", r"[\w*.-]{0,63}"),
+            (r"(?=[\w.-]{0,62}[g-zG-Z_])[\w.-]{1,63}:", r"[\w.-]{0,63}"),
+        ),
+        r"[^\s\"'`,;]",
+        4,
+    ),
+    "mysql": Form(((r"-(?<=[ \t]-)", ""), ("p", "")), r"[^\s\"'`;&|<>()$\\]", 4),
+    "netrc": Form(((r"w(?<=passw)", ""), _literal("ord"), (r"[ \t]", "")), r"[^\s\"'`]", 4),
+}
+"""Decided like tokens; `scanner` looks at what stands before `mysql` and `netrc`."""
+
+
+def _progressive(form: Form, *, is_open: bool) -> str:
+    """All parts one behind the other; where `is_open`, each may also end with the text."""
+    pattern = f"(?={form.body}{{{form.least}}}" + (f"|{form.body}{{0,{form.least - 1}}}\\Z)" if is_open else ")")
+    for index in reversed(range(len(form.parts))):
+        whole, partly = form.parts[index]
+        pattern = f"{whole}{pattern}"
+        if is_open and index:
+            pattern = f"(?:{pattern}|{partly}\\Z)"
+    return pattern
+
+
+@cache
+def form_patterns() -> dict[str, tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]]:
+    """Each form as it has to be, how it may be when the text ends in it, and how it continues."""
+    return {
+        name: (
+            re.compile(_progressive(form, is_open=False), re.ASCII),
+            re.compile(_progressive(form, is_open=True), re.ASCII),
+            re.compile(f"{form.body}*", re.ASCII),
+        )
+        for name, form in FORMS.items()
+    }
+
+
+def _anchor(prefix: str) -> int:
+    ranked = [(_RARE.find(character), index) for index, character in enumerate(prefix) if character in _RARE]
+    return max(index for rank, index in ranked if rank == min(ranked)[0]) if ranked else len(prefix) - 1
+
+
+def _by_anchor() -> dict[str, list[tuple[str, int]]]:
+    found: dict[str, list[tuple[str, int]]] = {}
+    for prefix in PREFIXES:
+        at = _anchor(prefix)
+        found.setdefault(prefix[at], []).append((prefix, at))
+    return found
+
+
+ANCHORS = _by_anchor()
+"""The prefixes that have this character as their anchor, and where."""
+
+_HINT = rf"(?:[\w+/=.%-]{{{SHORTEST_BODY}}}|[\w+/=.%-]{{0,{SHORTEST_BODY - 1}}}\Z)"
+
+
+def _anchored(anchor: str, prefixes: Iterable[tuple[str, int]]) -> str:
+    """From the anchor on: the rest of a prefix, a look ahead at what follows, then a look back at the whole prefix."""
+    by_tail: dict[str, dict[int, list[str]]] = {}
+    for prefix, at in prefixes:
+        by_tail.setdefault(prefix[at + 1 :], {}).setdefault(len(prefix), []).append(prefix)
+    branches = []
+    for tail, by_length in by_tail.items():
+        # One look back for all of one length: the fewer, the quicker an ordinary word is passed.
+        looks = [f"(?<={'|'.join(map(re.escape, same))})" for same in by_length.values()]
+        branches.append(f"{re.escape(tail)}(?={_HINT})(?:{'|'.join(looks)})")
+    return "|".join(branches)
+
+
+def _any() -> str:
+    by_first: dict[str, list[str]] = {}
+    for anchor, prefixes in ANCHORS.items():
+        by_first.setdefault(re.escape(anchor), []).append(_anchored(anchor, prefixes))
+    for form in FORMS.values():
+        first = form.parts[0][0]
+        length = 2 if first.startswith("\\") else 1
+        parts = ((first[length:], form.parts[0][1]), *form.parts[1:])
+        by_first.setdefault(re.escape(re.sub(r"\\(.)", r"\1", first[:length])), []).append(
+            _progressive(form._replace(parts=parts), is_open=True)
+        )
+    for announcement in ANNOUNCEMENTS:
+        by_first.setdefault(re.escape(announcement[0]), []).append(f"{re.escape(announcement[1:])}[ \\t]")
+    by_first.setdefault(re.escape("-"), []).append(
+        "----(?=BEGIN [A-Z0-9 A-Za-z]{0,49}-----)|----(?=BEGIN [A-Z0-9 A-Za-z]{0,49}-{0,4}\\Z)"
+    )
+    return "|".join(f"{first}(?:{'|'.join(branches)})" for first, branches in by_first.items())
+
+
+ANY = _any()
+
+_OPENINGS = (*PREFIXES, *ANNOUNCEMENTS, "-----BEGIN ")
+
+_AFTER_ESCAPE = re.compile(r"(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=[0-9;\[]m)")
+"""Before a token stands no letter or digit; or an escape such as `\\n` or `%3D`, or a terminal colour's `0m`."""
+
+_BEGINNINGS = frozenset(
+    opening[:length] for opening in _OPENINGS for length in range(1, len(opening) + 1) if opening[length - 1] != " "
+)
+_LONGEST = max(map(len, _BEGINNINGS))
+_ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_WITHIN = "_./"
+
+
+def open_from(text: str, start: int) -> int:
+    """From where on the end of the text may be the beginning of a prefix or an announcement; its length when it is none."""
+    end = len(text)
+    tail = text[max(start, end - _LONGEST - 1) :]
+    if "-" in tail or "m" in tail or "\\" in tail or "%" in tail:
+        # Behind an escape or a colour a token begins in the middle of letters, and a dash may begin anywhere.
+        return next((at for at in range(end - len(tail), end) if text[at:] in _BEGINNINGS and is_boundary(text, at)), end)
+    found, first = end, end - len(tail)
+    while True:
+        word = tail.rstrip(_ALNUM)
+        at = first + len(word)
+        if text[at:] in _BEGINNINGS and is_boundary(text, at):
+            found = at
+        tail = word.rstrip(_WITHIN)
+        if len(tail) == len(word):
+            return found
+
+
+def is_boundary(text: str, at: int) -> bool:
+    """Whether a token may begin here."""
+    before = text[at - 1 : at]
+    return text[at] == "-" or not (before.isalnum() and before.isascii()) or _AFTER_ESCAPE.match(text, at) is not None
+
+
+HINTS = ("key", "token", "secret", "pass", "pwd", "credential", "auth", "bearer", "cookie", "sig=", "//")
+"""In small letters. A sign without one of these in the `CONTEXT` before it has no name that promises a secret."""
+
+_HINTED = re.compile("|".join(HINTS))
+_HINTED_IN_ANY = re.compile("|".join(HINTS), re.IGNORECASE | re.ASCII)
+
+
+def hints(text: str, start: int = 0) -> Iterator[re.Match[str]]:
+    """Where they are. Small letters are found much quicker, but only in ASCII does each letter have one."""
+    return _HINTED.finditer(text.lower(), start) if text.isascii() else _HINTED_IN_ANY.finditer(text, start)
+
+
+SIGN = re.compile("|".join(f"{sign}(?<![{SIGNS}]{sign})" for sign in SIGNS))
+"""A sign behind a sign belongs to the first; a rule of a thousand `=` has to cost next to nothing."""
+
+
+def pattern(leaves: Iterable[str]) -> str:
+    """Matches each of these, and at the end of the text also a part of one. For the daemon's own values."""
+    return "|".join(
+        f"{re.escape(leaf[0])}(?:{re.escape(leaf[1:])}|{_literal(leaf[1:] + ' ')[1]}\\Z)" for leaf in sorted(set(leaves))
+    )

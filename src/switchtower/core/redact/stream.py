@@ -5,32 +5,58 @@ This is the hottest path of the daemon: for an ordinary word, `feed` costs one s
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 from switchtower.core.redact import starts
-from switchtower.core.redact.literals import Literals
+from switchtower.core.redact.literals import SHORTEST, Literals
 from switchtower.core.redact.scanner import Scanner
 from switchtower.core.redact.shapes import CONTEXT
 
 _TRIM_FROM = 6 * CONTEXT
-_SHORTEST_FIND = 8
-"""Within fewer characters nothing but a sign is decided: the search has only found what may become a secret."""
 
 
 class Rules:
-    """What the streams of one redactor share: its literals, and one search that says whether text is of interest at all."""
+    """What the streams of one redactor share: its literals, and the searches that say whether text is of interest at all."""
 
     def __init__(self) -> None:
         self.literals = Literals()
-        self.suspicious: Callable[..., re.Match[str] | None]
-        self._compile()
+        self._tokens = _compiled(starts.ANY)
+        self._known: Callable[..., re.Match[str] | None] | None = None
 
     def learn(self, value: str) -> None:
         if self.literals.add(value):
-            self._compile()
+            hint = self.literals.hint()
+            self._known = re.compile(hint).search if hint else None
 
-    def _compile(self) -> None:
-        hint = self.literals.hint()
-        self.suspicious = re.compile(f"{starts.ANY}|{hint}" if hint else starts.ANY, re.ASCII).search
+    def is_suspicious(self, text: str) -> bool:
+        """Whether something in the text has to be decided about; it is whole."""
+        return self.harmless_to(text, 0) < 0 or (self._known is not None and self._known(text) is not None)
+
+    def harmless_to(self, text: str, start: int) -> int:
+        """-1 when something in the text from `start` on has to be decided about, with what stands before it in mind. Otherwise
+        how far nothing has: at the end there may be the beginning of something."""
+        if self._tokens(text, start) is not None:
+            return -1
+        end = starts.open_from(text, start)
+        if self._known is not None and (known := self._known(text, start)) is not None:
+            if known.end() < len(text) or known.end() - known.start() >= SHORTEST:
+                return -1
+            end = min(end, known.start())
+        if (text.find("=", start) >= 0 or text.find(":", start) >= 0) and _has_hint(text, max(0, start - CONTEXT)):
+            return -1
+        return end
+
+
+@cache
+def _compiled(pattern: str) -> Callable[..., re.Match[str] | None]:
+    return re.compile(pattern, re.ASCII).search
+
+
+def _has_hint(text: str, start: int) -> bool:
+    if not text.isascii():
+        return next(starts.hints(text, start), None) is not None
+    lower = text[start:].lower()
+    return any(hint in lower for hint in starts.HINTS)
 
 
 class StreamRedactor:
@@ -54,17 +80,12 @@ class StreamRedactor:
             before = self._text
             decided = self._decided
             text = before + delta
-            found = self._rules.suspicious(text, decided)
-            if found is None:
-                self._text = kept = text if len(text) < _TRIM_FROM else text[-CONTEXT:]
-                self._decided = len(kept)
-                return delta if decided == len(before) else text[decided:]
-            start = found.start()
-            if len(text) - start < _SHORTEST_FIND and text[start] not in starts.SIGNS:
-                unneeded = max(0, start - CONTEXT)
+            end = self._rules.harmless_to(text, decided)
+            if end >= 0:
+                unneeded = 0 if len(text) < _TRIM_FROM else end - CONTEXT
                 self._text = text[unneeded:]
-                self._decided = start - unneeded
-                return text[decided:start]
+                self._decided = end - unneeded
+                return delta if decided == len(before) and end == len(text) else text[decided:end]
             self._scanner = Scanner(text[:decided])
             delta = text[decided:]
         released, self._literal = self._rules.literals.release(self._literal + delta)
