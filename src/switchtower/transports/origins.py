@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
-_AUTHORITY = re.compile(r"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
+_AUTHORITY = re.compile(r"(?:\[(?P<ipv6>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[a-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
 _PORTS = {"http": 80, "https": 443}
 _BEHIND_TLS = ("https", "wss")
