@@ -13,6 +13,7 @@ Three things are looked at, because a process of a run can change some of them:
 import os
 import pwd
 import sys
+from collections import deque
 
 from switchtower.core.access import Unattributed
 from switchtower.tools.running import adoption, marks, proc
@@ -23,6 +24,8 @@ SHELL_PREFIX = "sh_"
 _DEEPEST = 4_096
 _TRIES = 20
 """How often a walk begins again because a process on its way has ended meanwhile."""
+_holders: deque[int] = deque(maxlen=8)
+"""The last processes that had a socket: a browser or a proxy comes again."""
 _VARIABLE = f"{marks.RUN_VARIABLE}=".encode()
 
 
@@ -51,18 +54,35 @@ def find_run_of_socket(inode: int, uid: int) -> str | None:
     if sys.platform != "linux" or not is_on_guard():
         return None
     name = f"socket:[{inode}]"
-    ours = os.getpid()
-    is_held = False
-    for pid in proc.all_pids():
-        files = proc.files_of(pid)
-        if files is None or name not in files:
-            continue
-        if pid != ours and (run_id := find_run(pid)) is not None:
+    below = _descendants()
+    for pid in below:
+        if _has_file(pid, name) and (run_id := find_run(pid)) is not None:
             return run_id
-        is_held = True
-    if is_held or _is_another_users(uid):
+    # No process of a run has it. It takes one that has it, because a descriptor on its way to another process is in none.
+    for pid in dict.fromkeys((os.getpid(), *_holders, *proc.all_pids())):
+        if _has_file(pid, name):
+            if pid not in _holders:
+                _holders.append(pid)
+            return find_run(pid)
+    if _is_another_users(uid):
         return None
     raise Unattributed(f"no process can be seen that has the socket {inode}")
+
+
+def _descendants() -> list[int]:
+    """Everything below us, where all of a run's processes are."""
+    found: list[int] = []
+    waiting = [os.getpid()]
+    while waiting:
+        children = proc.children_of(waiting.pop())
+        found += children
+        waiting += children
+    return found
+
+
+def _has_file(pid: int, name: str) -> bool:
+    files = proc.files_of(pid)
+    return files is not None and name in files
 
 
 def _is_another_users(uid: int) -> bool:
