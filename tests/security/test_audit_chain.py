@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.relay.stage import Tower, eventually
+from tests.stores.copying.filled import database_reading, home_reading
 from tests.stores.postgres.conftest import dsn as dsn
 from tests.stores.postgres.conftest import emptied as emptied
 from tests.stores.postgres.conftest import shared_server as shared_server
@@ -20,6 +21,8 @@ from switchtower.core import audit, codec, events, journal, registry
 from switchtower.core.roles import Role
 from switchtower.stores import audit_chain, looking, migrations, sqlite_audit_check
 from switchtower.stores.audit_chain import Verified
+from switchtower.stores.copying import comparing, moving, postgres_writing
+from switchtower.stores.copying.sqlite_writing import SqliteWriting
 from switchtower.stores.postgres import connections
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.registry import PostgresRegistry
@@ -259,6 +262,41 @@ async def test_a_kill_between_a_decision_and_its_link_leaves_a_chain_that_holds(
         (sessions,) = check(tmp_path)
         assert sessions.broken is None
         assert sessions.links >= acknowledged, "whatever was acknowledged is a link"
+
+
+async def test_a_copy_into_another_store_and_back_is_the_same_chain(tmp_path: Path, dsn: str) -> None:
+    here, back = tmp_path / "here", tmp_path / "back"
+    for folder in (here, back):
+        folder.mkdir()
+    await filled(here)
+    store = SqliteJournal(here / "journal.db")
+    await store.open()
+    gone = journal.Entry(9, NOON + 9, None, events.SessionDeleted.kind, codec.encode(events.SessionDeleted(ANN)))
+    deleted = msgspec.structs.replace(card("sess_1"), state=events.SessionState.DELETED)
+    await store.append(journal.Append(session_id="sess_1", epoch=1, entries=[gone], card=deleted))
+    await store.delete("sess_1")
+    await store.close()
+    before = check(here)
+
+    with home_reading(here) as source:
+        async with postgres_writing.opened(dsn) as target:
+            await moving.move_all(source, target)
+            assert (await comparing.compare(source, target)).differences == []
+            await target.take_place()
+    assert await audit_check.verify(dsn) == before
+    # It goes on there.
+    node = PostgresJournal(dsn)
+    await node.open()
+    await node.append(journal.Append(session_id="sess_9", epoch=1, entries=decisions(9), card=card("sess_9")))
+    await node.close()
+    after = await audit_check.verify(dsn, frozenset({before[0].head}))
+    assert (after[0].broken, after[0].links, after[0].heads) == (None, 33, {before[0].head})
+
+    async with database_reading(dsn) as source_there:
+        target_here = SqliteWriting(back)
+        await moving.move_all(source_there, target_here)
+        await target_here.take_place()
+    assert check(back, before[0].head) == after
 
 
 # Files of the version before

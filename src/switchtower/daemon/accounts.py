@@ -20,7 +20,6 @@ from switchtower.daemon.access_tokens import AccessTokens, Claims
 from switchtower.daemon.credentials import OWNER, EnvironmentUser, is_reserved
 from switchtower.daemon.login_limit import LoginLimit, TooManyAttempts
 from switchtower.daemon.passwords import Passwords
-from switchtower.transports.stream import Origin
 
 TOKEN_LIFETIME_S = 86_400
 LONGEST_TOKEN = 8_192
@@ -135,7 +134,7 @@ class Accounts:
         # No work and no row for what is nobody's; the rules for names are no secret.
         if not registry.is_user_name(username) or not passwords.can_be_checked(password):
             raise InvalidCredentials
-        visitor = events.Actor(name=username, via="web", device=client[:LONGEST_LABEL] or None, address=_machine(address))
+        visitor = events.Actor(name=username, via="web", device=client[:LONGEST_LABEL] or None, address=address or None)
         try:
             attempt = self._limit.begin(username, address, device=device if self._is_device_of(username, device) else "")
         except TooManyAttempts:
@@ -403,10 +402,6 @@ class Accounts:
 def _check_usable(password: str) -> None:
     if problem := passwords.problem_with(password):
         raise Unusable(problem, hint="choose another one")
-
-
-def _machine(address: str) -> str | None:
-    return Origin(transport="http", address=address).machine or None
 
 
 def _sha256(secret: str) -> str:

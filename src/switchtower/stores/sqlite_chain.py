@@ -37,7 +37,7 @@ def adopt(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if head(connection) is None and connection.execute("SELECT 1 FROM audit LIMIT 1").fetchone() is None:
-            connection.execute(_HEAD, (0, audit_chain.FIRST))
+            put_head(connection, 0, audit_chain.FIRST)
             extend(connection, connection.execute(_DECIDED_BEFORE))
         connection.execute("COMMIT")
     except BaseException:
@@ -54,8 +54,16 @@ def extend(connection: sqlite3.Connection, happenings: Iterable[Happening]) -> N
         links.append(audit_chain.make(previous, number, *happening))
         previous = links[-1].hash
     if links:
-        connection.executemany(_INSERT, links)
-        connection.execute(_HEAD, (number, previous))
+        put(connection, links)
+        put_head(connection, number, previous)
+
+
+def put(connection: sqlite3.Connection, links: Iterable[Link]) -> None:
+    connection.executemany(_INSERT, links)
+
+
+def put_head(connection: sqlite3.Connection, number: int, hash_: bytes) -> None:
+    connection.execute(_HEAD, (number, hash_))
 
 
 def _last(connection: sqlite3.Connection) -> tuple[int, bytes] | None:

@@ -1,11 +1,13 @@
 // Who somebody is here. A cookie that scripts cannot read, where the daemon gives one; otherwise a token in memory, gone with the tab.
 import * as http from "../net/http";
+import { covers, type Role } from "../model/roles";
 import { firstToken } from "../model/route";
 
 interface Me {
   name: string;
   token_id: string | null;
   expires_at?: string | null;
+  role?: string | null;
 }
 
 interface Health {
@@ -29,6 +31,11 @@ class Auth {
 
   has(feature: string): boolean {
     return this.features.includes(feature);
+  }
+
+  /** Whether the user's role is at least this one. */
+  may(needed: Role): boolean {
+    return this.me !== null && covers(this.me.role, needed);
   }
 
   async start(): Promise<void> {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from switchtower.cli.archives import contents
 from switchtower.cli.storing import files
-from switchtower.stores import connections, migrations, sqlite_look
+from switchtower.stores import connections, migrations, sqlite_chain, sqlite_look
 from switchtower.stores.copying import comparing, moving, ports, postgres_writing
 from switchtower.stores.copying.ports import SECRET_FILES
 from switchtower.stores.copying.postgres_reading import PostgresReading
@@ -80,3 +80,5 @@ def _bring_up_to_date(path: Path, kind: str) -> None:
     """A copy that is ours alone. An archive may be of an older version."""
     with closing(connections.for_writing(path)) as connection:
         migrations.migrate(connection, kind)
+        if kind == sqlite_look.JOURNAL:
+            sqlite_chain.adopt(connection)

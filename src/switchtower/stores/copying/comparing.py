@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from switchtower.stores import strips
+from switchtower.stores.audit_chain import ACCOUNTS, SESSIONS
 from switchtower.stores.copying.moving import FIRST
 from switchtower.stores.copying.ports import REGISTRY, SECRET_FILES, Reading, Session
 from switchtower.stores.verifying import Progress
@@ -46,9 +47,11 @@ async def compare(
     await _sessions(source, target, compared, progress)
     await _strangers(source, target, compared)
     compared.receipts = await _as_sets("receipts", source.receipts(), target.receipts(), compared)
+    await _as_sets("the audit of sessions", source.links(SESSIONS), target.links(SESSIONS), compared)
     if registry:
         for table in REGISTRY:
             compared.records += await _as_sets(table, source.records(table), target.records(table), compared)
+        await _as_sets("the audit of accounts", source.links(ACCOUNTS), target.links(ACCOUNTS), compared)
     if secrets:
         ours, theirs = await source.secrets(), await target.secrets()
         for name in SECRET_FILES:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
+from switchtower.stores.audit_chain import ACCOUNTS, SESSIONS
 from switchtower.stores.copying.ports import REGISTRY, CannotCopy, Reading, Session, Writing
 from switchtower.stores.verifying import Progress
 
@@ -61,6 +62,7 @@ async def move_journal(source: Reading, target: Writing, progress: Progress = la
             moved.receipts += len(receipts)
             await commits.add(sum(len(receipt[3]) for receipt in receipts))
             progress("receipts", moved.receipts, moved.receipts)
+    await _move_chain(source, target, SESSIONS)
     await target.commit()
     return moved
 
@@ -74,8 +76,19 @@ async def move_registry(source: Reading, target: Writing) -> int:
             async for records in source.records(table):
                 await target.put_records(table, records)
                 moved += len(records)
+    await _move_chain(source, target, ACCOUNTS)
     await target.commit()
     return moved
+
+
+async def _move_chain(source: Reading, target: Writing, chain: str) -> None:
+    """The audit is copied as it is, with what it has of sessions that were deleted."""
+    await target.clear_chain(chain)
+    with _naming("the audit"):
+        async for links in source.links(chain):
+            await target.put_links(chain, links)
+        if (head := await source.chain_head(chain)) is not None:
+            await target.put_chain_head(chain, *head)
 
 
 class _Commits:

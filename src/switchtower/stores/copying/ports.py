@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import Struct
 
 from switchtower.stores import strips
+from switchtower.stores.audit_chain import Link
 
 OWNER_TOKEN = "owner_token"  # noqa: S105 - its name
 JWT_SECRET = "jwt_secret"  # noqa: S105 - its name
@@ -95,6 +96,12 @@ class Reading(Protocol):
         """Of one of `REGISTRY`, in any order."""
         ...
 
+    def links(self, chain: str) -> AsyncIterator[list[Link]]:
+        """Of the audit, in order."""
+        ...
+
+    async def chain_head(self, chain: str) -> tuple[int, bytes] | None: ...
+
     async def secrets(self) -> dict[str, bytes]: ...
 
 
@@ -118,6 +125,12 @@ class Writing(Reading, Protocol):
     async def clear_records(self) -> None: ...
 
     async def put_records(self, table: str, records: Sequence[Record]) -> None: ...
+
+    async def clear_chain(self, chain: str) -> None: ...
+
+    async def put_links(self, chain: str, links: Sequence[Link]) -> None: ...
+
+    async def put_chain_head(self, chain: str, number: int, hash_: bytes) -> None: ...
 
     async def put_secrets(self, secrets: Mapping[str, bytes]) -> None: ...
 

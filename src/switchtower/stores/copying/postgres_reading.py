@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from switchtower.stores import strips
+from switchtower.stores.audit_chain import Link
 from switchtower.stores.copying.ports import REGISTRY, Receipt, Record, Session
 from switchtower.stores.postgres import names
 from switchtower.stores.postgres.connections import Connection
@@ -64,6 +65,13 @@ class PostgresReading:
             yield [tuple(names.got(value) if isinstance(value, str) else value for value in row) for row in rows]
             last = list(rows[-1])[: len(key)]
             rows = await self._connection.fetch(f"{first} WHERE ({', '.join(key)}) > ({', '.join(places)}){order}", _ROWS, *last)
+
+    async def links(self, chain: str) -> AsyncIterator[list[Link]]:
+        async for links in pages.links(self._connection, chain):
+            yield links
+
+    async def chain_head(self, chain: str) -> tuple[int, bytes] | None:
+        return await pages.chain_head(self._connection, chain)
 
     async def secrets(self) -> dict[str, bytes]:
         if await self._connection.fetchval("SELECT to_regclass('secrets')") is None:  # of the first versions

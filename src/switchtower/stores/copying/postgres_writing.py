@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from switchtower.stores import strips
+from switchtower.stores.audit_chain import Link
 from switchtower.stores.copying.ports import REGISTRY, CannotCopy, Receipt, Record, Session
 from switchtower.stores.copying.postgres_reading import PostgresReading, columns_of
 from switchtower.stores.postgres import group, names, schema
@@ -61,6 +62,8 @@ async def opened(
         await connection.execute(f"SET search_path = {STAGING}")
         # Whole after a crash of the server too, though perhaps less of it; the last commit waits for all of it.
         await connection.execute("SET synchronous_commit = off")
+        # The audit's chain comes along, so what is copied is no new link of it.
+        await connection.execute("SET switchtower.copying = 'on'")
         yield PostgresWriting(connection, place, replace=replace)
 
 
@@ -170,6 +173,22 @@ class PostgresWriting(PostgresReading):
                 f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})",  # noqa: S608 - names of ours
                 *(names.put(value) if isinstance(value, str) else value for value in record),
             )
+
+    async def clear_chain(self, chain: str) -> None:
+        await self._change("DELETE FROM audit WHERE chain = $1", chain)
+        await self._change("DELETE FROM audit_head WHERE chain = $1", chain)
+
+    async def put_links(self, chain: str, links: Sequence[Link]) -> None:
+        for link in links:
+            number, ts_ms, session_id, *rest = link
+            await self._change(
+                "INSERT INTO audit (chain, number, ts_ms, session_id, seq, kind, digest, record, hash)"
+                " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+                *(chain, number, ts_ms, names.put(session_id), *rest),
+            )
+
+    async def put_chain_head(self, chain: str, number: int, hash_: bytes) -> None:
+        await self._change("INSERT INTO audit_head (chain, number, hash) VALUES ($1, $2, $3)", chain, number, hash_)
 
     async def put_secrets(self, secrets: Mapping[str, bytes]) -> None:
         for name, value in secrets.items():

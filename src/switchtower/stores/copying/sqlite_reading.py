@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from switchtower.stores import strips
+from switchtower.stores import sqlite_chain, strips
+from switchtower.stores.audit_chain import SESSIONS, Link
 from switchtower.stores.copying.ports import REGISTRY, Receipt, Record, Session
 from switchtower.stores.looking import CannotLook
 
@@ -70,6 +71,20 @@ class SqliteReading:
             while rows := found.fetchmany(_ROWS):
                 yield rows
 
+    async def links(self, chain: str) -> AsyncIterator[list[Link]]:
+        if (connection := self._of(chain)) is not None:
+            with telling():
+                for link in sqlite_chain.read(connection):
+                    yield [link]
+
+    async def chain_head(self, chain: str) -> tuple[int, bytes] | None:
+        connection = self._of(chain)
+        with telling():
+            return None if connection is None else sqlite_chain.head(connection)
+
+    def _of(self, chain: str) -> sqlite3.Connection | None:
+        return self._journal if chain == SESSIONS else self._registry
+
     async def secrets(self) -> dict[str, bytes]:
         return dict(self._secrets)
 
@@ -99,4 +114,7 @@ def telling() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as problem:
-        raise CannotLook(f"the file cannot be read: {problem}", hint="see `tower journal verify`") from None
+        # Its tables are an older version's, and only a daemon changes them.
+        is_old = str(problem).startswith("no such")
+        hint = "start the daemon of this version on it once" if is_old else "see `tower journal verify`"
+        raise CannotLook(f"the file cannot be read: {problem}", hint=hint) from None

@@ -8,7 +8,8 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from switchtower.stores import connections, migrations, sqlite_look, strips
+from switchtower.stores import connections, migrations, sqlite_chain, sqlite_look, strips
+from switchtower.stores.audit_chain import ACCOUNTS, SESSIONS, Link
 from switchtower.stores.copying.ports import REGISTRY, SECRET_FILES, Receipt, Record, Session
 from switchtower.stores.copying.sqlite_reading import SqliteReading
 
@@ -28,6 +29,9 @@ def throw_away(folder: Path) -> None:
     for name in (JOURNAL, REGISTRY_FILE):
         for end in ("", *_BESIDE):
             (folder / f"{name}{_ENDING}{end}").unlink(missing_ok=True)
+
+
+_FILES = {SESSIONS: JOURNAL, ACCOUNTS: REGISTRY_FILE}
 
 
 class SqliteWriting(SqliteReading):
@@ -81,6 +85,17 @@ class SqliteWriting(SqliteReading):
     async def put_records(self, table: str, records: Sequence[Record]) -> None:
         places = ", ".join("?" * len(REGISTRY[table].columns))
         self._changing(REGISTRY_FILE).executemany(f"INSERT INTO {table} VALUES ({places})", records)  # noqa: S608 - names of ours
+
+    async def clear_chain(self, chain: str) -> None:
+        connection = self._changing(_FILES[chain])
+        connection.execute("DELETE FROM audit")
+        connection.execute("DELETE FROM audit_head")
+
+    async def put_links(self, chain: str, links: Sequence[Link]) -> None:
+        sqlite_chain.put(self._changing(_FILES[chain]), links)
+
+    async def put_chain_head(self, chain: str, number: int, hash_: bytes) -> None:
+        sqlite_chain.put_head(self._changing(_FILES[chain]), number, hash_)
 
     async def put_secrets(self, secrets: Mapping[str, bytes]) -> None:
         """Those that a home keeps as files. They are held until the end."""

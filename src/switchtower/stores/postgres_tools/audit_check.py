@@ -7,13 +7,8 @@ from switchtower.stores import audit_chain, looking
 from switchtower.stores.audit_chain import ACCOUNTS, SESSIONS, Check, Link, Verified
 from switchtower.stores.postgres import names
 from switchtower.stores.postgres.connections import Connection
-from switchtower.stores.postgres_tools import addresses, look
+from switchtower.stores.postgres_tools import addresses, look, pages
 
-_PAGE = 500
-_LINKS = """
-SELECT number, ts_ms, session_id, seq, kind, digest, record, hash FROM audit WHERE chain = $1 AND number > $2
-ORDER BY number LIMIT $3
-"""
 _EVENTS = """
 SELECT wanted.number, events.data FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[])
     AS wanted (number, session_id, seq, kind)
@@ -35,10 +30,10 @@ async def verify(dsn: str, wanted: frozenset[str] = frozenset()) -> list[Verifie
     async with _opened(dsn) as connection:
         sessions, accounts = Check(SESSIONS, wanted), Check(ACCOUNTS, wanted)
         await _verify_sessions(connection, sessions)
-        async for page in _pages(connection, ACCOUNTS):
+        async for page in pages.links(connection, ACCOUNTS):
             for _ in accounts.take(page):
                 pass
-        accounts.end(await _head(connection, ACCOUNTS))
+        accounts.end(await pages.chain_head(connection, ACCOUNTS))
         return [sessions.found, accounts.found]
 
 
@@ -46,14 +41,14 @@ async def read(dsn: str) -> AsyncIterator[tuple[str, Link]]:
     """All links with the name of their chain, in order. Raises `CannotLook`."""
     async with _opened(dsn) as connection:
         for chain in (SESSIONS, ACCOUNTS):
-            async for page in _pages(connection, chain):
+            async for page in pages.links(connection, chain):
                 for link in page:
                     yield chain, link
 
 
 async def _verify_sessions(connection: Connection, check: Check) -> None:
     deleted = {names.got(name): number for name, number in await connection.fetch(_DELETED, audit_chain.DELETED)}
-    async for page in _pages(connection, SESSIONS):
+    async for page in pages.links(connection, SESSIONS):
         rows = await connection.fetch(
             _EVENTS,
             *([link.number for link in page], [names.put(link.session_id) for link in page]),
@@ -62,23 +57,11 @@ async def _verify_sessions(connection: Connection, check: Check) -> None:
         data = dict(map(tuple, rows))
         for link in check.take(page):
             check.compare(link, data.get(link.number), deleted.get(link.session_id, 0))
-    check.end(await _head(connection, SESSIONS))
+    check.end(await pages.chain_head(connection, SESSIONS))
     # Each by its own index.
     for kinds in ("'approval.requested'", "'approval.decided', 'approval.expired'"):
         if (stray := await connection.fetchrow(_STRAY.format(kinds=kinds))) is not None:
             check.stray(names.got(stray[0]), stray[1], stray[2])
-
-
-async def _pages(connection: Connection, chain: str) -> AsyncIterator[list[Link]]:
-    after = -(2**63)
-    while rows := await connection.fetch(_LINKS, chain, after, _PAGE):
-        yield [Link(number, ts_ms, names.got(session_id), *rest) for number, ts_ms, session_id, *rest in rows]
-        after = rows[-1][0]
-
-
-async def _head(connection: Connection, chain: str) -> tuple[int, bytes] | None:
-    row = await connection.fetchrow("SELECT number, hash FROM audit_head WHERE chain = $1", chain)
-    return None if row is None else (row[0], row[1])
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 from switchtower.stores import strips
+from switchtower.stores.audit_chain import Link
 from switchtower.stores.postgres import names
 from switchtower.stores.postgres.connections import Connection
 
@@ -10,6 +11,11 @@ Receipt = tuple[str, str, str, bytes, int, int]
 """Scope, key, fingerprint, outcome, when it was recorded and when it expires."""
 
 _ROWS = 2_000
+_LINKS_PAGE = 500
+_LINKS = """
+SELECT number, ts_ms, session_id, seq, kind, digest, record, hash FROM audit WHERE chain = $1 AND number > $2
+ORDER BY number LIMIT $3
+"""
 _BYTES = 2_097_152
 
 
@@ -46,3 +52,16 @@ async def receipts(connection: Connection) -> AsyncIterator[list[Receipt]]:
             for _, scope, key, fingerprint, outcome, recorded_at_ms, expires_at_ms in rows
         ]
         identity = rows[-1][0]
+
+
+async def links(connection: Connection, chain: str) -> AsyncIterator[list[Link]]:
+    """Of the audit, in order."""
+    after = -(2**63)
+    while rows := await connection.fetch(_LINKS, chain, after, _LINKS_PAGE):
+        yield [Link(number, ts_ms, names.got(session_id), *rest) for number, ts_ms, session_id, *rest in rows]
+        after = rows[-1][0]
+
+
+async def chain_head(connection: Connection, chain: str) -> tuple[int, bytes] | None:
+    row = await connection.fetchrow("SELECT number, hash FROM audit_head WHERE chain = $1", chain)
+    return None if row is None else (row[0], row[1])

@@ -61,7 +61,6 @@ class TokenDoor:
             expires_at_ms=identity.expires_at_ms,
             role=identity.role,
             device=identity.device(calls.user_agent(request)),
-            machine=origin.machine,
         )
 
     def _carried(self, request: Request) -> str | None:

@@ -33,8 +33,6 @@ class Caller(Struct, frozen=True, kw_only=True):
     """The run that it is a process of, by the core's id."""
     role: roles.Role = roles.Role.VIEWER
     device: str = ""
-    machine: str = ""
-    """Its address without the port, for the audit."""
 
     def actor(self, claimed: str | None = None) -> events.Actor:
         """`claimed` is what an app calls itself. Who came over the owner's socket is what it is."""
@@ -42,7 +40,7 @@ class Caller(Struct, frozen=True, kw_only=True):
             name=self.name,
             via=claimed if self.via == "web" and claimed in _CLAIMS else self.via,
             device=self.device or None,
-            address=self.machine or None,
+            address=self.address or None,
         )
 
 

@@ -28,19 +28,22 @@ class Hosts:
 
     async def rename(self, call: Call) -> Any:
         asked = await call.asked(bodies.NewName)
-        _check(known=await self._hub.rename_host(call.host_id, asked.name))
+        _check(known=await self._hub.rename_host(call.host_id, asked.name, call.caller.actor()))
 
     async def remove(self, call: Call) -> Any:
-        _check(known=await self._hub.remove_host(call.host_id))
+        _check(known=await self._hub.remove_host(call.host_id, call.caller.actor()))
 
     async def approve(self, call: Call) -> Any:
-        _check(known=await self._hub.set_host_state(call.host_id, registry.HostState.APPROVED.value))
+        await self._set(call, registry.HostState.APPROVED)
 
     async def refuse(self, call: Call) -> Any:
-        _check(known=await self._hub.set_host_state(call.host_id, registry.HostState.REFUSED.value))
+        await self._set(call, registry.HostState.REFUSED)
+
+    async def _set(self, call: Call, state: registry.HostState) -> None:
+        _check(known=await self._hub.set_host_state(call.host_id, state.value, call.caller.actor()))
 
     async def rotate(self, call: Call) -> Any:
-        _check(known=await self._hub.rotate_host(call.host_id))
+        _check(known=await self._hub.rotate_host(call.host_id, call.caller.actor()))
 
 
 def _check(*, known: bool) -> None:

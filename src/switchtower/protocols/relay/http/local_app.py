@@ -35,10 +35,10 @@ class OwnersDoor:
     async def admit(self, request: Request, entry: Entry) -> Caller:
         run_id = None if entry is Entry.ANYONE else run_of(request, self._find_run)
         if run_id is None:
-            return Caller(name="owner", via=VIA, role=Role.ADMIN, device=user_agent(request), machine="local")
+            return Caller(name="owner", via=VIA, role=Role.ADMIN, device=user_agent(request), address="local")
         if entry is not Entry.RUN:
             raise problems.of_a_run()
-        return Caller(name="run", via=VIA, run_id=run_id, role=Role.OPERATOR, machine="local")
+        return Caller(name="run", via=VIA, run_id=run_id, role=Role.OPERATOR, address="local")
 
 
 def make_local_app(

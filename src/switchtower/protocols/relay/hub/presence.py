@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from switchtower.core import registry, tower
+from switchtower.core import audit, events, registry, tower
 from switchtower.protocols.relay import messages, stamps
 from switchtower.protocols.relay.hub.losses import Losses
 from switchtower.protocols.relay.hub.roster import Far, HostLine, Roster
@@ -164,27 +164,33 @@ class Presence:
             first_seen_at=stamps.spelled(host.first_seen_ms),
         )
 
-    async def set_state(self, host_id: str, state: str) -> bool:
-        known = await self._registry.set_host_state(host_id, registry.HostState(state))
+    async def set_state(self, host_id: str, state: str, by: events.Actor | None = None) -> bool:
+        known = await self._registry.set_host_state(
+            host_id, registry.HostState(state), note=self._note(f"host.{state}", host_id, by)
+        )
         if known and state != registry.HostState.APPROVED:
             self.roster.cut(host_id, f"this host is {state}")
         return known
 
-    async def rename(self, host_id: str, name: str) -> bool:
-        return await self._registry.rename_host(host_id, name)
+    async def rename(self, host_id: str, name: str, by: events.Actor | None = None) -> bool:
+        return await self._registry.rename_host(host_id, name, note=self._note("host.renamed", host_id, by, name))
 
-    async def remove(self, host_id: str) -> bool:
-        known = await self._registry.remove_host(host_id)
+    async def remove(self, host_id: str, by: events.Actor | None = None) -> bool:
+        known = await self._registry.remove_host(host_id, note=self._note("host.removed", host_id, by))
         if known:
             self.roster.cut(host_id, "this host was removed")
         return known
 
-    async def rotate(self, host_id: str) -> bool:
+    async def rotate(self, host_id: str, by: events.Actor | None = None) -> bool:
         """Its token is forgotten: the next one that it comes with is trusted."""
-        known = await self._registry.forget_host_token(host_id)
+        known = await self._registry.forget_host_token(host_id, note=self._note("host.rotated", host_id, by))
         if known:
             self.roster.cut(host_id, "come back with a new token")
         return known
+
+    def _note(self, kind: str, host_id: str, by: events.Actor | None, detail: str = "") -> audit.Note | None:
+        """For the audit. None: nobody asked for it."""
+        return None if by is None else audit.Note(kind, self._tower.now_ms(), by, host_id, detail)
 
     def _do(self, work: Awaitable[object]) -> None:
         task = asyncio.ensure_future(work)
