@@ -30,7 +30,7 @@ web: $(PAGE) ## Build the page, when Node is there; quick when nothing changed
 
 web/node_modules/.ready: web/package-lock.json
 	@if command -v npm >/dev/null; then echo "Installing the page's tools into web/node_modules" >&2; \
-		cd web && npm install --no-save --silent --no-progress && touch node_modules/.ready; fi
+		cd web && npm ci --silent --no-progress && touch node_modules/.ready; fi
 
 $(PAGE): web/node_modules/.ready $(PAGE_SOURCES)
 	@if command -v npm >/dev/null; then echo "Building the page" >&2; cd web && npm run --silent build -- --logLevel warn && touch ../$@; \

@@ -1,7 +1,5 @@
 """Wrong passwords cost time where they come from, and nobody else: not behind a proxy, not on a device that is known."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from tests.relay.seen import PASSWORD
 from tests.relay.stage import Stage, Tower
@@ -18,13 +16,13 @@ THERE = {"X-Forwarded-For": "198.51.100.7"}
 
 
 @pytest.fixture
-async def hub(stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Tower]:
+async def hub(stage: Stage, request: pytest.FixtureRequest) -> Tower:
     """With two users."""
     settings = {} if request.param is None else {"trusted_proxies": request.param}
     made = await stage.open_hub(**settings)
     for name in ("anna", "bob"):
         assert (await made.http.request("POST", "/users", {"name": name, "password": PASSWORD})).status in (200, 201, 204)
-    yield made
+    return made
 
 
 async def login(hub: Tower, name: str, password: str, headers: dict[str, str] | None = None) -> HttpAnswer:

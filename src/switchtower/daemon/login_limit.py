@@ -120,7 +120,7 @@ class LoginLimit:
         return max(len(self._places), len(self._names), len(self._own), len(self._familiar))
 
     def begin(self, name: str, address: str, *, device: str = "") -> Attempt:
-        """Raises `TooManyAttempts`. Every attempt that begins must `end`. `device` is one that this name has logged in with, which
+        """Raises `TooManyAttempts`. Every attempt that begins must `end`. `device` is one that this name has logged in with, as
         the caller has checked. An attempt without a name counts for its address alone."""
         place = addresses.place_of(address)
         familiar = f"device {device}" if device else f"place {place}" if (name, place) in self._familiar else ""
@@ -142,11 +142,11 @@ class LoginLimit:
             counted = None if table is self._names and succeeded else succeeded
             table.end(key, attempt.name, succeeded=counted)
         if succeeded and attempt.name:
-            key = (attempt.name, attempt.place)
-            self._familiar.pop(key, None)
+            pair = (attempt.name, attempt.place)
+            self._familiar.pop(pair, None)
             if len(self._familiar) >= MOST_ROWS:
                 self._familiar.popitem(last=False)
-            self._familiar[key] = None
+            self._familiar[pair] = None
 
     def _rows_of(self, attempt: Attempt) -> Iterator[tuple[_Table, str]]:
         yield self._places, attempt.place

@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import h11
+from h11._receivebuffer import ReceiveBuffer
 from msgspec import Struct
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -225,6 +227,7 @@ class _Site:
     ) -> "_Site":
         config = Config(
             app,
+            http="h11",
             ws="none" if ws is None else ws,
             interface="asgi3",
             log_config=None,
@@ -267,6 +270,7 @@ def _knowing(
                 return
             authenticate = partial(limit.authenticate, transport) if limit is not None else _not_counted
             self.app_state = {**self.app_state, "peer": Peer(origin, proxies, authenticate)}
+            self.conn._receive_buffer = _StrictBuffer()
             super().connection_made(transport)
             self._mind_the_time()
 
@@ -297,6 +301,20 @@ def _knowing(
                 self._patience = None
 
     return Connection
+
+
+class _StrictBuffer(ReceiveBuffer):
+    """h11's buffer, in which only CRLF ends a line of a head or of trailers. h11 takes a bare LF too; a proxy in front of us may
+    not, and would then see another request than we do (RFC 9112, 2.2 and 11.2)."""
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        before = bytes(self._data)
+        lines = super().maybe_extract_lines()
+        if lines is not None:
+            head = before[: len(before) - len(self._data)]
+            if head.count(b"\n") != head.count(b"\r\n"):
+                raise h11.LocalProtocolError("a line ends without CR")
+        return lines
 
 
 def _not_counted() -> None:

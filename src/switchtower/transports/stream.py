@@ -38,7 +38,8 @@ class Origin(Struct, frozen=True):
 
     @property
     def machine(self) -> str:
-        """The client's address without its port, by the word of a trusted proxy where there is one; `local` where only a process of this machine can be at the other end."""
+        """The client's address without its port, where a trusted proxy names it that one; `local` where only a process of this
+        machine can be at the other end."""
         if self.transport in ("unix", "stdio"):
             return "local"
         return self.client or self.address.rpartition(":")[0].strip("[]") or self.address

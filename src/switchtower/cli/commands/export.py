@@ -27,8 +27,8 @@ def export(session: str, form: str | None, file: Path | None, token: str | None)
     of tools with their output, the approvals with who decided, and what it took. Of a program in a terminal it holds the last
     screen. With `jsonl` it is each event as the daemon sends it, one a line.
 
-    FILE is written whole or not at all. What is hidden in the journal, such as keys, is hidden here too; read a document
-    before you hand it on all the same.
+    FILE is readable by you alone, and is written whole or not at all. What is hidden in the journal, such as keys, is hidden here
+    too; read a document before you hand it on all the same.
 
     \b
     Example:
@@ -52,7 +52,7 @@ async def _export(meant: str, form: str, file: Path | None, token: str | None) -
                     await signals.unless(interrupted, document.write(client, session_id, form, output.write))
                     return console.Exit.OK
                 try:
-                    with whole_file.writing(file) as opened:
+                    with whole_file.writing(file, mode=0o600) as opened:
                         await signals.unless(interrupted, document.write(client, session_id, form, opened.write))
                 except OSError as problem:
                     raise errors.ClientError(
