@@ -12,7 +12,7 @@ from switchtower.core.policy.place import Place
 from switchtower.core.policy.runs import Words
 
 _TAKE_FILES_OF_ARGUMENTS = programs.names(
-    "pytest gcc g++ cc clang clang++ c++ javac java rustc ld ar curl mypy pylint dotnet mvn"
+    "pytest gcc g++ cc clang clang++ c++ javac java rustc ld ar curl mypy pylint dotnet mvn tsc"
 )
 _MAKE_VARIABLE = re.compile(r"[A-Za-z_.][\w.-]*\s*(:{0,3}|[+?!])=")
 _HARMLESS_SED = re.compile(r"\s*([0-9]+|\$)?(,\s*([0-9]+|\$))?\s*[pdq=](\s*;\s*([0-9]+|\$)?(,([0-9]+|\$))?[pdq=])*\s*")
@@ -21,6 +21,9 @@ _HARMFUL_AWK = re.compile(r"system|getline|printf?\b[^;}]*[|>]|[|@]|>\s*[\"$\w(]
 _URL = re.compile(r"\b(?!file:)[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _VALUE = re.compile(r"[=:@,]|^-[A-Za-z0-9]")
 _MAY_BE_PROTECTED = re.compile(r"[.~/]|[^ -~]|jenkinsfile", re.IGNORECASE)
+_TAKE_LABELS = programs.names("bazel bazelisk buck2 pants plz")
+_LABEL = re.compile(r"//(?!.*\.\.(/|$))[\w./-]*(:[\w.+-]+)?|//\.\.\.")
+_ABOUT_ITSELF = frozenset({"--version", "--help", "-V"})
 _LONGEST_PATH = 4096
 _DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero"})
 
@@ -35,6 +38,8 @@ def must_be_spelled_out(words: Words, start: int, place: Place) -> frozenset[int
     found = set(_by_program(name, words, start))
     for at in range(start + 1, len(words)):
         word = words[at]
+        if name in _TAKE_LABELS and _LABEL.fullmatch(word.text):
+            continue
         if _may_be_an_option(name, word) or leads_out(word.text, place) or _touches_protected(name, word, place):
             found.add(at)
     return frozenset(found)
@@ -96,6 +101,8 @@ def _by_program(name: str, words: Words, start: int) -> Iterator[int]:
 
 def _interpreter_options(words: Words, start: int) -> Iterator[int]:
     """Options come before the script; what follows it are the script's own words."""
+    if len(words) == start + 2 and words[start + 1].text in _ABOUT_ITSELF:
+        return
     for at in range(start + 1, len(words)):
         if words[at].text.startswith("-"):
             yield at

@@ -32,6 +32,7 @@ _GENERAL = (
     " watchAll coverage bail fail-fast ci strict parallel jobs no-cache -hqvVj:"
 )
 _NO_OPTIONS = ":"
+_NUMBER = re.compile(r"-[0-9]+[A-Za-z]?")
 
 
 class Node:
@@ -54,6 +55,8 @@ class Node:
 
     def knows(self, option: str) -> bool:
         """Whether this word, which begins with a dash, is an option known to be harmless."""
+        if self.has_one_dash and _NUMBER.fullmatch(option):
+            return True
         if option.startswith("--") or self.has_one_dash:
             name, _, value = option.lstrip("-").partition("=")
             return name in self.long and self._takes(value)

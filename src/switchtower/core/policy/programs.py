@@ -149,7 +149,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "yarn": _wrapper("exec dlx"),
     "cargo": _wrapper("watch"),
     "nix": _wrapper("run shell develop"),
-    "git": _wrapper("foreach bisect rebase filter-branch"),
+    "git": _wrapper("foreach bisect filter-branch"),
     "opam": _wrapper("exec"),
     "stack": _wrapper("exec"),
     "cabal": _wrapper("exec"),

@@ -15,7 +15,8 @@ _TOKENS = re.compile(r"[^\s;&|()`{}<>$\"',!=\[\]\\#]+")
 _DEFAULTS = re.compile(r":[-=+?]")
 _MAY_BE_CODE = re.compile(r"[\s;&|<>()$`!'\"=]")
 _GIT_CODE = re.compile(r"(--?[\w-]+|[\w.-]+)=|.*ext::|!", re.DOTALL)
-_GIT_CODE_OPTIONS = frozenset({"-x", "--exec", "-u", "--upload-pack", "--receive-pack", "-c", "foreach", "run"})
+_GIT_CODE_OPTIONS = frozenset({"-x", "-u", "-c", "foreach", "run"})
+_GIT_LONG_CODE_OPTIONS = ("--exec", "--upload-pack", "--receive-pack", "--open-files-in-pager", "--extcmd", "--config-env")
 _ROUGH_WINDOW = 16
 _LONGEST_RUN = 1000
 _MODULE_RUNNERS = frozenset({"python", "pypy"})
@@ -147,6 +148,13 @@ def _code_in(words: Words) -> Iterator[str]:
         if not _MAY_BE_CODE.search(word.text):
             continue
         # Most long words of git are messages; only these are commands.
-        if is_git and not _GIT_CODE.match(word.text) and words[place - 1].text not in _GIT_CODE_OPTIONS:
+        if is_git and not _GIT_CODE.match(word.text) and not _takes_code(words[place - 1].text):
             continue
         yield word.text
+
+
+def _takes_code(option: str) -> bool:
+    """Whether the word behind this option of git, shortened or not, is a command."""
+    if option in _GIT_CODE_OPTIONS:
+        return True
+    return len(option) > 2 and option.startswith("--") and any(known.startswith(option) for known in _GIT_LONG_CODE_OPTIONS)

@@ -5,7 +5,7 @@ TEXT = r"""
 @dash
 : readonly header noheader csv json table column line list html markdown box bail batch version help safe nullvalue
   separator
-@operand [\w./-]+
+@operand (?!\.\w)[\w./-]+
 @operand (?i:\s*(select|explain)\b.*)
 @refuse (?i:;\s*\S|\binto\b|readfile|writefile|load_extension|fts3_tokenizer|\bedit\s*\(|zipfile|fsdir|\\)
 
@@ -41,7 +41,7 @@ ping|get|keys|scan|info|dbsize|ttl|type|exists|hget|hgetall|hkeys|llen|lrange|sm
 [duckdb]
 @dash
 : readonly header noheader csv json table column line list markdown box bail batch version help
-@operand [\w./-]+
+@operand (?!\.\w)[\w./-]+
 @operand (?i:\s*(select|explain)\b.*)
 @refuse (?i:;\s*\S|\binto\b|readfile|writefile|load_extension|fts3_tokenizer|\bedit\s*\(|zipfile|fsdir|\\)
 @refuse (?i:read_|copy|install|load|attach|glob\s*\(|from\s+[\'"])

@@ -261,8 +261,10 @@ l|t: -r
 : i version hide_banner formats codecs encoders decoders filters pix_fmts loglevel v
 @refuse :
 
-[convert magick]
+[convert magick identify]
+@dash
 : version list
+@refuse :|^@
 
 [pandoc]
 : from to standalone toc number-sections wrap columns list-input-formats list-output-formats help version -f:t:r:w:sNv

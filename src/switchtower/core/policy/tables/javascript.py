@@ -9,7 +9,7 @@ $npm: silent if-present workspaces workspace include-workspace-root loglevel jso
 test|t|tst|start|stop|restart|run|run-script|rum|urn: watch watchAll coverage verbose silent quiet ci bail runInBand
   testNamePattern testPathPattern grep reporter color no-color colors fix debug help version updateSnapshot passWithNoTests
   maxWorkers run production mode port host prod strict check noEmit project-name only-changed onlyChanged no-cache headless
-  workers forbid-only recursive timeout
+  workers forbid-only recursive timeout -t:
 ls|list|ll|la|outdated|view|v|info|show|why|explain|ping|doctor|fund|prefix|root|bin|help|search|find|query|sbom|docs.|
   bugs.|repo.|whoami:
 audit.: audit-level
@@ -31,7 +31,7 @@ test|t|tst|build|lint|start|dev|format|check|typecheck|type-check|watch|clean|co
   test:unit|test:watch|test:ci|test:e2e|build:prod|lint:fix|run: watch watchAll coverage verbose silent quiet ci bail
   runInBand testNamePattern testPathPattern grep reporter color no-color colors fix debug help version updateSnapshot
   passWithNoTests maxWorkers run production mode port host prod strict check noEmit project-name only-changed onlyChanged
-  no-cache headless workers forbid-only recursive timeout
+  no-cache headless workers forbid-only recursive timeout -t:
 ls|list|ll|la|outdated|why|root|bin|licenses|audit.|store path|store status|config get|config list|help|doctor:
 install.|i.: frozen-lockfile no-frozen-lockfile offline prefer-offline ignore-scripts lockfile-only save-dev save-exact -DE
 !add|!remove|!rm|!update|!up: save-dev save-exact ignore-scripts latest -DE
@@ -44,7 +44,7 @@ test|t|tst|build|lint|start|dev|format|check|typecheck|type-check|watch|clean|co
   test:unit|test:watch|test:ci|test:e2e|build:prod|lint:fix|run: watch watchAll coverage verbose silent quiet ci bail
   runInBand testNamePattern testPathPattern grep reporter color no-color colors fix debug help version updateSnapshot
   passWithNoTests maxWorkers run production mode port host prod strict check noEmit project-name only-changed onlyChanged
-  no-cache headless workers forbid-only recursive timeout
+  no-cache headless workers forbid-only recursive timeout -t:
 list|info|why|outdated|audit.|licenses list|config get|config list|versions|bin|help|workspaces info|workspaces list|cache
   dir: depth pattern level groups
 install.: inline-builds mode ignore-scripts non-interactive
@@ -58,7 +58,7 @@ build|lint|start|dev|format|check|typecheck|type-check|watch|clean|coverage|docs
   test:watch|test:ci|test:e2e|build:prod|lint:fix|run: watch watchAll coverage verbose silent quiet ci bail runInBand
   testNamePattern testPathPattern grep reporter color no-color colors fix debug help version updateSnapshot passWithNoTests
   maxWorkers run production mode port host prod strict check noEmit project-name only-changed onlyChanged no-cache headless
-  workers forbid-only recursive timeout silent bun
+  workers forbid-only recursive timeout -t: silent bun
 pm ls|pm bin|pm hash|outdated|why|pm cache: all
 install.|i.: frozen-lockfile production dry-run no-save ignore-scripts silent
 !add|!remove|!update: dev exact ignore-scripts -dDE
@@ -87,7 +87,7 @@ $jest: watch watchAll coverage verbose ci runInBand testNamePattern testPathPatt
   mode testTimeout no-file-parallelism fileParallelism -t:uwh
 
 [mocha]
-: grep fgrep invert bail recursive timeout slow reporter watch parallel jobs retries forbid-only forbid-pending full-trace
+: grep fgrep invert bail recursive timeout -t: slow reporter watch parallel jobs retries forbid-only forbid-pending full-trace
   inline-diffs check-leaks async-only color no-color colors no-colors dry-run exit ignore exclude sort delay diff no-diff
   list-reporters help version -g:f:ibt:s:R:wpj:cV
 
@@ -140,7 +140,7 @@ check|lint|format|ci|version|explain|rage: write fix apply changed staged no-err
 
 [webpack]
 : mode watch progress color no-color stats profile fail-on-warnings devtool version help -wd:hv
-build|b|bundle|watch|w|info|version: mode watch progress color no-color stats devtool -wd:
+@refuse ^(serve|server|s|init|create|new|loader|plugin|configtest|generate-loader|generate-plugin|migrate)$
 
 [vite]
 $vite: mode port host strictPort logLevel clearScreen debug watch emptyOutDir sourcemap minify force help version open

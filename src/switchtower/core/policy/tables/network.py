@@ -10,7 +10,7 @@ TEXT = r"""
 
 [wget wget2]
 : quiet no-verbose verbose timestamping continue spider server-response tries timeout wait no-parent level max-redirect
-  inet4-only inet6-only show-progress progress version help -qvcNSt:T:w:46
+  inet4-only inet6-only show-progress progress version help -qvcNSn:t:T:w:46
 @operand (?i:(https?://)?(?!.*[\s{}@])[^:]*(:\d+)?([/?].*)?)
 
 [rsync]
