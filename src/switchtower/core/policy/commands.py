@@ -50,6 +50,19 @@ def look(text: str, workspace: str = "") -> Look:
     )
 
 
+def unknown_git(seen: Look) -> str | None:
+    """A subcommand of git that git itself does not have, so an alias or a program of that name."""
+    for words in seen.runs:
+        if programs.base_name(words[0].text) != "git":
+            continue
+        rest = [word.text for word in words[1:]]
+        while rest and rest[0].startswith("-"):
+            rest = rest[2 if rest[0] in programs.GIT_VALUE_OPTIONS else 1 :]
+        if rest and rest[0] not in programs.GIT_COMMANDS:
+            return rest[0]
+    return None
+
+
 class Operands(Struct, frozen=True):
     """What a command may name on the disk. Only the disk knows where a name leads."""
 
@@ -96,7 +109,7 @@ def touches(seen: Look, pattern: paths.Pattern) -> bool:
         paths.touches(pattern, parts, seen.place.workspace, wild=word.wild)
         for word in seen.words
         for value in arguments.values_in(word.text)
-        for parts in seen.place.possible(value)
+        for parts in seen.place.reachable(value)
     )
 
 

@@ -90,13 +90,17 @@ def _judge_in_yolo(tool: str, seen: commands.Look, book: Rulebook) -> Judgement:
     destructive = bool(seen.destructive)
     if seen.doubts and book.restricts(tool):
         return ask(f"it {seen.doubts[0]}, and there are rules that may be about it", destructive=destructive)
+    if book.restricts(tool) and (unknown := commands.unknown_git(seen)) is not None:
+        return ask(f"it calls `git {shortened(unknown)}`, which may be an alias, and there are rules that may be about it")
+    if book.restricts_paths(tool) and seen.place.lost:
+        return ask("it changes to a folder that is not known, and there are rules about paths", destructive=destructive)
     if seen.script.unreadable and not seen.script.commands:
         return ask(f"it {seen.doubts[0]}", destructive=destructive)
     return allow("the profile `yolo` allows it", destructive=destructive)
 
 
 def _writes_git(file: str, seen: commands.Look) -> bool:
-    return any(map(paths.belongs_to_git, seen.place.possible(file)))
+    return any(map(paths.belongs_to_git, seen.place.reachable(file)))
 
 
 def _question_about_writing(file: str, seen: commands.Look, book: Rulebook, workspace: str) -> str | None:

@@ -66,6 +66,22 @@ def inside(path: str, workspace: str = "", base: Parts = ()) -> Parts | None:
     return _resolved(path.split("/"), base)
 
 
+def absolute(path: str, base: Parts = ()) -> Parts:
+    """The parts of a path from the root of the file system, with `.` and `..` worked out; a relative one starts at `base`."""
+    stack = [] if path.startswith("/") else list(base)
+    for part in path.split("/"):
+        if part == "..":
+            stack = stack[:-1]
+        elif part not in ("", "."):
+            stack.append(part)
+    return tuple(stack)
+
+
+def is_below(parts: Parts, folder: Parts) -> bool:
+    """Upper and lower case count as one."""
+    return bool(folder) and [fold(part) for part in parts[: len(folder)]] == [fold(part) for part in folder]
+
+
 def _resolved(parts: list[str], base: Parts) -> Parts | None:
     stack = list(base)
     for part in parts:

@@ -1,5 +1,6 @@
 """Where a command runs, as far as its words tell: in the workspace, or wherever a `cd` may have taken it."""
 
+import re
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -9,14 +10,19 @@ from switchtower.core.policy.runs import Words
 
 _CHANGES_FOLDER = frozenset({"cd", "chdir", "pushd", "popd"})
 _MOST_FOLDERS = 4
+_THROUGH_PROC = re.compile(r"/+proc/+[^/]+/+(?:task/+[^/]+/+)?(cwd|root)(?=/|$)")
 
 
 class Place(Struct, frozen=True):
     workspace: str = ""
     bases: tuple[paths.Parts, ...] = ((),)
     """The folders of the workspace that it may stand in."""
+    outside: tuple[paths.Parts, ...] = ()
+    """The folders elsewhere that it may stand in, from the root of the file system."""
     astray: bool = False
     """It changes to a folder outside, or to one that is not known."""
+    lost: bool = False
+    """It changes to a folder that is not known."""
 
     @property
     def has_moved(self) -> bool:
@@ -35,20 +41,44 @@ class Place(Struct, frozen=True):
         located = (paths.inside(path, self.workspace, base) for base in self.bases)
         return [parts for parts in located if parts is not None]
 
+    def reachable(self, path: str) -> list[paths.Parts]:
+        """Where in the workspace it may lead, also by a way through other folders. For rules that ask or deny: it errs
+        towards too much."""
+        through = _THROUGH_PROC.match(path)
+        if through is not None:
+            path = path[through.end() :] if through[1] == "root" else f".{path[through.end() :]}"
+        found = self.possible(path)
+        if not path.startswith(("/", "~")) and not self.outside and not self.lost and ".." not in path:
+            return found
+        home = paths.absolute(self.workspace)
+        for base in (*((*home, *base) for base in self.bases), *self.outside):
+            parts = paths.absolute(path, base)
+            if paths.is_below(parts, home):
+                found.append(parts[len(home) :])
+        if home and (self.lost or path.startswith("~")):
+            parts = paths.absolute(path.lstrip("~"))
+            found.extend(parts[at + 1 :] for at, part in enumerate(parts) if paths.fold(part) == paths.fold(home[-1]))
+        return found
+
 
 def after(commands: Iterable[Words], workspace: str) -> Place:
     """Where these commands may be by the end. A `cd` may fail or stand in a subshell, so where they were counts too."""
     bases: list[paths.Parts] = [()]
+    outside: list[paths.Parts] = []
+    home = paths.absolute(workspace)
     for words in commands:
         if words[0].text not in _CHANGES_FOLDER:
             continue
         target = words[1] if len(words) == 2 and words[0].text == "cd" else None
-        if target is None or not target.known or target.wild or target.text.startswith("-") or len(bases) > _MOST_FOLDERS:
-            return Place(workspace, tuple(bases), astray=True)
-        for base in tuple(bases):
-            changed = paths.inside(target.text, workspace, base)
-            if changed is None:
-                return Place(workspace, tuple(bases), astray=True)
-            if changed not in bases:
-                bases.append(changed)
-    return Place(workspace, tuple(bases))
+        is_known = target is not None and target.known and not target.wild and not target.text.startswith(("-", "~"))
+        if target is None or not is_known or len(bases) + len(outside) > _MOST_FOLDERS:
+            return Place(workspace, tuple(bases), tuple(outside), astray=True, lost=True)
+        entered = [paths.inside(target.text, workspace, base) for base in bases]
+        ways = [(*home, *base) for base, changed in zip(bases, entered, strict=True) if changed is None]
+        for way in (paths.absolute(target.text, base) for base in (*ways, *outside)):
+            if paths.is_below(way, home):
+                entered.append(way[len(home) :])
+            outside.append(way)
+        bases = list(dict.fromkeys((*bases, *(changed for changed in entered if changed is not None))))
+        outside = list(dict.fromkeys(outside))
+    return Place(workspace, tuple(bases), tuple(outside), astray=bool(outside))

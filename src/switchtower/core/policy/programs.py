@@ -56,6 +56,28 @@ SHELL_STATE = names(
 VERSIONED = re.compile(r"(python|pypy|perl|ruby|node|php|lua|bash|ksh|zsh|vim|gawk|tclsh|ghc)(-?[0-9][0-9.]*)(t|d|w)?$")
 
 
+GIT_VALUE_OPTIONS = frozenset(
+    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix", "--config-env"}
+)
+GIT_COMMANDS = names(
+    "add am annotate apply archive backfill bisect blame branch bugreport bundle cat-file check-attr check-ignore"
+    " check-mailmap check-ref-format checkout checkout-index cherry cherry-pick citool clean clone column commit"
+    " commit-graph commit-tree config count-objects credential credential-cache credential-store cvsexportcommit cvsimport"
+    " cvsserver daemon describe diagnose diff diff-files diff-index diff-pairs diff-tree difftool fast-export fast-import"
+    " fetch fetch-pack filter-branch fmt-merge-msg for-each-ref for-each-repo format-patch fsck fsmonitor--daemon gc"
+    " get-tar-commit-id grep gui hash-object help hook http-backend http-fetch http-push imap-send index-pack init init-db"
+    " instaweb interpret-trailers log ls-files ls-remote ls-tree mailinfo mailsplit maintenance merge merge-base merge-file"
+    " merge-index merge-one-file merge-tree mergetool mktag mktree multi-pack-index mv name-rev notes p4 pack-objects"
+    " pack-redundant pack-refs patch-id prune prune-packed pull push quiltimport range-diff read-tree rebase receive-pack"
+    " reflog refs remote remote-ext remote-fd repack replace replay request-pull rerere reset restore rev-list rev-parse"
+    " revert rm scalar send-email send-pack shell shortlog show show-branch show-index show-ref sparse-checkout stage stash"
+    " status stripspace submodule subtree svn switch symbolic-ref tag unpack-file unpack-objects update-index update-ref"
+    " update-server-info upload-archive upload-pack var verify-commit verify-pack verify-tag version web--browse"
+    " whatchanged worktree write-tree lfs"
+)
+"""What git has by itself: another subcommand is an alias, or a program called `git-…`."""
+
+
 class Wrapper(Struct, frozen=True):
     """A program that runs the command behind its own options."""
 
@@ -84,7 +106,9 @@ WRAPPERS: dict[str, Wrapper] = {
             " systemd-run ssh-agent setpriv capsh hyperfine entr watchexec nodemon tmux screen torsocks torify proxychains"
             " proxychains4 tsocks caffeinate arch ts coproc busybox toybox dotenv direnv mise asdf rtx nix-shell guix"
             " flatpak-spawn distrobox toolbox pkexec sem rush op doppler aws-vault chamber with-contenv s6-setuidgid setuidgid"
-            " softlimit envdir tini dumb-init cgexec"
+            " softlimit envdir tini dumb-init cgexec xterm gnome-terminal konsole kitty alacritty wezterm foot urxvt rxvt"
+            " x-terminal-emulator eatmydata faketime cpulimit chpst systemd-inhibit choom uclampset trickle fakechroot"
+            " ld-linux-x86-64.so.2 ld-linux.so.2 ld-linux-aarch64.so.1 ld.so qemu-x86_64 qemu-aarch64 rr gosh dbus-launch setarch"
         ),
         _PLAIN,
     ),
@@ -146,7 +170,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "bunx": _PLAIN,
     "npm": _wrapper("exec x"),
     "pnpm": _wrapper("exec dlx"),
-    "yarn": _wrapper("exec dlx"),
+    "yarn": _wrapper("exec dlx node"),
     "cargo": _wrapper("watch"),
     "nix": _wrapper("run shell develop"),
     "git": _wrapper("foreach bisect filter-branch"),

@@ -57,6 +57,9 @@ class Rulebook(Struct, frozen=True):
     def restricts(self, tool: str) -> bool:
         return any(rule.effect != Ruling.ALLOW and rules.is_for_tool(rule, tool) for rule in self.rules)
 
+    def restricts_paths(self, tool: str) -> bool:
+        return any(rule.effect != Ruling.ALLOW and rule.path is not None and rules.is_for_tool(rule, tool) for rule in self.rules)
+
     def allowing_files(self, tool: str, files: Sequence[paths.Parts], workspace: str) -> list[events.Rule]:
         """Rules that allow this tool each of these files."""
         return [rule for rule in self.rules if rule.effect == Ruling.ALLOW and rules.allows_files(rule, tool, files, workspace)]

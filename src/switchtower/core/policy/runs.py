@@ -17,6 +17,14 @@ _MAY_BE_CODE = re.compile(r"[\s;&|<>()$`!'\"=]")
 _GIT_CODE = re.compile(r"(--?[\w-]+|[\w.-]+)=|.*ext::|!", re.DOTALL)
 _GIT_CODE_OPTIONS = frozenset({"-x", "-u", "-c", "foreach", "run"})
 _GIT_LONG_CODE_OPTIONS = ("--exec", "--upload-pack", "--receive-pack", "--open-files-in-pager", "--extcmd", "--config-env")
+_RUN_BY_OTHERS = re.compile(
+    r"GIT|COMMAND|CMD|EDITOR|VISUAL|PAGER|BROWSER|SHELL|SSH|RSH|ASKPASS|DIFF|WRAPPER|LAUNCHER|HOOK|EXEC|SCRIPT|LESSOPEN|LESSCLOSE"
+    r"|^ENV$|BASH_ENV|PS[0-4]$|^CC$|^CXX$|^LD$|OPTS$|OPTIONS$|FLAGS$|ARGS$|ALIAS"
+)
+"""Names of variables whose value programs run, or take options from."""
+_SET_VARIABLES = frozenset({"export", "declare", "typeset", "readonly", "local"})
+_ALIAS = re.compile(r"['\"]?alias\.[^=\s'\"]*['\"]?=?", re.IGNORECASE)
+_PUSHES = frozenset({"send-pack", "http-push"})
 _ROUGH_WINDOW = 16
 _LONGEST_RUN = 1000
 _MODULE_RUNNERS = frozenset({"python", "pypy"})
@@ -56,6 +64,7 @@ class Runs:
 
     def _add_command(self, command: shell.Command, depth: int) -> None:
         words = command.words
+        self._add_settings(command)
         if not words:
             return
         self._add(words)
@@ -77,6 +86,19 @@ class Runs:
             for redirect in command.redirects:
                 if redirect.operator == "<<<":
                     self._add_code(redirect.target.text, depth, is_shell=is_shell)
+
+    def _add_settings(self, command: shell.Command) -> None:
+        """What variables say that other programs run: `GIT_SSH_COMMAND`, `PAGER`, settings of git."""
+        named = list(zip(command.assignments, (value.text for value in command.values), strict=False))
+        if command.words and command.words[0].text in _SET_VARIABLES:
+            named.extend(
+                (name, value) for name, equals, value in (word.text.partition("=") for word in command.words[1:]) if equals
+            )
+        for name, value in named:
+            if _RUN_BY_OTHERS.search(name.upper()):
+                self._add_rough(value)
+                if name.upper().startswith("GIT_CONFIG"):
+                    self._add_rough(f"git {_ALIAS.sub(' git ', value)}")
 
     def _add_code(self, text: str, depth: int, *, is_shell: bool) -> None:
         self.code.append(text)
@@ -101,8 +123,10 @@ class Runs:
     def _add(self, words: Words) -> None:
         if len(self.commands) >= _MOST_RUNS:
             self._doubt(_TOO_MUCH)
-        else:
-            self.commands.append(words)
+            return
+        self.commands.append(words)
+        if "git" in words[0].text.lower():
+            self.commands.extend(_meant_by_git(words))
 
     def _doubt(self, reason: str) -> None:
         if reason not in self.doubts:
@@ -150,7 +174,7 @@ def _code_in(words: Words) -> Iterator[str]:
         # Most long words of git are messages; only these are commands.
         if is_git and not _GIT_CODE.match(word.text) and not _takes_code(words[place - 1].text):
             continue
-        yield word.text
+        yield word.text.replace("ext::", "ext ")
 
 
 def _takes_code(option: str) -> bool:
@@ -158,3 +182,23 @@ def _takes_code(option: str) -> bool:
     if option in _GIT_CODE_OPTIONS:
         return True
     return len(option) > 2 and option.startswith("--") and any(known.startswith(option) for known in _GIT_LONG_CODE_OPTIONS)
+
+
+def _meant_by_git(words: Words) -> Iterator[Words]:
+    """What a call of git may come to under another name: `git-push`, an alias that it brings along, a part of `push`."""
+    name = programs.base_name(words[0].text)
+    git = shell.Word("git")
+    if name.startswith("git-"):
+        yield (git, shell.Word(name.removeprefix("git-")), *words[1:])
+    if name != "git":
+        return
+    for place, word in enumerate(words[1:], start=1):
+        if word.text in _PUSHES:
+            yield (git, shell.Word("push"), *words[place + 1 :])
+        alias = _ALIAS.search(word.text)
+        if alias is None:
+            continue
+        meant = " ".join((word.text[alias.end() :], *(later.text for later in words[place + 1 :])))
+        tokens = tuple(shell.Word(token) for token in _TOKENS.findall(meant)[:_ROUGH_WINDOW])
+        yield (git, *tokens)
+        yield from (tokens[at:] for at in range(len(tokens)))
