@@ -5,6 +5,7 @@ It says what is the case; what follows from it is for the judge.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -31,9 +32,15 @@ class Look(Struct, frozen=True):
     """A file of secrets that it names."""
     destructive: tuple[str, ...]
     """Every reason why it is on the destructive list."""
+    found: runs.Runs
 
 
 def look(text: str, workspace: str = "") -> Look:
+    """Remembered for a moment: after a command is judged by its words, the same words are followed on the disk."""
+    return _look_again(text, workspace) if len(text) <= shell.LONGEST else _look(text, workspace)
+
+
+def _look(text: str, workspace: str) -> Look:
     script = shell.read(text)
     found = runs.Runs(script)
     where = place.after(found.commands, workspace)
@@ -47,6 +54,7 @@ def look(text: str, workspace: str = "") -> Look:
         written=tuple(_written(found)),
         secret=_secret(script, found, where),
         destructive=destructive.reasons(found),
+        found=found,
     )
 
 
@@ -73,17 +81,16 @@ class Operands(Struct, frozen=True):
 
 
 def operands(text: str, workspace: str) -> Operands:
-    found = runs.Runs(shell.read(text))
-    where = place.after(found.commands, workspace)
+    seen = look(text, workspace)
     words = (
         shell.Word(value, wild=word.wild)
-        for script in found.in_shell
+        for script in seen.found.in_shell
         for command in script.commands
         for word in _may_be_files(command)
         for value in arguments.values_in(word.text)
     )
-    code = (shell.Word(path) for text in found.code for path in secrets.paths_in_code(text))
-    return Operands(tuple(dict.fromkeys((*words, *code))), where.bases)
+    code = (shell.Word(path) for text in seen.found.code for path in secrets.paths_in_code(text))
+    return Operands(tuple(dict.fromkeys((*words, *code))), seen.place.bases)
 
 
 def _may_be_files(command: shell.Command) -> Iterator[shell.Word]:
@@ -94,6 +101,9 @@ def _may_be_files(command: shell.Command) -> Iterator[shell.Word]:
             yield word
     yield from command.values
     yield from (redirect.target for redirect in command.redirects if redirect.file is not None)
+
+
+_look_again = lru_cache(maxsize=16)(_look)
 
 
 def hit_by(seen: Look, pattern: patterns.Pattern) -> bool:

@@ -95,8 +95,9 @@ def _command_covered(words: Words, place: Place, allowed: Allowed, *, is_fed: bo
         return False
     matches: list[tuple[int, frozenset[int]]] = []
     """Where a rule begins to match, and the places that it spells out."""
+    usable = allowed.at(place, is_fed=is_fed)
     for start in dict.fromkeys((0, *(layer.start for layer in wrapped))):
-        for pattern in allowed.at(place, is_fed=is_fed):
+        for pattern in usable:
             spelled_out = patterns.covers(pattern, words[start:])
             if spelled_out is not None:
                 matches.append((start, frozenset(start + at for at in spelled_out)))

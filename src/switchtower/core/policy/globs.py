@@ -65,6 +65,9 @@ def is_literal(glob: Glob) -> bool:
 
 def matches(glob: Glob, text: str) -> bool:
     """Whether the whole text fits. Only the last star is ever widened, which is enough and keeps it from running wild."""
+    first = glob[0] if glob else ""
+    if isinstance(first, str) and first != text[:1]:
+        return False  # Most patterns end here.
     here = at = 0
     star, star_at = -1, 0
     while at < len(text):

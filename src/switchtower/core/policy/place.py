@@ -44,8 +44,7 @@ class Place(Struct, frozen=True):
     def reachable(self, path: str) -> list[paths.Parts]:
         """Where in the workspace it may lead, also by a way through other folders. For rules that ask or deny: it errs
         towards too much."""
-        through = _THROUGH_PROC.match(path)
-        if through is not None:
+        if path.startswith("/") and (through := _THROUGH_PROC.match(path)):
             path = path[through.end() :] if through[1] == "root" else f".{path[through.end() :]}"
         found = self.possible(path)
         if not path.startswith(("/", "~")) and not self.outside and not self.lost and ".." not in path:

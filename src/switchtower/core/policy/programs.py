@@ -4,6 +4,7 @@ A program that is missing here is one that nothing is known about. It runs under
 """
 
 import re
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -182,6 +183,15 @@ WRAPPERS: dict[str, Wrapper] = {
 
 def base_name(text: str) -> str:
     """A program's name without its folder, its version and its case."""
+    return _short_base_name(text) if len(text) <= _SHORT else _base_name(text)
+
+
+def _base_name(text: str) -> str:
     name = paths.fold(text).rsplit("/", 1)[-1].removesuffix(".exe")
     versioned = VERSIONED.match(name)
     return versioned[1] if versioned else name
+
+
+_SHORT = 64
+_short_base_name = lru_cache(maxsize=1024)(_base_name)
+"""The same few words are asked about again and again in one decision."""

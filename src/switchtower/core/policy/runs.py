@@ -89,6 +89,8 @@ class Runs:
 
     def _add_settings(self, command: shell.Command) -> None:
         """What variables say that other programs run: `GIT_SSH_COMMAND`, `PAGER`, settings of git."""
+        if not command.assignments and not (command.words and command.words[0].text in _SET_VARIABLES):
+            return
         named = list(zip(command.assignments, (value.text for value in command.values), strict=False))
         if command.words and command.words[0].text in _SET_VARIABLES:
             named.extend(
