@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from tests.tools.running.watching import Reports, alive, open_descriptors, with_token
 
+from switchtower.tools.git import overrides
 from switchtower.tools.running import environment, orphans, processes
 
 PATIENCE = 20
@@ -67,12 +68,13 @@ async def test_what_cannot_be_started_raises_and_leaves_nothing_open(
     assert open_descriptors() == before
 
 
-async def test_a_given_environment_is_all_there_is_beside_the_marks(tmp_path: Path, run_id: str) -> None:
+async def test_a_given_environment_is_all_there_is_beside_the_marks_and_gits_settings(tmp_path: Path, run_id: str) -> None:
     finished = await run(["/usr/bin/env"], tmp_path, run_id, environment={"ONLY": "this", "PATH": os.defpath})
     variables = dict(line.split("=", 1) for line in finished.output.splitlines())
 
     assert variables.pop("TOWER_COMMAND").isdigit()
-    assert variables == {"ONLY": "this", "PATH": os.defpath, "PWD": str(tmp_path), "TOWER_RUN": run_id}
+    given = {"ONLY": "this", "PATH": os.defpath, "PWD": str(tmp_path), "TOWER_RUN": run_id}
+    assert variables == overrides.add_to(given, chosen=overrides.keys_in(os.environ))
 
 
 async def test_commands_do_not_see_keys_unless_somebody_says_so(

@@ -70,7 +70,7 @@ async def run_command(
     `ValueError` when it cannot even be started, and `SandboxUnavailable` when the sandbox cannot be built around the workspace.
 
     - `workspace` is what can be written in a sandbox; it is `cwd` unless given.
-    - `environment` replaces what commands see by default; the marks are added to either.
+    - `environment` replaces what commands see by default; the marks and git's overrides are added to either.
     - `on_output` is told each piece as it comes, on the event loop. When it returns an awaitable, nothing more is read until
       that is done, and a program that writes on has to wait.
     - `spill` is a descriptor open for writing, into which all output goes once it is more than `keep_bytes`. It stays empty
