@@ -310,7 +310,7 @@ async def test_a_process_of_a_run_trusts_no_folder(world: World, push: PushClien
 
     events = await push.until("run_complete")
 
-    assert "only the owner may do this" in str([event.payload for event in events])
+    assert "ATTACH_FORBIDDEN" in str([event.payload for event in events])
     assert not list(world.daemon.home.rglob("trusted_folders.json"))
 
 
