@@ -147,6 +147,7 @@ async def test_yolo_is_not_inherited(parent: Parent) -> None:
 
     told = json.loads((parent.workspace / "told.json").read_text())
 
+    assert told[0]["code"] is None, told
     assert (await parent.about(told[0]["payload"]["sessionId"]))["policy"] == "auto"
     assert told[1]["code"] == "ATTACH_FORBIDDEN"
 

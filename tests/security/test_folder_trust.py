@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.daemons import Daemon
 from tests.conformance.pi.stage import PiDaemon
 from tests.conftest import Connect
 from tests.warm import processes
@@ -309,5 +310,34 @@ async def test_a_process_of_a_run_trusts_no_folder(world: World, push: PushClien
 
     events = await push.until("run_complete")
 
-    assert "only the owner may do this" in str([event.payload for event in events])
+    assert "ATTACH_FORBIDDEN" in str([event.payload for event in events])
     assert not list(world.daemon.home.rglob("trusted_folders.json"))
+
+
+# The folder that a question was about
+
+
+@pytest.mark.parametrize("swap", ["a link", "another folder"])
+@pytest.mark.parametrize("message", ["write note.txt: hello", "run: touch note.txt"], ids=["write", "run"])
+async def test_what_was_approved_for_one_folder_does_not_happen_in_another(
+    pushd: Daemon, client: PushClient, tmp_path: Path, swap: str, message: str
+) -> None:
+    """The folder is replaced while the question waits."""
+    folder, elsewhere = tmp_path / "work", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    started = await client.start_session(folder)
+    await client.send(started.session_id, message)
+    asked = (await client.until("approval_required"))[-1]
+
+    folder.rename(tmp_path / "gone")
+    if swap == "a link":
+        folder.symlink_to(elsewhere)
+    else:
+        folder.mkdir()
+    await client.decide(asked)
+    events = await client.until("run_complete")
+
+    assert not (elsewhere / "note.txt").exists()
+    assert not (folder / "note.txt").exists()
+    assert "the workspace's folder was replaced" in str([event.payload for event in events])

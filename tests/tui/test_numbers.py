@@ -33,7 +33,7 @@ def test_the_meter_is_always_as_long(used: int, window: int) -> None:
 
 def test_the_meter_shows_what_was_spent_and_how_full_it_is() -> None:
     shown = meter.of(people.ABOUT)
-    assert shown == ("demo-1", "ask", "↑12.3k ↓678 $0.0421", "▰▰▰▰▱▱▱▱▱▱ 45%", False)
+    assert shown == ("demo-1", "ask", "local", "↑12.3k ↓678 $0.0421", "▰▰▰▰▱▱▱▱▱▱ 45%", False)
     assert meter.of(people.about(contextTokens=19_000)).is_nearly_full
 
 

@@ -12,7 +12,7 @@ from switchtower.core import engine, errors, events, policy
 from switchtower.engines.agent import questions
 from switchtower.engines.agent.work import Stopped, Work
 from switchtower.tools import outcome, previews
-from switchtower.tools.files import links
+from switchtower.tools.files import links, scope
 
 MOST_AT_ONCE = 8
 
@@ -83,6 +83,8 @@ async def _settle(call: events.ToolRequest, work: Work) -> engine.Message:
     if judgement.ruling is policy.Ruling.ASK and (refusal := await _asked(call, judgement, work)) is not None:
         return refusal
 
+    if await asyncio.to_thread(scope.identity_of, work.task.workspace.root) != work.folder:
+        return await _finish(call, work, _refused("not run: the workspace's folder was replaced by another since the run began"))
     effect = work.toolbox.effect_of(call.tool)
     if effect is not outcome.Effect.READ:
         await work.changes.before_change()
@@ -116,7 +118,7 @@ async def _asked(call: events.ToolRequest, judgement: policy.Judgement, work: Wo
     preview = await previews.of(call.tool, call.args, _context(call, work))
     if "problem" in preview:
         return await _finish(call, work, _refused(f"not run: it cannot be shown: {preview['problem']}"))
-    question = questions.about(call, work.task, judgement, work.toolbox.effect_of(call.tool), preview)
+    question = questions.about(call, work.task, judgement, work.toolbox.effect_of(call.tool), preview, work.folder)
     try:
         answer = await work.desk.ask(question)
     except errors.Unshowable as unshowable:
@@ -125,7 +127,7 @@ async def _asked(call: events.ToolRequest, judgement: policy.Judgement, work: Wo
         if answer.rule is not None:
             work.policy = work.policy.granting(answer.rule)
         now = await previews.of(call.tool, call.args, _context(call, work))
-        if questions.subject(call, work.task, now) != question.subject:
+        if questions.subject(call, work.task, now, work.folder) != question.subject:
             changed = "not run: the file was changed after this was approved; look at it again"
             return await _finish(call, work, outcome.failure(outcome.ErrorType.STALE_FILE, changed))
         return None

@@ -26,6 +26,7 @@ from switchtower.engines.agent.compaction import Compactor
 from switchtower.engines.agent.kit import Kit
 from switchtower.engines.agent.work import Stopped, Work
 from switchtower.models import port
+from switchtower.tools.files import scope
 from switchtower.tools.running import patience
 from switchtower.tools.sandboxes import sandbox
 
@@ -72,7 +73,8 @@ class AgentEngine:
     async def _work(self, task: engine.Task, desk: engine.Desk, model: port.Model) -> engine.Result:
         changes = ChangeKeeper(self._kit.checkpoints, task, desk)
         rules = policy.Policy(task.policy, (*self._kit.rules, *task.run_rules), task.rules)
-        work = Work(task, desk, self._kit.toolbox, rules, changes)
+        folder = await asyncio.to_thread(scope.identity_of, task.workspace.root)
+        work = Work(task, desk, self._kit.toolbox, rules, changes, folder)
         try:
             await trust_question.ask(work, self._kit)
             work.toolbox = await guests.welcome(work, self._kit)

@@ -22,6 +22,7 @@ def about(
     judgement: policy.Judgement,
     effect: Effect | None,
     preview: Mapping[str, object],
+    folder: tuple[int, int] | None,
 ) -> engine.Question:
     details: dict[str, object] = {"tool": call.tool, **_shown(call, task), **preview, "reason": judgement.reason}
     if judgement.reasons:
@@ -36,18 +37,20 @@ def about(
         title=_TITLES.get(call.tool, f"Use the tool {call.tool}"),
         summary=_summary(call),
         details=details,
-        subject=subject(call, task, preview),
+        subject=subject(call, task, preview, folder),
         rule=judgement.always,
     )
 
 
-def subject(call: events.ToolRequest, task: engine.Task, preview: Mapping[str, object]) -> str:
-    """Exactly what will happen, and to what: a file that changes after it was looked at makes this another subject."""
+def subject(call: events.ToolRequest, task: engine.Task, preview: Mapping[str, object], folder: tuple[int, int] | None) -> str:
+    """Exactly what will happen, and to what: a file that changes after it was looked at makes this another subject, and so
+    does another `folder` at the workspace's path."""
     return msgspec.json.encode(
         {
             "tool": call.tool,
             "args": call.args,
             "workspace": task.workspace.root,
+            "folder": folder,
             "sandbox": task.sandbox,
             "diff": preview.get("diff"),
         },

@@ -13,6 +13,8 @@ class Work(Struct):
     toolbox: registry.Toolbox
     policy: policy.Policy
     changes: ChangeKeeper
+    folder: tuple[int, int] | None = None
+    """The workspace's device and inode when the run began: a path can lead elsewhere later."""
 
 
 class Stopped(Exception):

@@ -185,9 +185,9 @@ class PushPeer:
         token = self.tower.mint_secret("att")
         command = inbound.start_session(request.payload, session_id, self.actor, _sha256(token), is_owner=self._is_owners_own)
         begins_at_once = command.program is not None or command.flow is not None
+        self.check_policy(command.policy)
         if self._access.run_id is not None:
             command = self._as_child(command, self._access.run_id, wants_worktree=request.payload.worktree)
-        self.check_policy(command.policy)
         prepared = self.tower.workshop.prepared
 
         def started(outcome: tower.Outcome) -> bytes:

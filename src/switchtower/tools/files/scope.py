@@ -38,6 +38,15 @@ class Place(Struct, frozen=True):
     """The same place for people: relative to the workspace, links resolved."""
 
 
+def identity_of(root: str) -> tuple[int, int] | None:
+    """Which folder a workspace's path leads to at the moment, by device and inode. None: to no folder."""
+    try:
+        status = os.stat(root)  # noqa: PTH116 - it may be no path at all
+    except (OSError, ValueError):
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
+
+
 def check(root: str, path: str) -> None:
     """Refuses what its words alone give away, before anybody is asked about it. `locate` has the last word."""
     parts = _parts(root, path)

@@ -1,4 +1,4 @@
-"""The line below the input: model, policy, tokens, money, and how full the context is. Pure."""
+"""The line below the input: model, policy, sandbox, tokens, money, and how full the context is. Pure."""
 
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ _FULL = 0.8
 class Meter(NamedTuple):
     model: str
     policy: str
+    sandbox: str
     spent: str
     context: str
     is_nearly_full: bool
@@ -20,15 +21,16 @@ class Meter(NamedTuple):
 def of(about: extensions.SessionInfo | None, *, provider: str = "", model: str | None = None, policy: str = "") -> Meter:
     """Before there is a session, what it would begin with."""
     if about is None:
-        return Meter(model or provider, policy, "", "", False)
+        return Meter(model or provider, policy, "", "", "", False)
     if about.terminal is not None:
-        return Meter(about.terminal.tool, about.policy, "", "", False)
+        return Meter(about.terminal.tool, about.policy, about.sandbox, "", "", False)
     name = about.model or about.provider
     thinking = f" ({about.thinking})" if about.thinking and about.thinking != "off" else ""
     used, window = about.contextTokens, about.contextWindow
     return Meter(
         f"{name}{thinking}",
         about.policy,
+        about.sandbox,
         _spent(about.usage),
         f"{bar(used, window)} {used / window:.0%}" if window else f"{amounts.tokens(used)} in context" if used else "",
         bool(window) and used / (window or 1) >= _FULL,

@@ -77,6 +77,7 @@ class StatusLine(Static):
         parts: list[tuple[str, str]] = [
             (harmless.line(what.model), ""),
             (what.policy, "bold $error" if what.policy == "yolo" else "$muted"),
+            (what.sandbox, "$muted"),
             (what.spent, "$muted"),
             (what.context, "$warning" if what.is_nearly_full else "$muted"),
         ]
