@@ -20,11 +20,12 @@ class Scanner:
         "_floor",
         "_open_from",
         "_out",
+        "_named",
         "_pem_left",
         "_position",
-        "_regions",
         "_rest",
         "_text",
+        "_urls",
     )
 
     def __init__(self, context: str) -> None:
@@ -45,16 +46,21 @@ class Scanner:
         self._out: list[str] = []
         self._anchor = self._open_from = -1
         """Where the next token may be, and from where on the text may be the beginning of one; -1 when that is not known yet."""
-        self._regions: list[tuple[int, int]] = []
+        self._named: list[tuple[int, int]] = []
         """Where in `_text` a sign may have the name of a secret before it, the last first."""
+        self._urls: list[tuple[int, int]] = []
+        """And where a colon may have a user's name in a URL before it."""
 
     def scan(self, more: str, *, final: bool = False) -> str:
         """Decides as much as can be decided; everything, when no more will come."""
         self._text += more
-        regions = [(hint.start(), hint.end() + shapes.CONTEXT) for hint in starts.hints(self._text)]
-        if next(starts.hints(self._before), None) is not None:
-            regions.insert(0, (0, shapes.CONTEXT))
-        self._regions = regions[::-1]
+        named, urls = [], []
+        for hint in starts.hints(self._text):
+            (urls if hint[0] == starts.URL else named).append((hint.start(), hint.end() + shapes.CONTEXT))
+        if self._before:
+            named.insert(0, (0, shapes.CONTEXT))
+            urls.insert(0, (0, shapes.CONTEXT))
+        self._named, self._urls = named[::-1], urls[::-1]
         self._anchor = self._open_from = -1
         while self._swallow(final=final) and self._decide_next(final=final):
             pass
@@ -162,18 +168,23 @@ class Scanner:
         return True
 
     def _next_sign(self, end: int) -> int | None:
-        """The next sign before `end` that may have the name of a secret before it."""
-        while self._regions:
-            first, last = self._regions[-1]
+        """The next sign before `end` that may have the name of a secret, or the name of a user in a URL, before it."""
+        sign = self._next_in(self._named, starts.SIGN, end)
+        colon = self._next_in(self._urls, starts.COLON, end if sign is None else sign)
+        return sign if colon is None else colon
+
+    def _next_in(self, regions: list[tuple[int, int]], pattern: re.Pattern[str], end: int) -> int | None:
+        while regions:
+            first, last = regions[-1]
             if first >= end:
                 return None
             if last > self._position:
-                sign = starts.SIGN.search(self._text, max(first, self._position), min(last, end))
-                if sign is not None:
-                    return sign.start()
+                found = pattern.search(self._text, max(first, self._position), min(last, end))
+                if found is not None:
+                    return found.start()
                 if last > end:
                     return None
-            self._regions.pop()
+            regions.pop()
         return None
 
     def _decide_token(self, anchor: int, *, final: bool) -> bool | None:

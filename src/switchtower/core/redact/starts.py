@@ -208,25 +208,20 @@ _BEGINNINGS = frozenset(
 )
 _LONGEST = max(map(len, _BEGINNINGS))
 _ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-_WITHIN = "_./"
+_NEAR_OPENINGS = frozenset("_-./\\%[;")
 
 
 def open_from(text: str, start: int) -> int:
     """From where on the end of the text may be the beginning of a prefix or an announcement; its length when it is none."""
+    tail = text[-_LONGEST - 1 :]
+    head = tail.rstrip(_ALNUM)
+    word = tail[len(head) :]
     end = len(text)
-    tail = text[max(start, end - _LONGEST - 1) :]
-    if "-" in tail or "m" in tail or "\\" in tail or "%" in tail:
-        # Behind an escape or a colour a token begins in the middle of letters, and a dash may begin anywhere.
-        return next((at for at in range(end - len(tail), end) if text[at:] in _BEGINNINGS and is_boundary(text, at)), end)
-    found, first = end, end - len(tail)
-    while True:
-        word = tail.rstrip(_ALNUM)
-        at = first + len(word)
-        if text[at:] in _BEGINNINGS and is_boundary(text, at):
-            found = at
-        tail = word.rstrip(_WITHIN)
-        if len(tail) == len(word):
-            return found
+    # Nearly all text: a word behind a blank. Behind an escape or a colour a token begins in the middle of letters.
+    if head[-1:] not in _NEAR_OPENINGS and (word not in _BEGINNINGS) and ("m" not in word or word.isalpha()):
+        return end
+    first = max(start, end - _LONGEST)
+    return next((at for at in range(first, end) if text[at:] in _BEGINNINGS and is_boundary(text, at)), end)
 
 
 def is_boundary(text: str, at: int) -> bool:
@@ -235,19 +230,21 @@ def is_boundary(text: str, at: int) -> bool:
     return text[at] == "-" or not (before.isalnum() and before.isascii()) or _AFTER_ESCAPE.match(text, at) is not None
 
 
-HINTS = ("key", "token", "secret", "pass", "pwd", "credential", "auth", "bearer", "cookie", "sig=", "//")
+URL = "//"
+HINTS = ("key", "token", "secret", "pass", "pwd", "credential", "auth", "bearer", "cookie", "sig=", URL)
 """In small letters. A sign without one of these in the `CONTEXT` before it has no name that promises a secret."""
 
 _HINTED = re.compile("|".join(HINTS))
-_HINTED_IN_ANY = re.compile("|".join(HINTS), re.IGNORECASE | re.ASCII)
 
 
 def hints(text: str, start: int = 0) -> Iterator[re.Match[str]]:
-    """Where they are. Small letters are found much quicker, but only in ASCII does each letter have one."""
-    return _HINTED.finditer(text.lower(), start) if text.isascii() else _HINTED_IN_ANY.finditer(text, start)
+    """Where they are. They are looked for in small letters, and only in ASCII is the text as long as before."""
+    plain = text if text.isascii() else text.encode("ascii", "replace").decode()
+    return _HINTED.finditer(plain.lower(), start)
 
 
 SIGN = re.compile("|".join(f"{sign}(?<![{SIGNS}]{sign})" for sign in SIGNS))
+COLON = re.compile(f":(?<![{SIGNS}]:)")
 """A sign behind a sign belongs to the first; a rule of a thousand `=` has to cost next to nothing."""
 
 

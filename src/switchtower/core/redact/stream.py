@@ -53,8 +53,6 @@ def _compiled(pattern: str) -> Callable[..., re.Match[str] | None]:
 
 
 def _has_hint(text: str, start: int) -> bool:
-    if not text.isascii():
-        return next(starts.hints(text, start), None) is not None
     lower = text[start:].lower()
     return any(hint in lower for hint in starts.HINTS)
 
