@@ -135,7 +135,9 @@ class RunDesk:
         self.terminal.exit_code = exit_code
 
     def settle_output(self, call_id: str) -> None:
-        self._release_output(call_id)
+        output = self._outputs.get(call_id)
+        if output is not None and (text := output.settle()):
+            self._lane.progress(self._run_id, events.ToolProgressed(call_id, text))
 
     def answered(self, approval_id: str, answer: engine.Answer) -> None:
         """A decision was committed. It may come before the asker has begun to wait."""

@@ -9,6 +9,7 @@ from switchtower.core.redact import shapes, starts
 
 SHORTEST = 8
 """Shorter values would turn up by chance."""
+_TELLING = 3
 
 
 class Literals:
@@ -43,6 +44,15 @@ class Literals:
     def hint(self) -> str | None:
         """A pattern that matches wherever a value begins or may begin."""
         return starts.pattern(spelling[:SHORTEST] for spelling in self._spellings) if self._spellings else None
+
+    def begins(self, text: str) -> bool:
+        """Whether it is so much of a value that it is held back however long the rest takes."""
+        return len(text) >= _TELLING and any(spelling.startswith(text) for spelling in self._spellings)
+
+    def first_end(self, text: str, before: int) -> int:
+        """Where the first value ends that begins before this place; 0 when none does."""
+        found = self._whole.search(text) if self._whole is not None else None
+        return found.end() if found is not None and found.start() < before else 0
 
     def release(self, text: str) -> tuple[str, str]:
         """The text without the values, as far as it is certain; and the end of it that may yet become one."""

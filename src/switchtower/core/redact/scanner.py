@@ -18,9 +18,10 @@ class Scanner:
         "_before",
         "_done",
         "_floor",
+        "_is_begun",
+        "_named",
         "_open_from",
         "_out",
-        "_named",
         "_pem_left",
         "_position",
         "_rest",
@@ -28,12 +29,13 @@ class Scanner:
         "_urls",
     )
 
-    def __init__(self, context: str) -> None:
-        self._text = context
+    def __init__(self, context: str, shown: str = "") -> None:
+        """`shown` was let go although it is undecided: it may be the beginning of a prefix."""
+        self._text = context + shown
         """What was let go but may still be looked back at, then what is undecided."""
         self._position = len(context)
         """Up to here in `_text`, everything is decided."""
-        self._done = self._position
+        self._done = len(self._text)
         """Up to here in `_text`, everything is let go; a name and its sign go before the value is decided."""
         self._floor = 0
         """Where in `_text` the last secret ends. Looking back, one sees its mark and what came out before."""
@@ -43,6 +45,8 @@ class Scanner:
         """What is swallowed: the rest of a secret whose mark is already out."""
         self._pem_left = 0
         """How much a PEM block may still swallow; 0 outside of one."""
+        self._is_begun = False
+        """Whether what is undecided has the beginning of a secret in it, and not only of what introduces one."""
         self._out: list[str] = []
         self._anchor = self._open_from = -1
         """Where the next token may be, and from where on the text may be the beginning of one; -1 when that is not known yet."""
@@ -54,6 +58,7 @@ class Scanner:
     def scan(self, more: str, *, final: bool = False) -> str:
         """Decides as much as can be decided; everything, when no more will come."""
         self._text += more
+        self._is_begun = False
         named, urls = [], []
         for hint in starts.hints(self._text):
             (urls if hint[0] == starts.URL else named).append((hint.start(), hint.end() + shapes.CONTEXT))
@@ -74,6 +79,14 @@ class Scanner:
         self._out.clear()
         return redacted
 
+    def settle(self) -> str:
+        """Lets go of what is held, unless a secret has begun in it; all of it stays undecided."""
+        if self._rest is not None or self._pem_left or self._is_begun:
+            return ""
+        held = self._text[self._done :]
+        self._done = len(self._text)
+        return held
+
     def settled(self) -> str | None:
         """The context to go on from, when nothing is held or being swallowed."""
         if self._position < len(self._text) or self._rest is not None or self._pem_left:
@@ -89,6 +102,7 @@ class Scanner:
 
     def _hide(self, end: int, rest: re.Pattern[str] | None = None) -> None:
         """Everything not yet let go up to `end` is a secret, and so is all of `rest` that follows."""
+        end = max(end, self._done)
         self._out.append(shapes.MARK)
         self._before = self._looking_back(self._done) + shapes.MARK
         self._skip(end)
@@ -202,6 +216,8 @@ class Scanner:
                 return True
             if not final and body.so_far.match(text, after):
                 self._let_go(start)
+                # A short prefix may begin a word as well; of what follows it, words have no capitals and digits.
+                self._is_begun = len(prefix) > _SHORT_PREFIX or not _WORDLIKE.match(text, after)
                 return False
         return None
 
@@ -209,14 +225,17 @@ class Scanner:
         """None when no form begins here."""
         text = self._text
         is_open = False
-        for name, (whole, partly, rest) in starts.form_patterns().items():
+        for name, (whole, partly, introduction, rest) in starts.form_patterns().items():
             if (form := whole.match(text, anchor)) is not None:
                 if not self._has_its_place(name, anchor):
                     continue
                 self._let_go(form.end())
                 self._hide(form.end(), rest)
                 return True
-            is_open = is_open or (not final and partly.match(text, anchor) is not None and self._has_its_place(name, anchor))
+            if not final and partly.match(text, anchor) and self._has_its_place(name, anchor):
+                is_open = True
+                begun = introduction.match(text, anchor)
+                self._is_begun = self._is_begun or (begun is not None and begun.end() < len(text))
         if is_open:
             self._let_go(anchor)
             return False
@@ -239,6 +258,7 @@ class Scanner:
             self._hide(body)
             self._pem_left = shapes.PEM_LONGEST
         elif shapes.PEM_BODY_CUT_SHORT.match(self._text, body) and not final:
+            self._is_begun = True
             return False
         else:
             self._let_go(body)
@@ -265,6 +285,7 @@ class Scanner:
         judged = _end(run.start, text, value_at)
         goes_on = _end(run.rest, text, judged) > judged
         if not goes_on and self._is_open(judged) and not final:
+            self._is_begun = judged > value_at and (kind is not names.Kind.KEY or judged - value_at > _SHORT_PREFIX)
             return self._wait_at(start, value_at)
         self._let_go(value_at)
         value = names.Value(
@@ -286,6 +307,7 @@ class Scanner:
         end = _end(shapes.PASSWORD_IN_URL, text, value_at)
         too_long = end - value_at > shapes.PASSWORD_IN_URL_LONGEST
         if end == len(text) and not too_long and not final:
+            self._is_begun = not shapes.PORT.fullmatch(text, value_at)
             return self._wait_at(colon, value_at)
         self._let_go(value_at)
         at_sign = text.rfind("@", value_at, end)
@@ -323,6 +345,9 @@ class SpanFinder(Scanner):
         super()._skip(end)
         self._spans[-1] = (self._spans[-1][0], end)
 
+
+_SHORT_PREFIX = 3
+_WORDLIKE = re.compile(r"[a-z_-]*\Z")
 
 _COOKIES = {names.Kind.COOKIE: shapes.COOKIE_RUN, names.Kind.SET_COOKIE: shapes.SET_COOKIE_RUN}
 

@@ -33,6 +33,8 @@ class Form(NamedTuple):
     """Each as it has to be, and how it may be when the text ends in it."""
     body: str
     least: int
+    begun: str = ""
+    """From when on it is held back however long the rest takes; behind its parts, where nothing else is said."""
 
 
 _RARE = "_-.$~/JKQXZVWYGCHUOzBMEAIT43210p"
@@ -97,10 +99,13 @@ FORMS = {
     "azure": Form(((r"~(?<=[0-9]Q~)", ""),), r"[\w~.-]", 31),
     "airtable": Form(((r"\.(?<=pat[A-Za-z0-9]{14}\.)", ""),), r"[0-9a-f]", 32),
     "sentry": Form(
-        ((r"/(?<=://)", ""), (rf"(?={_HEX32}@|{_HEX32}:{_HEX32}@)", r"[0-9a-f]{0,32}(?::[0-9a-f]{0,32})?")), r"[0-9a-f:]", 32
+        ((r"/(?<=://)", ""), (rf"(?={_HEX32}@|{_HEX32}:{_HEX32}@)", r"[0-9a-f]{0,32}(?::[0-9a-f]{0,32})?")),
+        r"[0-9a-f:]",
+        32,
+        begun="/[0-9a-f]{4}",
     ),
     "slack": Form(((r"/(?<=hooks\.slack\.com/)", ""), (r"(?:services|triggers|workflows)/", r"[a-z]{0,9}")), r"[\w/]", 20),
-    "discord webhook": Form(((r"/(?<=/webhooks/)", ""), (r"(?=[0-9]{15})", r"[0-9]{0,14}")), r"[\w/-]", 50),
+    "discord webhook": Form(((r"/(?<=/webhooks/)", ""), (r"[0-9]{15,20}/", r"[0-9]{0,20}")), r"[\w-]", 40),
     "teams": Form(((r"/(?<=webhook\.office\.com/)", ""), _literal("webhookb2/")), r"[\w@/-]", 30),
     "putty": Form(
         ((r"-(?<=Private-)", ""), _literal("Lines: "), (r"[0-9]{1,3}\r?\n", r"[0-9]{0,3}\r?")), r"[A-Za-z0-9+/=\r\n]", 20
@@ -133,12 +138,13 @@ def _progressive(form: Form, *, is_open: bool) -> str:
 
 
 @cache
-def form_patterns() -> dict[str, tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]]:
-    """Each form as it has to be, how it may be when the text ends in it, and how it continues."""
+def form_patterns() -> dict[str, tuple[re.Pattern[str], ...]]:
+    """Each form as it has to be, how it may be when the text ends in it, what introduces the secret, and how that continues."""
     return {
         name: (
             re.compile(_progressive(form, is_open=False), re.ASCII),
             re.compile(_progressive(form, is_open=True), re.ASCII),
+            re.compile(form.begun or "".join(whole for whole, _ in form.parts), re.ASCII),
             re.compile(f"{form.body}*", re.ASCII),
         )
         for name, form in FORMS.items()
