@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.security.test_secret_kinds import KINDS, leaks, sample
 
-from switchtower.core import redact
+from switchtower.core import events, redact
 
 KNOWN = "correct-horse-battery"
 
@@ -38,8 +38,24 @@ def test_a_value_of_the_daemon_is_hidden_however_slowly_it_comes(size: int) -> N
 @pytest.mark.parametrize(
     "text",
     [
-        *("Password: ", "Enter passphrase for key '/home/ann/.ssh/id': ", "Continue? [y/N] ", "ann@host:~/src$ ", ">>> ", "(gdb) "),
-        *("Token: ", "$ g", "$ git s", "$ npm", "$ pip install sk-le", "What is your name? ", "http://localhost:3000", "https://exam"),
+        *(
+            "Password: ",
+            "Enter passphrase for key '/home/ann/.ssh/id': ",
+            "Continue? [y/N] ",
+            "ann@host:~/src$ ",
+            ">>> ",
+            "(gdb) ",
+        ),
+        *(
+            "Token: ",
+            "$ g",
+            "$ git s",
+            "$ npm",
+            "$ pip install sk-le",
+            "What is your name? ",
+            "http://localhost:3000",
+            "https://exam",
+        ),
         *("Press any key", "API key", "secret", "re", "pa", "Progress: 50%", "50%\r", "a", "-", "--pass", "x = ", "mysql> "),
     ],
 )
@@ -61,8 +77,39 @@ def test_the_pattern_of_the_owner_is_found_over_silences() -> None:
 PIECES = st.lists(
     st.sampled_from(
         [
-            *("g", "gh", "ghp_", "sk-", "a1b2c3d4", "hunter2", "password", "=", ": ", "token", " ", "\n", "https://", "u:", "@h/"),
-            *("Bearer", "--", "-----BEGIN ", "PRIVATE KEY-----", "correct", "-horse", "-battery", '"', "x", "é", "\\n", "m", "$2b$", "w"),
+            *(
+                "g",
+                "gh",
+                "ghp_",
+                "sk-",
+                "a1b2c3d4",
+                "hunter2",
+                "password",
+                "=",
+                ": ",
+                "token",
+                " ",
+                "\n",
+                "https://",
+                "u:",
+                "@h/",
+            ),
+            *(
+                "Bearer",
+                "--",
+                "-----BEGIN ",
+                "PRIVATE KEY-----",
+                "correct",
+                "-horse",
+                "-battery",
+                '"',
+                "x",
+                "é",
+                "\\n",
+                "m",
+                "$2b$",
+                "w",
+            ),
         ]
     ),
     max_size=20,
@@ -80,3 +127,17 @@ def test_a_silence_changes_only_how_much_of_the_introduction_is_seen(pieces: lis
     assert shown.replace("[redacted]", "").count("a1b2c3d4a1b2c3d4") <= whole.count("a1b2c3d4a1b2c3d4")
     if "[redacted]" not in whole and "[redacted]" not in shown:
         assert shown == whole
+
+
+def test_a_secret_that_is_wrapped_on_a_screen_is_hidden() -> None:
+    token = "ghp_" + "aB3d" * 9
+    rows = [token[at : at + 10] for at in range(0, len(token), 10)]
+    text = "".join(f"\x1b[{number};1H{row}" for number, row in enumerate(rows, start=1)) + "\x1b[6;1Hls -la\x1b[7;1H$ "
+    taken = redact.Redactor().event(events.ScreenTaken(text=text, cols=10, rows=8))
+    assert isinstance(taken, events.ScreenTaken)
+    assert leaks(taken.text, [token[4:]]) == []
+    assert taken.text.endswith("\x1b[6;1Hls -la\x1b[7;1H$ ")
+    colours = f"\x1b[1;1H\x1b[32m{token[:6]}\x1b[33m{token[6:]}\x1b[0m"
+    painted = redact.Redactor().event(events.ScreenTaken(text=colours, cols=80, rows=8))
+    assert isinstance(painted, events.ScreenTaken)
+    assert leaks(painted.text, [token[4:]]) == []

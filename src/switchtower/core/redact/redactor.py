@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from switchtower.core import events
-from switchtower.core.redact import names, questions
+from switchtower.core.redact import names, questions, screens
 from switchtower.core.redact.extra import ExtraStreamRedactor, extra_spans
 from switchtower.core.redact.scanner import SpanFinder
 from switchtower.core.redact.shapes import MARK
@@ -139,12 +139,16 @@ class Redactor:
         """What a person decides about: a mark stands for one literal and says its length; see `questions`.
 
         `is_command` says that a shell may read the text."""
+        return questions.mask(text, self._spans(text), is_command=is_command)
+
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        """Where the secrets are."""
         if self._extra is None and not self._rules.is_suspicious(text):
-            return text
+            return []
         hidden = [*self._rules.literals.spans(text), *SpanFinder().find(text)]
         if self._extra is not None:
             hidden += extra_spans(self._extra, text)
-        return questions.mask(text, hidden, is_command=is_command)
+        return sorted(hidden)
 
     def question_value(self, value: Any, *, is_command: bool = True) -> Any:
         """JSON-like data with every string redacted as in a question; itself when nothing changed."""
@@ -156,6 +160,9 @@ class Redactor:
 
     def event(self, event: events.AnyEvent) -> events.AnyEvent:
         """The event with its free text redacted; itself when nothing changed. The text of deltas passes untouched."""
+        if isinstance(event, events.ScreenTaken):
+            text = screens.redact(event.text, event.cols, self._spans)
+            event = event if text == event.text else msgspec.structs.replace(event, text=text)
         redacted = self._struct(event)
         if event.relayed is None:
             return redacted

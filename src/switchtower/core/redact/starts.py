@@ -206,8 +206,8 @@ ANY = _any()
 
 _OPENINGS = (*PREFIXES, *ANNOUNCEMENTS, "-----BEGIN ")
 
-_AFTER_ESCAPE = re.compile(r"(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=[0-9;\[]m)")
-"""Before a token stands no letter or digit; or an escape such as `\\n` or `%3D`, or a terminal colour's `0m`."""
+_AFTER_ESCAPE = re.compile(r"(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=[0-9;\[][mHGJK])")
+"""Before a token stands no letter or digit; or an escape such as `\\n` or `%3D`, or a terminal's sequence such as `0m`."""
 
 _BEGINNINGS = frozenset(
     opening[:length] for opening in _OPENINGS for length in range(1, len(opening) + 1) if opening[length - 1] != " "
@@ -224,7 +224,7 @@ def open_from(text: str, start: int) -> int:
     word = tail[len(head) :]
     end = len(text)
     # Nearly all text: a word behind a blank. Behind an escape or a colour a token begins in the middle of letters.
-    if head[-1:] not in _NEAR_OPENINGS and (word not in _BEGINNINGS) and ("m" not in word or word.isalpha()):
+    if head[-1:] not in _NEAR_OPENINGS and word not in _BEGINNINGS and (not word or word.isalpha()):
         return end
     first = max(start, end - _LONGEST)
     return next((at for at in range(first, end) if text[at:] in _BEGINNINGS and is_boundary(text, at)), end)
