@@ -97,6 +97,7 @@ class Lane:
         self.session: Session | None = None
         self.feed = Feed(session_id, services.journal, services.limits)
         self._services = services
+        self.redactor = services.redactor.for_session(session_id)
         self._most_uncommitted = services.limits.uncommitted_events
         self._epoch = 1
         self._waiting: list[Item] = []
@@ -256,7 +257,7 @@ class Lane:
     async def _commit(self, session: Session, items: list[Item]) -> tuple["_Stage", list[Answer]]:
         """Decides what is asked and stores all that came of it. When this raises, nothing of the turn has happened."""
         stage = _Stage(session, self._services.now_ms())
-        redact_event = self._services.redactor.event
+        redact_event = self.redactor.event
         answers: list[Answer] = []
         for item in items:
             if type(item) is tuple:
@@ -323,12 +324,12 @@ class Lane:
                 for event in part.events:
                     if isinstance(event, events.ToolProgressed) and part.run_id is not None:
                         # Of another host, told in whole pieces.
-                        safe = services.redactor.text(event.text)
+                        safe = self.redactor.text(event.text)
                         told = event if safe is event.text else msgspec.structs.replace(event, text=safe)
-                        stage.add_delta(part.run_id, services.redactor.event(told))
+                        stage.add_delta(part.run_id, self.redactor.event(told))
                         stage.is_news = True
                     else:
-                        stage.add(part.run_id, services.redactor.event(event), part.said)
+                        stage.add(part.run_id, self.redactor.event(event), part.said)
                 part = part.following
             if key is not None:
                 receipt = receipts.issue(command, outcome, stage.now_ms + services.receipt_ttl_ms)

@@ -13,9 +13,10 @@ _TELLING = 3
 
 
 class Literals:
-    """A growing set of values, each also as JSON and URLs spell it."""
+    """A set of values, each also as JSON and URLs spell it."""
 
     def __init__(self) -> None:
+        self._values: dict[str, tuple[str, ...]] = {}
         self._spellings: list[str] = []
         self._whole: re.Pattern[str] | None = None
         self._first: re.Pattern[str] | None = None
@@ -28,18 +29,30 @@ class Literals:
         # A value within the mark itself would be found in every redacted text again.
         if len(value) < SHORTEST or value in shapes.MARK or value in self._spellings:
             return False
-        spellings = {
-            *self._spellings,
-            value,
-            json.dumps(value)[1:-1],
-            json.dumps(value, ensure_ascii=False)[1:-1],
-            quote(value, safe=""),
-        }
+        spellings = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(value, safe="")}
+        self._values[value] = tuple(spellings)
+        self._compile()
+        return True
+
+    def remove(self, value: str) -> None:
+        if self._values.pop(value, None) is not None:
+            self._compile()
+
+    def copy(self) -> "Literals":
+        other = Literals()
+        other._values = dict(self._values)
+        other._spellings, other._whole, other._first = self._spellings, self._whole, self._first
+        return other
+
+    def _compile(self) -> None:
         # At the same place the longest wins: a value may begin with another.
+        spellings = {spelling for held in self._values.values() for spelling in held}
         self._spellings = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
+        if not spellings:
+            self._whole = self._first = None
+            return
         self._whole = re.compile("|".join(map(re.escape, self._spellings)))
         self._first = re.compile("|".join(sorted({re.escape(spelling[0]) for spelling in self._spellings})))
-        return True
 
     def hint(self) -> str | None:
         """A pattern that matches wherever a value begins or may begin."""

@@ -15,6 +15,8 @@ from switchtower.core.redact.stream import Rules, StreamRedactor
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
+MOST_SESSIONS = 1_000
+"""Sessions whose values are remembered; the ones that were not opened for longest are forgotten."""
 DEEPEST = 100
 """Values nested deeper are not looked into."""
 
@@ -117,8 +119,20 @@ class Redactor:
         """`extra` is a pattern of the owner's own."""
         self._rules = Rules()
         self._extra = re.compile(extra) if extra else None
+        self._sessions: dict[str, Redactor] = {}
         for value in known:
             self.add(value)
+
+    def for_session(self, session_id: str) -> "Redactor":
+        """The redactor of one session: a value that it has hidden once, it hides wherever the value turns up again."""
+        redactor = self._sessions.pop(session_id, None)
+        if redactor is None:
+            redactor = Redactor()
+            redactor._rules, redactor._extra = self._rules.for_session(), self._extra
+        self._sessions[session_id] = redactor
+        if len(self._sessions) > MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        return redactor
 
     def add(self, value: str) -> None:
         """Learns one more value to hide, from now on and in open streams too. Values under 8 characters are ignored."""
@@ -145,7 +159,10 @@ class Redactor:
         """Where the secrets are."""
         if self._extra is None and not self._rules.is_suspicious(text):
             return []
-        hidden = [*self._rules.literals.spans(text), *SpanFinder().find(text)]
+        finder = SpanFinder()
+        hidden = [*self._rules.literals.spans(text), *finder.find(text)]
+        for secret in finder.found:
+            self._rules.found(secret)
         if self._extra is not None:
             hidden += extra_spans(self._extra, text)
         return sorted(hidden)
@@ -188,6 +205,8 @@ class Redactor:
         match value:
             case str():
                 named = kind is not None and _is_named_secret(kind, value)
+                if named and kind is not names.Kind.KEY:
+                    self._rules.found(value)
                 if question is not None:
                     return (
                         questions.mark_of(value)

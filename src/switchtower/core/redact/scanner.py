@@ -11,6 +11,8 @@ from functools import cache
 
 from switchtower.core.redact import names, shapes, starts
 
+LONGEST_FOUND = 256
+
 
 class Scanner:
     __slots__ = (
@@ -18,6 +20,7 @@ class Scanner:
         "_before",
         "_done",
         "_floor",
+        "_hidden",
         "_is_begun",
         "_named",
         "_open_from",
@@ -27,6 +30,7 @@ class Scanner:
         "_rest",
         "_text",
         "_urls",
+        "found",
     )
 
     def __init__(self, context: str, shown: str = "") -> None:
@@ -48,6 +52,10 @@ class Scanner:
         self._is_begun = False
         """Whether what is undecided has the beginning of a secret in it, and not only of what introduces one."""
         self._out: list[str] = []
+        self._hidden = ""
+        """The beginning of the secret that was hidden last, as long as it may continue."""
+        self.found: list[str] = []
+        """The secrets that were hidden whole since this was last emptied; not those of many lines."""
         self._anchor = self._open_from = -1
         """Where the next token may be, and from where on the text may be the beginning of one; -1 when that is not known yet."""
         self._named: list[tuple[int, int]] = []
@@ -75,6 +83,8 @@ class Scanner:
             self._position -= unneeded
             self._done -= unneeded
             self._floor = 0
+        if final:
+            self._end_secret()
         redacted = "".join(self._out)
         self._out.clear()
         return redacted
@@ -96,13 +106,22 @@ class Scanner:
     def _let_go(self, end: int) -> None:
         """Everything up to `end` is decided and harmless."""
         if end > self._done:
+            self._end_secret()
             self._out.append(self._text[self._done : end])
             self._done = end
         self._position = end
 
+    def _end_secret(self) -> None:
+        if self._hidden:
+            if len(self._hidden) <= LONGEST_FOUND:
+                self.found.append(self._hidden)
+            self._hidden = ""
+
     def _hide(self, end: int, rest: re.Pattern[str] | None = None) -> None:
         """Everything not yet let go up to `end` is a secret, and so is all of `rest` that follows."""
         end = max(end, self._done)
+        self._end_secret()
+        self._hidden = self._text[min(self._position, self._done) : end]
         self._out.append(shapes.MARK)
         self._before = self._looking_back(self._done) + shapes.MARK
         self._skip(end)
@@ -124,7 +143,10 @@ class Scanner:
         if self._pem_left and not self._swallow_pem(final=final):
             return False
         if self._rest is not None:
-            self._skip(_end(self._rest, self._text, self._position))
+            rest = _end(self._rest, self._text, self._position)
+            if len(self._hidden) <= LONGEST_FOUND:
+                self._hidden += self._text[self._position : rest]
+            self._skip(rest)
             if self._is_open(self._position) and not final:
                 return False
             self._rest = None
@@ -256,6 +278,7 @@ class Scanner:
     def _decide_pem(self, body: int, *, final: bool) -> bool:
         if shapes.PEM_BODY.match(self._text, body):
             self._hide(body)
+            self._hidden = ""
             self._pem_left = shapes.PEM_LONGEST
         elif shapes.PEM_BODY_CUT_SHORT.match(self._text, body) and not final:
             self._is_begun = True

@@ -6,13 +6,16 @@ This is the hottest path of the daemon: for an ordinary word, `feed` costs one s
 import re
 from collections.abc import Callable
 from functools import cache
+from weakref import WeakSet
 
-from switchtower.core.redact import starts
+from switchtower.core.redact import names, starts
 from switchtower.core.redact.literals import SHORTEST, Literals
 from switchtower.core.redact.scanner import Scanner
 from switchtower.core.redact.shapes import CONTEXT, MARK
 
 _TRIM_FROM = 6 * CONTEXT
+MOST_FOUND = 64
+"""Values that one session remembers."""
 
 
 class Rules:
@@ -22,11 +25,26 @@ class Rules:
         self.literals = Literals()
         self._tokens = _compiled(starts.ANY)
         self._known: Callable[..., re.Match[str] | None] | None = None
+        self._children: WeakSet[SessionRules] = WeakSet()
 
     def learn(self, value: str) -> None:
+        """A value of the daemon's own."""
         if self.literals.add(value):
-            hint = self.literals.hint()
-            self._known = re.compile(hint).search if hint else None
+            self.changed()
+        for child in self._children:
+            child.learn(value)
+
+    def found(self, value: str) -> None:
+        """A secret was hidden. Which of these are remembered, a session's rules say."""
+
+    def for_session(self) -> "SessionRules":
+        child = SessionRules(self)
+        self._children.add(child)
+        return child
+
+    def changed(self) -> None:
+        hint = self.literals.hint()
+        self._known = re.compile(hint).search if hint else None
 
     def is_suspicious(self, text: str) -> bool:
         """Whether something in the text has to be decided about; it is whole."""
@@ -45,6 +63,26 @@ class Rules:
         if (text.find("=", start) >= 0 or text.find(":", start) >= 0) and _has_hint(text, max(0, start - CONTEXT)):
             return -1
         return end
+
+
+class SessionRules(Rules):
+    """Those of the daemon, and the values that were hidden once in the session: the latest of them, in memory only."""
+
+    def __init__(self, daemons: Rules) -> None:
+        super().__init__()
+        self.literals = daemons.literals.copy()
+        self._found: dict[str, None] = {}
+        self.changed()
+
+    def found(self, value: str) -> None:
+        if value in self._found or not names.is_worth_knowing(value) or not self.literals.add(value):
+            return
+        self._found[value] = None
+        if len(self._found) > MOST_FOUND:
+            oldest = next(iter(self._found))
+            del self._found[oldest]
+            self.literals.remove(oldest)
+        self.changed()
 
 
 @cache
@@ -141,6 +179,10 @@ class StreamRedactor:
         else:
             released, self._literal = literals.release(self._literal)
         redacted += scanner.scan(released[shown:], final=final)
+        if scanner.found:
+            for secret in scanner.found:
+                self._rules.found(secret)
+            scanner.found.clear()
         self._shown = max(0, shown - len(released))
         context = scanner.settled()
         if context is not None and not self._shown:
