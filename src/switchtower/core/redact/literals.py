@@ -47,12 +47,15 @@ class Literals:
     def _compile(self) -> None:
         # At the same place the longest wins: a value may begin with another.
         spellings = {spelling for held in self._values.values() for spelling in held}
-        self._spellings = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
-        if not spellings:
-            self._whole = self._first = None
+        ordered = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
+        if not ordered:
+            self._whole = None
             return
-        self._whole = re.compile("|".join(map(re.escape, self._spellings)))
-        self._first = re.compile("|".join(sorted({re.escape(spelling[0]) for spelling in self._spellings})))
+        whole = re.compile("|".join(map(re.escape, ordered)))
+        # `_whole` last: another thread that sees it sees the others too.
+        self._first = re.compile("|".join(sorted({re.escape(spelling[0]) for spelling in ordered})))
+        self._spellings = ordered
+        self._whole = whole
 
     def hint(self) -> str | None:
         """A pattern that matches wherever a value begins or may begin."""

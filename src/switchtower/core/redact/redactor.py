@@ -15,6 +15,8 @@ from switchtower.core.redact.stream import Rules, StreamRedactor
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
+LARGE = 32 * 1024
+"""Characters of text in one event."""
 MOST_SESSIONS = 1_000
 """Sessions whose values are remembered; the ones that were not opened for longest are forgotten."""
 DEEPEST = 100
@@ -186,6 +188,11 @@ class Redactor:
         relayed = self._struct(event.relayed)
         return redacted if relayed is event.relayed else msgspec.structs.replace(redacted, relayed=relayed)
 
+    def is_large(self, event: events.AnyEvent) -> bool:
+        """Whether redacting it takes so long that it is not done between other work."""
+        fields = (getattr(event, name) for name in (*FREE_TEXT[type(event)], *DECIDED.get(type(event), ())))
+        return sum(map(_size, fields)) > LARGE
+
     def _struct(self, struct: _S) -> _S:
         changes = {}
         for name in FREE_TEXT[type(struct)]:
@@ -234,6 +241,21 @@ class Redactor:
                 return self._struct(value)
             case _:
                 return value
+
+
+def _size(value: Any, depth: int = 8) -> int:
+    """Of its texts, roughly."""
+    match value:
+        case str():
+            return len(value)
+        case dict() if depth:
+            return sum(_size(held, depth - 1) for held in value.values())
+        case list() | tuple() if depth:
+            return sum(_size(held, depth - 1) for held in value)
+        case msgspec.Struct() if depth:
+            return sum(_size(getattr(value, name), depth - 1) for name in value.__struct_fields__)
+        case _:
+            return 0
 
 
 class _Question(msgspec.Struct, frozen=True):
