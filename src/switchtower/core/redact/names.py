@@ -11,6 +11,7 @@ Where it errs, it errs towards hiding. What it lets stand, so that code stays re
 
 import re
 from enum import Enum, auto
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -93,6 +94,7 @@ _RANDOM = re.compile(r"(?=.{0,255}[0-9])(?=.{0,255}[A-Za-z])[\w+/=.:@%~!#-]{8,25
 _FEWEST_DIFFERENT = 5
 
 
+@lru_cache(1_024)
 def kind_of(name: str) -> Kind | None:
     """What a name such as `API_KEY`, `clientSecret` or `db-password` promises; None when it names no secret."""
     if not _HINT.search(name.lower()):

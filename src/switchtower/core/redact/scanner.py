@@ -72,7 +72,8 @@ class Scanner:
             (urls if hint[0] == starts.URL else named).append((hint.start(), hint.end() + shapes.CONTEXT))
         if self._before:
             named.insert(0, (0, shapes.CONTEXT))
-            urls.insert(0, (0, shapes.CONTEXT))
+            if starts.URL in self._before:
+                urls.insert(0, (0, shapes.CONTEXT))
         self._named, self._urls = named[::-1], urls[::-1]
         self._anchor = self._open_from = -1
         while self._swallow(final=final) and self._decide_next(final=final):
@@ -206,6 +207,8 @@ class Scanner:
     def _next_sign(self, end: int) -> int | None:
         """The next sign before `end` that may have the name of a secret, or the name of a user in a URL, before it."""
         sign = self._next_in(self._named, starts.SIGN, end)
+        if not self._urls:
+            return sign
         colon = self._next_in(self._urls, starts.COLON, end if sign is None else sign)
         return sign if colon is None else colon
 
