@@ -190,7 +190,7 @@ class Desk(Protocol):
         ...
 
     def settle_output(self, call_id: str) -> None:
-        """Lets go of output that was held back in case it began a secret: nothing more comes for now."""
+        """Nothing more comes for now: lets go of output that was held back, unless a secret has begun in it."""
         ...
 
     def mint(self, prefix: str) -> str:

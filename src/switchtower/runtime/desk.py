@@ -13,6 +13,17 @@ from switchtower.runtime.terminal_inbox import TerminalInbox
 
 T = TypeVar("T")
 
+SLICE = 4_096
+"""Characters of output that are redacted at once; between two slices others have their turn."""
+
+
+async def _feed_in_slices(output: redact.StreamRedactor, text: str) -> str:
+    safe = []
+    for start in range(0, len(text), SLICE):
+        safe.append(output.feed(text[start : start + SLICE]))
+        await asyncio.sleep(0)
+    return "".join(safe)
+
 
 class RunDesk:
     """Implements `engine.Desk` for one run."""
@@ -64,7 +75,8 @@ class RunDesk:
                 return
             crowded = self._lane.progress(self._run_id, events.ThinkingDelta(safe))
         elif isinstance(event, events.ToolProgressed):
-            safe = self._outputs.setdefault(event.call_id, self._redactor.stream()).feed(event.text)
+            output = self._outputs.setdefault(event.call_id, self._redactor.stream())
+            safe = output.feed(event.text) if len(event.text) <= SLICE else await _feed_in_slices(output, event.text)
             if not safe:
                 return
             crowded = self._lane.progress(self._run_id, events.ToolProgressed(event.call_id, safe))
@@ -135,7 +147,9 @@ class RunDesk:
         self.terminal.exit_code = exit_code
 
     def settle_output(self, call_id: str) -> None:
-        self._release_output(call_id)
+        output = self._outputs.get(call_id)
+        if output is not None and (text := output.settle()):
+            self._lane.progress(self._run_id, events.ToolProgressed(call_id, text))
 
     def answered(self, approval_id: str, answer: engine.Answer) -> None:
         """A decision was committed. It may come before the asker has begun to wait."""

@@ -97,6 +97,7 @@ class Lane:
         self.session: Session | None = None
         self.feed = Feed(session_id, services.journal, services.limits)
         self._services = services
+        self.redactor = services.redactor.for_session(session_id)
         self._most_uncommitted = services.limits.uncommitted_events
         self._epoch = 1
         self._waiting: list[Item] = []
@@ -256,7 +257,6 @@ class Lane:
     async def _commit(self, session: Session, items: list[Item]) -> tuple["_Stage", list[Answer]]:
         """Decides what is asked and stores all that came of it. When this raises, nothing of the turn has happened."""
         stage = _Stage(session, self._services.now_ms())
-        redact_event = self._services.redactor.event
         answers: list[Answer] = []
         for item in items:
             if type(item) is tuple:
@@ -267,7 +267,7 @@ class Lane:
                     if kind is events.TextDelta or kind is events.ThinkingDelta or kind is events.ToolProgressed:
                         stage.add_delta(run_id, event)
                     else:
-                        stage.add(run_id, redact_event(event))
+                        stage.add(run_id, await self._redact(event))
             elif isinstance(item, Ask):
                 answers.append((item.done, await self._decide(stage, item.command)))
         if stage.entries or stage.receipts:
@@ -323,12 +323,12 @@ class Lane:
                 for event in part.events:
                     if isinstance(event, events.ToolProgressed) and part.run_id is not None:
                         # Of another host, told in whole pieces.
-                        safe = services.redactor.text(event.text)
+                        safe = await self._redact_text(event.text)
                         told = event if safe is event.text else msgspec.structs.replace(event, text=safe)
-                        stage.add_delta(part.run_id, services.redactor.event(told))
+                        stage.add_delta(part.run_id, self.redactor.event(told))
                         stage.is_news = True
                     else:
-                        stage.add(part.run_id, services.redactor.event(event), part.said)
+                        stage.add(part.run_id, await self._redact(event), part.said)
                 part = part.following
             if key is not None:
                 receipt = receipts.issue(command, outcome, stage.now_ms + services.receipt_ttl_ms)
@@ -338,6 +338,15 @@ class Lane:
         except errors.CoreError as refusal:
             return refusal
         return outcome
+
+    async def _redact(self, event: events.AnyEvent) -> events.AnyEvent:
+        """A large text is redacted in a thread, so that other sessions do not wait for it."""
+        if self.redactor.is_large(event):
+            return await asyncio.to_thread(self.redactor.event, event)
+        return self.redactor.event(event)
+
+    async def _redact_text(self, text: str) -> str:
+        return self.redactor.text(text) if len(text) <= redact.LARGE else await asyncio.to_thread(self.redactor.text, text)
 
     def _append_of(self, stage: "_Stage") -> journal.Append:
         session = stage.session

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct, field
 
-from switchtower.core import admission, commands, engine, errors, events, redact, tower, workshop
+from switchtower.core import admission, commands, engine, errors, events, tower, workshop
 from switchtower.core.decision import Said
 from switchtower.core.session import ERRAND, Run, Session, Usage
 from switchtower.runtime.desk import RunDesk
@@ -124,13 +124,12 @@ class Runs:
             ended = commands.InterruptRun(session_id=session.id, run_id=run_id, reason=PARENT_ENDED)
             lane.submit(ended, lambda _: None, ours=True)
             return
-        redactor: redact.Redactor = self._services.redactor
         asked_before = tuple(approval for approval in session.run.pending.values() if approval.kind != ERRAND)
         steered = [queued for queued in session.queue.values() if queued.delivery is events.Delivery.STEER]
         desk = RunDesk(
             lane,
             run_id,
-            redactor,
+            lane.redactor,
             self._services.mint,
             self._approval_expiry,
             asked_before,

@@ -145,6 +145,21 @@ async def test_rubbish_is_journalled_as_text_and_harms_nobody(stage: Stage) -> N
     program.output.encode()
 
 
+async def test_a_secret_that_stops_in_the_middle_is_hidden_and_a_prompt_before_it_is_shown(plain: Stage) -> None:
+    """The program is silent for much longer than a silence takes."""
+    first, second = f"os.write(1, b'{SECRET[:18]}')", f"os.write(1, b'{SECRET[18:]} done')"
+    (plain.folder / "tell.py").write_text(
+        f"import os, time\nos.write(1, b'Ready> ')\ntime.sleep(0.3)\n{first}\ntime.sleep(0.4)\n{second}"
+    )
+    program = await plain.run([sys.executable, "tell.py"])
+    shown = await program.next_of(events.ToolProgressed)
+    await program.end()
+
+    assert shown.text == "Ready> "
+    assert program.output == "Ready> [redacted] done"
+    assert SECRET[:18] not in str(program.entries)
+
+
 async def test_a_secret_in_two_pieces_is_hidden(plain: Stage) -> None:
     first, second = f"os.write(1, b'{SECRET[:18]}')", f"os.write(1, b'{SECRET[18:]} done')"
     (plain.folder / "tell.py").write_text(f"import os, time\n{first}\ntime.sleep(0.03)\n{second}")

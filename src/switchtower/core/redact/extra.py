@@ -11,24 +11,46 @@ LONGEST_LINE = 4_096
 
 
 class ExtraStreamRedactor(StreamRedactor):
-    __slots__ = ("_line", "_pattern")
+    __slots__ = ("_line", "_line_shown", "_pattern")
 
     def __init__(self, rules: Rules, pattern: re.Pattern[str]) -> None:
         super().__init__(rules)
         self._pattern = pattern
         self._line = ""
+        self._line_shown = 0
+        """How much of the line was let go because nothing more came for a while."""
 
     def feed(self, delta: str) -> str:
         self._line += super().feed(delta)
         end = self._line.rfind("\n") + 1
         if not end and len(self._line) >= LONGEST_LINE:
             end = len(self._line)
-        released, self._line = self._line[:end], self._line[end:]
-        return hidden(self._pattern, released)
+        return self._release(end)
+
+    def settle(self) -> str:
+        self._line += super().settle()
+        if self._pattern.search(self._line, self._line.rfind("\n") + 1):
+            return ""  # it may match more when more has come
+        released, self._line_shown = self._line[self._line_shown :], len(self._line)
+        return released
 
     def close(self) -> str:
-        rest, self._line = self._line + super().close(), ""
-        return hidden(self._pattern, rest)
+        self._line += super().close()
+        return self._release(len(self._line))
+
+    def _release(self, end: int) -> str:
+        line, shown = self._line[:end], self._line_shown
+        if not shown:
+            released = hidden(self._pattern, line)
+        else:
+            parts, done = [], shown
+            for start, stop in extra_spans(self._pattern, line):
+                if stop > done:
+                    parts += (line[done:start], MARK)
+                    done = stop
+            released = "".join((*parts, line[done:]))
+        self._line, self._line_shown = self._line[end:], max(0, shown - end)
+        return released
 
 
 def hidden(pattern: re.Pattern[str], text: str) -> str:

@@ -9,12 +9,14 @@ from switchtower.core.redact import shapes, starts
 
 SHORTEST = 8
 """Shorter values would turn up by chance."""
+_TELLING = 3
 
 
 class Literals:
-    """A growing set of values, each also as JSON and URLs spell it."""
+    """A set of values, each also as JSON and URLs spell it."""
 
     def __init__(self) -> None:
+        self._values: dict[str, tuple[str, ...]] = {}
         self._spellings: list[str] = []
         self._whole: re.Pattern[str] | None = None
         self._first: re.Pattern[str] | None = None
@@ -27,22 +29,46 @@ class Literals:
         # A value within the mark itself would be found in every redacted text again.
         if len(value) < SHORTEST or value in shapes.MARK or value in self._spellings:
             return False
-        spellings = {
-            *self._spellings,
-            value,
-            json.dumps(value)[1:-1],
-            json.dumps(value, ensure_ascii=False)[1:-1],
-            quote(value, safe=""),
-        }
-        # At the same place the longest wins: a value may begin with another.
-        self._spellings = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
-        self._whole = re.compile("|".join(map(re.escape, self._spellings)))
-        self._first = re.compile("|".join(sorted({re.escape(spelling[0]) for spelling in self._spellings})))
+        spellings = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(value, safe="")}
+        self._values[value] = tuple(spellings)
+        self._compile()
         return True
+
+    def remove(self, value: str) -> None:
+        if self._values.pop(value, None) is not None:
+            self._compile()
+
+    def copy(self) -> "Literals":
+        other = Literals()
+        other._values = dict(self._values)
+        other._spellings, other._whole, other._first = self._spellings, self._whole, self._first
+        return other
+
+    def _compile(self) -> None:
+        # At the same place the longest wins: a value may begin with another.
+        spellings = {spelling for held in self._values.values() for spelling in held}
+        ordered = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
+        if not ordered:
+            self._whole = None
+            return
+        whole = re.compile("|".join(map(re.escape, ordered)))
+        # `_whole` last: another thread that sees it sees the others too.
+        self._first = re.compile("|".join(sorted({re.escape(spelling[0]) for spelling in ordered})))
+        self._spellings = ordered
+        self._whole = whole
 
     def hint(self) -> str | None:
         """A pattern that matches wherever a value begins or may begin."""
         return starts.pattern(spelling[:SHORTEST] for spelling in self._spellings) if self._spellings else None
+
+    def begins(self, text: str) -> bool:
+        """Whether it is so much of a value that it is held back however long the rest takes."""
+        return len(text) >= _TELLING and any(spelling.startswith(text) for spelling in self._spellings)
+
+    def first_end(self, text: str, before: int) -> int:
+        """Where the first value ends that begins before this place; 0 when none does."""
+        found = self._whole.search(text) if self._whole is not None else None
+        return found.end() if found is not None and found.start() < before else 0
 
     def release(self, text: str) -> tuple[str, str]:
         """The text without the values, as far as it is certain; and the end of it that may yet become one."""

@@ -11,6 +11,7 @@ Where it errs, it errs towards hiding. What it lets stand, so that code stays re
 
 import re
 from enum import Enum, auto
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -89,8 +90,11 @@ _SHAPES = {
     Kind.SET_COOKIE: re.compile(r"[\w!#$%&'*+.^|~-]{1,64}=[^\s;]{6}.*", re.DOTALL),
 }
 _LONGEST_PLAIN_NUMBER = 11
+_RANDOM = re.compile(r"(?=.{0,255}[0-9])(?=.{0,255}[A-Za-z])[\w+/=.:@%~!#-]{8,256}", re.ASCII)
+_FEWEST_DIFFERENT = 5
 
 
+@lru_cache(1_024)
 def kind_of(name: str) -> Kind | None:
     """What a name such as `API_KEY`, `clientSecret` or `db-password` promises; None when it names no secret."""
     if not _HINT.search(name.lower()):
@@ -135,6 +139,19 @@ def is_secret(kind: Kind, value: Value) -> bool:
     if kind is Kind.KEY:
         return (text.isalpha() or _DIGIT.search(text) is not None) and not _IDENTITY.fullmatch(text)
     return True
+
+
+def is_worth_knowing(text: str) -> bool:
+    """Whether a value that was hidden once is so much of a secret that it is hidden wherever it turns up again: no word, no
+    number, no identity and nothing that may be a part of ordinary text."""
+    return (
+        _RANDOM.fullmatch(text) is not None
+        and len(set(text)) > _FEWEST_DIFFERENT
+        and not _NUMBER.fullmatch(text)
+        and not _IDENTITY.fullmatch(text)
+        and not _is_plain(text)
+        and not _ELSEWHERE.match(text)
+    )
 
 
 def is_reference(text: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from switchtower.core import events
-from switchtower.core.redact import names, questions
+from switchtower.core.redact import names, questions, screens
 from switchtower.core.redact.extra import ExtraStreamRedactor, extra_spans
 from switchtower.core.redact.scanner import SpanFinder
 from switchtower.core.redact.shapes import MARK
@@ -15,6 +15,10 @@ from switchtower.core.redact.stream import Rules, StreamRedactor
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
+LARGE = 32 * 1024
+"""Characters of text in one event."""
+MOST_SESSIONS = 1_000
+"""Sessions whose values are remembered; the ones that were not opened for longest are forgotten."""
 DEEPEST = 100
 """Values nested deeper are not looked into."""
 
@@ -117,8 +121,20 @@ class Redactor:
         """`extra` is a pattern of the owner's own."""
         self._rules = Rules()
         self._extra = re.compile(extra) if extra else None
+        self._sessions: dict[str, Redactor] = {}
         for value in known:
             self.add(value)
+
+    def for_session(self, session_id: str) -> "Redactor":
+        """The redactor of one session: a value that it has hidden once, it hides wherever the value turns up again."""
+        redactor = self._sessions.pop(session_id, None)
+        if redactor is None:
+            redactor = Redactor()
+            redactor._rules, redactor._extra = self._rules.for_session(), self._extra
+        self._sessions[session_id] = redactor
+        if len(self._sessions) > MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        return redactor
 
     def add(self, value: str) -> None:
         """Learns one more value to hide, from now on and in open streams too. Values under 8 characters are ignored."""
@@ -139,12 +155,19 @@ class Redactor:
         """What a person decides about: a mark stands for one literal and says its length; see `questions`.
 
         `is_command` says that a shell may read the text."""
+        return questions.mask(text, self._spans(text), is_command=is_command)
+
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        """Where the secrets are."""
         if self._extra is None and not self._rules.is_suspicious(text):
-            return text
-        hidden = [*self._rules.literals.spans(text), *SpanFinder().find(text)]
+            return []
+        finder = SpanFinder()
+        hidden = [*self._rules.literals.spans(text), *finder.find(text)]
+        for secret in finder.found:
+            self._rules.found(secret)
         if self._extra is not None:
             hidden += extra_spans(self._extra, text)
-        return questions.mask(text, hidden, is_command=is_command)
+        return sorted(hidden)
 
     def question_value(self, value: Any, *, is_command: bool = True) -> Any:
         """JSON-like data with every string redacted as in a question; itself when nothing changed."""
@@ -156,11 +179,19 @@ class Redactor:
 
     def event(self, event: events.AnyEvent) -> events.AnyEvent:
         """The event with its free text redacted; itself when nothing changed. The text of deltas passes untouched."""
+        if isinstance(event, events.ScreenTaken):
+            text = screens.redact(event.text, event.cols, self._spans)
+            event = event if text == event.text else msgspec.structs.replace(event, text=text)
         redacted = self._struct(event)
         if event.relayed is None:
             return redacted
         relayed = self._struct(event.relayed)
         return redacted if relayed is event.relayed else msgspec.structs.replace(redacted, relayed=relayed)
+
+    def is_large(self, event: events.AnyEvent) -> bool:
+        """Whether redacting it takes so long that it is not done between other work."""
+        fields = (getattr(event, name) for name in (*FREE_TEXT[type(event)], *DECIDED.get(type(event), ())))
+        return sum(map(_size, fields)) > LARGE
 
     def _struct(self, struct: _S) -> _S:
         changes = {}
@@ -181,6 +212,8 @@ class Redactor:
         match value:
             case str():
                 named = kind is not None and _is_named_secret(kind, value)
+                if named and kind is not names.Kind.KEY:
+                    self._rules.found(value)
                 if question is not None:
                     return (
                         questions.mark_of(value)
@@ -208,6 +241,21 @@ class Redactor:
                 return self._struct(value)
             case _:
                 return value
+
+
+def _size(value: Any, depth: int = 8) -> int:
+    """Of its texts, roughly."""
+    match value:
+        case str():
+            return len(value)
+        case dict() if depth:
+            return sum(_size(held, depth - 1) for held in value.values())
+        case list() | tuple() if depth:
+            return sum(_size(held, depth - 1) for held in value)
+        case msgspec.Struct() if depth:
+            return sum(_size(getattr(value, name), depth - 1) for name in value.__struct_fields__)
+        case _:
+            return 0
 
 
 class _Question(msgspec.Struct, frozen=True):

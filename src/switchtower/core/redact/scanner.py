@@ -11,6 +11,8 @@ from functools import cache
 
 from switchtower.core.redact import names, shapes, starts
 
+LONGEST_FOUND = 256
+
 
 class Scanner:
     __slots__ = (
@@ -18,21 +20,26 @@ class Scanner:
         "_before",
         "_done",
         "_floor",
+        "_hidden",
+        "_is_begun",
+        "_named",
         "_open_from",
         "_out",
         "_pem_left",
         "_position",
-        "_regions",
         "_rest",
         "_text",
+        "_urls",
+        "found",
     )
 
-    def __init__(self, context: str) -> None:
-        self._text = context
+    def __init__(self, context: str, shown: str = "") -> None:
+        """`shown` was let go although it is undecided: it may be the beginning of a prefix."""
+        self._text = context + shown
         """What was let go but may still be looked back at, then what is undecided."""
         self._position = len(context)
         """Up to here in `_text`, everything is decided."""
-        self._done = self._position
+        self._done = len(self._text)
         """Up to here in `_text`, everything is let go; a name and its sign go before the value is decided."""
         self._floor = 0
         """Where in `_text` the last secret ends. Looking back, one sees its mark and what came out before."""
@@ -42,19 +49,32 @@ class Scanner:
         """What is swallowed: the rest of a secret whose mark is already out."""
         self._pem_left = 0
         """How much a PEM block may still swallow; 0 outside of one."""
+        self._is_begun = False
+        """Whether what is undecided has the beginning of a secret in it, and not only of what introduces one."""
         self._out: list[str] = []
+        self._hidden = ""
+        """The beginning of the secret that was hidden last, as long as it may continue."""
+        self.found: list[str] = []
+        """The secrets that were hidden whole since this was last emptied; not those of many lines."""
         self._anchor = self._open_from = -1
         """Where the next token may be, and from where on the text may be the beginning of one; -1 when that is not known yet."""
-        self._regions: list[tuple[int, int]] = []
+        self._named: list[tuple[int, int]] = []
         """Where in `_text` a sign may have the name of a secret before it, the last first."""
+        self._urls: list[tuple[int, int]] = []
+        """And where a colon may have a user's name in a URL before it."""
 
     def scan(self, more: str, *, final: bool = False) -> str:
         """Decides as much as can be decided; everything, when no more will come."""
         self._text += more
-        regions = [(hint.start(), hint.end() + shapes.CONTEXT) for hint in starts.hints(self._text)]
-        if next(starts.hints(self._before), None) is not None:
-            regions.insert(0, (0, shapes.CONTEXT))
-        self._regions = regions[::-1]
+        self._is_begun = False
+        named, urls = [], []
+        for hint in starts.hints(self._text):
+            (urls if hint[0] == starts.URL else named).append((hint.start(), hint.end() + shapes.CONTEXT))
+        if self._before:
+            named.insert(0, (0, shapes.CONTEXT))
+            if starts.URL in self._before:
+                urls.insert(0, (0, shapes.CONTEXT))
+        self._named, self._urls = named[::-1], urls[::-1]
         self._anchor = self._open_from = -1
         while self._swallow(final=final) and self._decide_next(final=final):
             pass
@@ -64,9 +84,19 @@ class Scanner:
             self._position -= unneeded
             self._done -= unneeded
             self._floor = 0
+        if final:
+            self._end_secret()
         redacted = "".join(self._out)
         self._out.clear()
         return redacted
+
+    def settle(self) -> str:
+        """Lets go of what is held, unless a secret has begun in it; all of it stays undecided."""
+        if self._rest is not None or self._pem_left or self._is_begun:
+            return ""
+        held = self._text[self._done :]
+        self._done = len(self._text)
+        return held
 
     def settled(self) -> str | None:
         """The context to go on from, when nothing is held or being swallowed."""
@@ -77,12 +107,22 @@ class Scanner:
     def _let_go(self, end: int) -> None:
         """Everything up to `end` is decided and harmless."""
         if end > self._done:
+            self._end_secret()
             self._out.append(self._text[self._done : end])
             self._done = end
         self._position = end
 
+    def _end_secret(self) -> None:
+        if self._hidden:
+            if len(self._hidden) <= LONGEST_FOUND:
+                self.found.append(self._hidden)
+            self._hidden = ""
+
     def _hide(self, end: int, rest: re.Pattern[str] | None = None) -> None:
         """Everything not yet let go up to `end` is a secret, and so is all of `rest` that follows."""
+        end = max(end, self._done)
+        self._end_secret()
+        self._hidden = self._text[min(self._position, self._done) : end]
         self._out.append(shapes.MARK)
         self._before = self._looking_back(self._done) + shapes.MARK
         self._skip(end)
@@ -104,7 +144,10 @@ class Scanner:
         if self._pem_left and not self._swallow_pem(final=final):
             return False
         if self._rest is not None:
-            self._skip(_end(self._rest, self._text, self._position))
+            rest = _end(self._rest, self._text, self._position)
+            if len(self._hidden) <= LONGEST_FOUND:
+                self._hidden += self._text[self._position : rest]
+            self._skip(rest)
             if self._is_open(self._position) and not final:
                 return False
             self._rest = None
@@ -162,18 +205,25 @@ class Scanner:
         return True
 
     def _next_sign(self, end: int) -> int | None:
-        """The next sign before `end` that may have the name of a secret before it."""
-        while self._regions:
-            first, last = self._regions[-1]
+        """The next sign before `end` that may have the name of a secret, or the name of a user in a URL, before it."""
+        sign = self._next_in(self._named, starts.SIGN, end)
+        if not self._urls:
+            return sign
+        colon = self._next_in(self._urls, starts.COLON, end if sign is None else sign)
+        return sign if colon is None else colon
+
+    def _next_in(self, regions: list[tuple[int, int]], pattern: re.Pattern[str], end: int) -> int | None:
+        while regions:
+            first, last = regions[-1]
             if first >= end:
                 return None
             if last > self._position:
-                sign = starts.SIGN.search(self._text, max(first, self._position), min(last, end))
-                if sign is not None:
-                    return sign.start()
+                found = pattern.search(self._text, max(first, self._position), min(last, end))
+                if found is not None:
+                    return found.start()
                 if last > end:
                     return None
-            self._regions.pop()
+            regions.pop()
         return None
 
     def _decide_token(self, anchor: int, *, final: bool) -> bool | None:
@@ -191,6 +241,8 @@ class Scanner:
                 return True
             if not final and body.so_far.match(text, after):
                 self._let_go(start)
+                # A short prefix may begin a word as well; of what follows it, words have no capitals and digits.
+                self._is_begun = len(prefix) > _SHORT_PREFIX or not _WORDLIKE.match(text, after)
                 return False
         return None
 
@@ -198,14 +250,17 @@ class Scanner:
         """None when no form begins here."""
         text = self._text
         is_open = False
-        for name, (whole, partly, rest) in starts.form_patterns().items():
+        for name, (whole, partly, introduction, rest) in starts.form_patterns().items():
             if (form := whole.match(text, anchor)) is not None:
                 if not self._has_its_place(name, anchor):
                     continue
                 self._let_go(form.end())
                 self._hide(form.end(), rest)
                 return True
-            is_open = is_open or (not final and partly.match(text, anchor) is not None and self._has_its_place(name, anchor))
+            if not final and partly.match(text, anchor) and self._has_its_place(name, anchor):
+                is_open = True
+                begun = introduction.match(text, anchor)
+                self._is_begun = self._is_begun or (begun is not None and begun.end() < len(text))
         if is_open:
             self._let_go(anchor)
             return False
@@ -226,8 +281,10 @@ class Scanner:
     def _decide_pem(self, body: int, *, final: bool) -> bool:
         if shapes.PEM_BODY.match(self._text, body):
             self._hide(body)
+            self._hidden = ""
             self._pem_left = shapes.PEM_LONGEST
         elif shapes.PEM_BODY_CUT_SHORT.match(self._text, body) and not final:
+            self._is_begun = True
             return False
         else:
             self._let_go(body)
@@ -254,6 +311,7 @@ class Scanner:
         judged = _end(run.start, text, value_at)
         goes_on = _end(run.rest, text, judged) > judged
         if not goes_on and self._is_open(judged) and not final:
+            self._is_begun = judged > value_at and (kind is not names.Kind.KEY or judged - value_at > _SHORT_PREFIX)
             return self._wait_at(start, value_at)
         self._let_go(value_at)
         value = names.Value(
@@ -275,6 +333,7 @@ class Scanner:
         end = _end(shapes.PASSWORD_IN_URL, text, value_at)
         too_long = end - value_at > shapes.PASSWORD_IN_URL_LONGEST
         if end == len(text) and not too_long and not final:
+            self._is_begun = not shapes.PORT.fullmatch(text, value_at)
             return self._wait_at(colon, value_at)
         self._let_go(value_at)
         at_sign = text.rfind("@", value_at, end)
@@ -312,6 +371,9 @@ class SpanFinder(Scanner):
         super()._skip(end)
         self._spans[-1] = (self._spans[-1][0], end)
 
+
+_SHORT_PREFIX = 3
+_WORDLIKE = re.compile(r"[a-z_-]*\Z")
 
 _COOKIES = {names.Kind.COOKIE: shapes.COOKIE_RUN, names.Kind.SET_COOKIE: shapes.SET_COOKIE_RUN}
 

@@ -73,3 +73,4 @@ def run_of(quote: str) -> Run:
 
 PASSWORD_IN_URL = re.compile(r"[^\s/\"'`<>\\]*")
 PASSWORD_IN_URL_LONGEST = 256
+PORT = re.compile(r"[0-9]{0,5}")

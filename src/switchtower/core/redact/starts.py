@@ -33,6 +33,8 @@ class Form(NamedTuple):
     """Each as it has to be, and how it may be when the text ends in it."""
     body: str
     least: int
+    begun: str = ""
+    """From when on it is held back however long the rest takes; behind its parts, where nothing else is said."""
 
 
 _RARE = "_-.$~/JKQXZVWYGCHUOzBMEAIT43210p"
@@ -97,10 +99,13 @@ FORMS = {
     "azure": Form(((r"~(?<=[0-9]Q~)", ""),), r"[\w~.-]", 31),
     "airtable": Form(((r"\.(?<=pat[A-Za-z0-9]{14}\.)", ""),), r"[0-9a-f]", 32),
     "sentry": Form(
-        ((r"/(?<=://)", ""), (rf"(?={_HEX32}@|{_HEX32}:{_HEX32}@)", r"[0-9a-f]{0,32}(?::[0-9a-f]{0,32})?")), r"[0-9a-f:]", 32
+        ((r"/(?<=://)", ""), (rf"(?={_HEX32}@|{_HEX32}:{_HEX32}@)", r"[0-9a-f]{0,32}(?::[0-9a-f]{0,32})?")),
+        r"[0-9a-f:]",
+        32,
+        begun="/[0-9a-f]{4}",
     ),
     "slack": Form(((r"/(?<=hooks\.slack\.com/)", ""), (r"(?:services|triggers|workflows)/", r"[a-z]{0,9}")), r"[\w/]", 20),
-    "discord webhook": Form(((r"/(?<=/webhooks/)", ""), (r"(?=[0-9]{15})", r"[0-9]{0,14}")), r"[\w/-]", 50),
+    "discord webhook": Form(((r"/(?<=/webhooks/)", ""), (r"[0-9]{15,20}/", r"[0-9]{0,20}")), r"[\w-]", 40),
     "teams": Form(((r"/(?<=webhook\.office\.com/)", ""), _literal("webhookb2/")), r"[\w@/-]", 30),
     "putty": Form(
         ((r"-(?<=Private-)", ""), _literal("Lines: "), (r"[0-9]{1,3}\r?\n", r"[0-9]{0,3}\r?")), r"[A-Za-z0-9+/=\r\n]", 20
@@ -133,12 +138,13 @@ def _progressive(form: Form, *, is_open: bool) -> str:
 
 
 @cache
-def form_patterns() -> dict[str, tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]]:
-    """Each form as it has to be, how it may be when the text ends in it, and how it continues."""
+def form_patterns() -> dict[str, tuple[re.Pattern[str], ...]]:
+    """Each form as it has to be, how it may be when the text ends in it, what introduces the secret, and how that continues."""
     return {
         name: (
             re.compile(_progressive(form, is_open=False), re.ASCII),
             re.compile(_progressive(form, is_open=True), re.ASCII),
+            re.compile(form.begun or "".join(whole for whole, _ in form.parts), re.ASCII),
             re.compile(f"{form.body}*", re.ASCII),
         )
         for name, form in FORMS.items()
@@ -200,33 +206,28 @@ ANY = _any()
 
 _OPENINGS = (*PREFIXES, *ANNOUNCEMENTS, "-----BEGIN ")
 
-_AFTER_ESCAPE = re.compile(r"(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=[0-9;\[]m)")
-"""Before a token stands no letter or digit; or an escape such as `\\n` or `%3D`, or a terminal colour's `0m`."""
+_AFTER_ESCAPE = re.compile(r"(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=[0-9;\[][mHGJK])")
+"""Before a token stands no letter or digit; or an escape such as `\\n` or `%3D`, or a terminal's sequence such as `0m`."""
 
 _BEGINNINGS = frozenset(
     opening[:length] for opening in _OPENINGS for length in range(1, len(opening) + 1) if opening[length - 1] != " "
 )
 _LONGEST = max(map(len, _BEGINNINGS))
 _ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-_WITHIN = "_./"
+_NEAR_OPENINGS = frozenset("_-./\\%[;")
 
 
 def open_from(text: str, start: int) -> int:
     """From where on the end of the text may be the beginning of a prefix or an announcement; its length when it is none."""
+    tail = text[-_LONGEST - 1 :]
+    head = tail.rstrip(_ALNUM)
+    word = tail[len(head) :]
     end = len(text)
-    tail = text[max(start, end - _LONGEST - 1) :]
-    if "-" in tail or "m" in tail or "\\" in tail or "%" in tail:
-        # Behind an escape or a colour a token begins in the middle of letters, and a dash may begin anywhere.
-        return next((at for at in range(end - len(tail), end) if text[at:] in _BEGINNINGS and is_boundary(text, at)), end)
-    found, first = end, end - len(tail)
-    while True:
-        word = tail.rstrip(_ALNUM)
-        at = first + len(word)
-        if text[at:] in _BEGINNINGS and is_boundary(text, at):
-            found = at
-        tail = word.rstrip(_WITHIN)
-        if len(tail) == len(word):
-            return found
+    # Nearly all text: a word behind a blank. Behind an escape or a colour a token begins in the middle of letters.
+    if head[-1:] not in _NEAR_OPENINGS and word not in _BEGINNINGS and (not word or word.isalpha()):
+        return end
+    first = max(start, end - _LONGEST)
+    return next((at for at in range(first, end) if text[at:] in _BEGINNINGS and is_boundary(text, at)), end)
 
 
 def is_boundary(text: str, at: int) -> bool:
@@ -235,19 +236,21 @@ def is_boundary(text: str, at: int) -> bool:
     return text[at] == "-" or not (before.isalnum() and before.isascii()) or _AFTER_ESCAPE.match(text, at) is not None
 
 
-HINTS = ("key", "token", "secret", "pass", "pwd", "credential", "auth", "bearer", "cookie", "sig=", "//")
+URL = "//"
+HINTS = ("key", "token", "secret", "pass", "pwd", "credential", "auth", "bearer", "cookie", "sig=", URL)
 """In small letters. A sign without one of these in the `CONTEXT` before it has no name that promises a secret."""
 
 _HINTED = re.compile("|".join(HINTS))
-_HINTED_IN_ANY = re.compile("|".join(HINTS), re.IGNORECASE | re.ASCII)
 
 
 def hints(text: str, start: int = 0) -> Iterator[re.Match[str]]:
-    """Where they are. Small letters are found much quicker, but only in ASCII does each letter have one."""
-    return _HINTED.finditer(text.lower(), start) if text.isascii() else _HINTED_IN_ANY.finditer(text, start)
+    """Where they are. They are looked for in small letters, and only in ASCII is the text as long as before."""
+    plain = text if text.isascii() else text.encode("ascii", "replace").decode()
+    return _HINTED.finditer(plain.lower(), start)
 
 
 SIGN = re.compile("|".join(f"{sign}(?<![{SIGNS}]{sign})" for sign in SIGNS))
+COLON = re.compile(f":(?<![{SIGNS}]:)")
 """A sign behind a sign belongs to the first; a rule of a thousand `=` has to cost next to nothing."""
 
 

@@ -6,13 +6,16 @@ This is the hottest path of the daemon: for an ordinary word, `feed` costs one s
 import re
 from collections.abc import Callable
 from functools import cache
+from weakref import WeakSet
 
-from switchtower.core.redact import starts
+from switchtower.core.redact import names, starts
 from switchtower.core.redact.literals import SHORTEST, Literals
 from switchtower.core.redact.scanner import Scanner
-from switchtower.core.redact.shapes import CONTEXT
+from switchtower.core.redact.shapes import CONTEXT, MARK
 
 _TRIM_FROM = 6 * CONTEXT
+MOST_FOUND = 64
+"""Values that one session remembers."""
 
 
 class Rules:
@@ -22,11 +25,26 @@ class Rules:
         self.literals = Literals()
         self._tokens = _compiled(starts.ANY)
         self._known: Callable[..., re.Match[str] | None] | None = None
+        self._children: WeakSet[SessionRules] = WeakSet()
 
     def learn(self, value: str) -> None:
+        """A value of the daemon's own."""
         if self.literals.add(value):
-            hint = self.literals.hint()
-            self._known = re.compile(hint).search if hint else None
+            self.changed()
+        for child in self._children:
+            child.learn(value)
+
+    def found(self, value: str) -> None:
+        """A secret was hidden. Which of these are remembered, a session's rules say."""
+
+    def for_session(self) -> "SessionRules":
+        child = SessionRules(self)
+        self._children.add(child)
+        return child
+
+    def changed(self) -> None:
+        hint = self.literals.hint()
+        self._known = re.compile(hint).search if hint else None
 
     def is_suspicious(self, text: str) -> bool:
         """Whether something in the text has to be decided about; it is whole."""
@@ -47,14 +65,32 @@ class Rules:
         return end
 
 
+class SessionRules(Rules):
+    """Those of the daemon, and the values that were hidden once in the session: the latest of them, in memory only."""
+
+    def __init__(self, daemons: Rules) -> None:
+        super().__init__()
+        self.literals = daemons.literals.copy()
+        self._found: dict[str, None] = {}
+        self.changed()
+
+    def found(self, value: str) -> None:
+        if value in self._found or not names.is_worth_knowing(value) or not self.literals.add(value):
+            return
+        self._found[value] = None
+        if len(self._found) > MOST_FOUND:
+            oldest = next(iter(self._found))
+            del self._found[oldest]
+            self.literals.remove(oldest)
+        self.changed()
+
+
 @cache
 def _compiled(pattern: str) -> Callable[..., re.Match[str] | None]:
     return re.compile(pattern, re.ASCII).search
 
 
 def _has_hint(text: str, start: int) -> bool:
-    if not text.isascii():
-        return next(starts.hints(text, start), None) is not None
     lower = text[start:].lower()
     return any(hint in lower for hint in starts.HINTS)
 
@@ -62,18 +98,20 @@ def _has_hint(text: str, start: int) -> bool:
 class StreamRedactor:
     """One text as it arrives. `feed` returns what may be let go now, `close` the rest; then it is as new."""
 
-    __slots__ = ("_decided", "_literal", "_rules", "_scanner", "_text")
+    __slots__ = ("_decided", "_literal", "_rules", "_scanner", "_shown", "_text")
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._scanner: Scanner | None = None
         """At work from something suspicious on until it has settled."""
         self._literal = ""
-        """Not yet given to the scanner, because it may be the beginning of a literal."""
+        """With a scanner: the end of the text, which may be the beginning of a literal."""
         self._text = ""
         """Without a scanner: what was let go but may still be looked back at, and a few characters that may begin something."""
         self._decided = 0
         """Where in `_text` these few characters begin."""
+        self._shown = 0
+        """How many of these few characters were let go all the same; with a scanner, how many of `_literal` it has."""
 
     def feed(self, delta: str) -> str:
         if self._scanner is None:
@@ -82,31 +120,74 @@ class StreamRedactor:
             text = before + delta
             end = self._rules.harmless_to(text, decided)
             if end >= 0:
-                unneeded = 0 if len(text) < _TRIM_FROM else end - CONTEXT
+                unneeded = 0 if len(text) < _TRIM_FROM else max(0, end - CONTEXT)
                 self._text = text[unneeded:]
                 self._decided = end - unneeded
-                return delta if decided == len(before) and end == len(text) else text[decided:end]
-            self._scanner = Scanner(text[:decided])
-            delta = text[decided:]
-        released, self._literal = self._rules.literals.release(self._literal + delta)
-        redacted = self._scanner.scan(released)
-        context = self._scanner.settled()
-        if context is not None:
+                if not self._shown:
+                    return delta if decided == len(before) and end == len(text) else text[decided:end]
+                shown = decided + self._shown
+                self._shown = max(0, shown - end)
+                return text[shown:end]
+            self._start(text)
+        else:
+            self._literal += delta
+        return self._scan()
+
+    def settle(self) -> str:
+        """Lets go of what is held back although more may come, unless a secret has begun in it. What it may introduce is
+        remembered: of a secret that follows, nothing is let go."""
+        if self._scanner is None:
+            held = self._text[self._decided :]
+            if self._rules.literals.begins(held):
+                return ""
+            released, self._shown = held[self._shown :], len(held)
+            return released
+        released = ""
+        if not self._rules.literals.begins(self._literal):
+            released = self._scanner.scan(self._literal[self._shown :])
+            self._shown = len(self._literal)
+        return released + self._scanner.settle()
+
+    def close(self) -> str:
+        if self._scanner is None and self._decided + self._shown == len(self._text):
+            redacted = ""  # nothing is held back
+        else:
+            if self._scanner is None:
+                self._start(self._text)
+            redacted = self._scan(final=True)
+        self._scanner = None
+        self._literal = self._text = ""
+        self._decided = self._shown = 0
+        return redacted
+
+    def _start(self, text: str) -> None:
+        shown = self._decided + self._shown
+        self._scanner = Scanner(text[: self._decided], text[self._decided : shown])
+        self._literal = text[self._decided :]
+
+    def _scan(self, *, final: bool = False) -> str:
+        scanner, literals, shown = self._scanner, self._rules.literals, self._shown
+        assert scanner is not None, "it was started"
+        redacted = ""
+        if shown and (end := literals.first_end(self._literal, shown)):
+            # Its beginning was let go as harmless; the rest is not.
+            redacted = scanner.scan(MARK)
+            self._literal = self._literal[end:]
+            shown = 0
+        if final:
+            released, self._literal = literals.replace(self._literal), ""
+        else:
+            released, self._literal = literals.release(self._literal)
+        redacted += scanner.scan(released[shown:], final=final)
+        if scanner.found:
+            for secret in scanner.found:
+                self._rules.found(secret)
+            scanner.found.clear()
+        self._shown = max(0, shown - len(released))
+        context = scanner.settled()
+        if context is not None and not self._shown:
             self._text = context + self._literal
             self._decided = len(context)
             self._literal = ""
             self._scanner = None
-        return redacted
-
-    def close(self) -> str:
-        if self._scanner is None and self._decided == len(self._text):
-            self._text = ""
-            self._decided = 0
-            return ""  # nothing is held back
-        scanner = self._scanner or Scanner(self._text[: self._decided])
-        held = self._literal if self._scanner else self._text[self._decided :]
-        redacted = scanner.scan(self._rules.literals.replace(held), final=True)
-        self._scanner = None
-        self._literal = self._text = ""
-        self._decided = 0
         return redacted
