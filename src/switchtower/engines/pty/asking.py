@@ -229,6 +229,7 @@ class Asking:
     def _question(self, prompt: prompts.Prompt, approval_id: str) -> engine.Question:
         details: dict[str, object] = {
             **({events.CANNOT_APPROVE: prompt.flaw} if prompt.flaw else {}),
+            **({"screen": prompt.details} if prompt.details else {}),
             "tool": self._tool,
             "reason": prompt.reason,
             "approve_text": "" if prompt.flaw else prompt.approve_text,
@@ -239,7 +240,7 @@ class Asking:
             call_id=approval_id,
             kind=KIND,
             title=prompt.prompt,
-            summary=(prompt.details or prompt.prompt)[: prompts_rows.SUMMARY_LIMIT],
+            summary=prompts_rows.summary(prompt.details or prompt.prompt),
             details=details,
             subject=f"{prompt.rule}\0{prompt.prompt}\0{prompt.details}",
             approval_id=approval_id,
