@@ -7,13 +7,13 @@ anybody types meanwhile takes the question back: somebody is answering it at the
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from switchtower.core import engine, errors, events
-from switchtower.engines.pty import prompts, prompts_rows, rules
+from switchtower.engines.pty import prompts, prompts_dialogs, prompts_rows, rules
 from switchtower.engines.pty.readers import Reading
 from switchtower.engines.pty.screen import Screen
 
@@ -151,13 +151,20 @@ class Asking:
 
     def _seek(self) -> prompts.Prompt | None:
         screen = self._screen
+        found = self._seek_with(())
+        # What scrolled off is read only when it is missed: that is the dearer part.
+        missed = found is not None and found.flaw == prompts_dialogs.NO_BEGINNING
+        return self._seek_with(history) if missed and (history := screen.history()) else found
+
+    def _seek_with(self, history: Sequence[str]) -> prompts.Prompt | None:
+        screen = self._screen
         return prompts.seek(
             screen.lines(),
             screen.cursor,
             self._tool,
             self._ruleset,
             columns=screen.cols,
-            history=screen.history(),
+            history=history,
             scrolled=screen.scrolled,
             background=screen.background,
         )
