@@ -419,3 +419,36 @@ def test_a_program_knows_the_folder_that_was_asked_for(shared: Any, tmp_path: Pa
     ended = shared("exec", "--cwd", "inner", *python("import os, json; print(json.dumps(os.getcwd()))"))
 
     assert json.loads(ended.stdout) == str(tmp_path / "inner")
+
+
+# Deciding for a program
+
+
+def test_deny_refuses_one_thing_and_the_program_continues(shared: Any) -> None:
+    code = "print('got', input('Delete a? (y/n) ')); print('and', input('Delete b? (y/n) '))"
+    terminal = Terminal(shared, "exec", *python(code))
+    terminal.until("Delete a? (y/n) ")
+    approval_id = waiting_approval(shared, "Delete a?")
+    assert shared("deny", approval_id).code == 0
+    terminal.until("Delete b? (y/n) ")
+    approval_id = waiting_approval(shared, "Delete b?")
+    assert shared("approve", approval_id).code == 0
+    assert terminal.end() == 0
+    assert "got n" in terminal.shown
+    assert "and y" in terminal.shown
+
+
+def test_deny_with_stop_ends_the_program(shared: Any) -> None:
+    terminal = Terminal(shared, "exec", *python("input('Delete a? (y/n) '); import time; time.sleep(1000)"))
+    terminal.until("Delete a? (y/n) ")
+    assert shared("deny", waiting_approval(shared, "Delete a?"), "--stop").code == 0
+    assert terminal.end() != 0
+
+
+def waiting_approval(shared: Any, title: str) -> str:
+    """The id of the question, once it is raised."""
+    for _ in range(200):
+        for one in shared("inbox", "--json").json:
+            if title in one["approval"]["title"]:
+                return str(one["approval"]["approvalId"])
+    raise AssertionError(f"{title} was not asked")

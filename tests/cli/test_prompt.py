@@ -203,6 +203,13 @@ def test_approve_always_where_there_is_no_always_decides_nothing(tower: Any, wai
     assert waiting.asked("submit_approval") == []
 
 
+def test_deny_stops_where_that_is_said(tower: Any, waiting: ScriptedDaemon) -> None:
+    waiting.pending = question(command="make test")
+
+    assert tower("deny", "--stop").code == 0
+    assert submitted(waiting) == {"decision": "deny", "stop": True}
+
+
 @pytest.mark.parametrize("comment", [["--comment", "use docs/"], []])
 def test_deny_takes_its_comment_along(tower: Any, waiting: ScriptedDaemon, comment: list[str]) -> None:
     waiting.pending = question(command="make test")

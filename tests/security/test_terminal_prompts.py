@@ -15,7 +15,7 @@ from tests.security import terminal_screens
 from tests.security.terminal_screens import CORPUS, draw, draw_text, plain_rows, seek
 
 from switchtower.core import errors, events
-from switchtower.engines.pty import prompts_dialogs
+from switchtower.engines.pty import prompts, prompts_dialogs
 from switchtower.engines.pty.terminal import Terminal
 
 CASES: list[dict[str, Any]] = tomllib.loads((CORPUS / "terminal_prompts.toml").read_text())["case"]
@@ -391,6 +391,33 @@ def test_no_line_in_a_box_can_hide_another(line: str) -> None:
     assert "touch x" in found.details
 
 
+def test_a_question_inside_of_a_command_is_not_the_dialog_s_when_that_has_scrolled_off() -> None:
+    """The box is taller than the screen, and its first rows are gone."""
+    rows = [
+        "rm -rf ~",
+        *(f"line {number}" for number in range(20)),
+        "Shell is requesting approval to run command:",
+        "",
+        "touch x",
+        "",
+    ]
+    rows += [
+        "→ [1] Approve once",
+        "  [2] Approve for this session",
+        "  [3] Reject",
+        "",
+        "  ▲/▼ select  1/2/3/4 choose  ↵ confirm",
+    ]
+    text = "\r\n".join([*map(BOX.format, rows), "╰" + "─" * 76 + "╯", "─" * 80, "agent (fake-1)", "context: 0.0%"])
+    screen = draw_text(text)
+    found = seek(screen, "kimi")
+    assert found is not None
+    assert found.flaw
+    without_history = prompts.seek(screen.lines(), screen.cursor, "kimi", terminal_screens.RULES, columns=80)
+    assert without_history is not None
+    assert without_history.flaw
+
+
 def test_a_diff_of_which_lines_are_missing_cannot_be_approved() -> None:
     rows = plain_rows("codex-0.166.0/write-prompt.80x24.txt")
     assert (found := seek(draw_text("\r\n".join(rows)), "codex")) is not None
@@ -417,7 +444,7 @@ def opencode(*, selected: int | None) -> str:
         "",
         " " + "   ".join(choices) + "  ctrl+f fullscreen",
     ]
-    return "\x1b[48;2;30;30;30m" + "\r\n".join(f"  ┃  {row}" for row in rows)
+    return "\r\n\x1b[48;2;30;30;30m" + "\r\n".join(f"  ┃  {row}" for row in rows)
 
 
 @pytest.mark.parametrize("tool", ["opencode", "kilo"])

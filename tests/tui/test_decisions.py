@@ -41,9 +41,9 @@ def test_there_is_a_rule_only_where_the_daemon_offers_one() -> None:
 
 
 def test_no_goes_on_with_a_reason_and_deny_stops() -> None:
-    assert decisions.no("  use make  ") == ("deny", "use make", "once")
+    assert decisions.no("  use make  ") == ("deny", "use make", "once", None)
     assert decisions.no().comment == decisions.NO
-    assert decisions.DENY_AND_STOP.comment is None
+    assert (decisions.DENY_AND_STOP.comment, decisions.DENY_AND_STOP.stop) == (None, True)
 
 
 def test_only_what_says_so_is_destructive() -> None:

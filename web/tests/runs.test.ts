@@ -104,6 +104,14 @@ describe("questions", () => {
     expect(fromEvent(ask("q", { op_args: { reason: "it runs", reasons: ["it runs", "it deletes", 3] } }))?.reasons).toEqual(["it runs", "it deletes"]);
   });
 
+  it("show a program's screen, and why it cannot be approved", () => {
+    const args = { prompt: "Do you want to proceed?", screen: "rm -rf build\nmake", options: ["Yes", "No"] };
+    expect(fromEvent(ask("q", { op_args: args }))).toMatchObject({ command: "rm -rf build\nmake", cannotApprove: null });
+    expect(fromEvent(ask("q", { op_args: args, cannot_approve: "It is cut" }))?.cannotApprove).toBe("It is cut");
+    const listed = { run_id: "r1", request_id: "q", title: "Do you want to proceed?", details: { screen: "rm", cannot_approve: "It is cut" } };
+    expect(fromPending(listed, null, "2026-01-01T00:00:00Z")).toMatchObject({ command: "rm", cannotApprove: "It is cut" });
+  });
+
   it("are whole when the daemon lists them, and keep when they were asked", () => {
     const before = fromEvent(ask("q", { op_args: { truncated: "{" } }));
     const whole = fromPending(

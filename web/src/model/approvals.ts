@@ -19,6 +19,8 @@ export interface Approval {
   args: unknown;
   /** The question was told only by its beginning. */
   cut: boolean;
+  /** Why the daemon refuses to approve it; null where it can be approved. */
+  cannotApprove: string | null;
   command: string | null;
   path: string | null;
   cwd: string | null;
@@ -68,7 +70,9 @@ function fromData(runId: string, data: Record<string, unknown>, askedAt: string)
     summary: text(data["summary"]) ?? text(data["op_args_summary"]) ?? "",
     args,
     cut: Object.keys(held).length === 1 && typeof held["truncated"] === "string",
-    command: text(held["command"]) ?? text(held["cmd"]) ?? text(inner["command"]),
+    cannotApprove: text(data["cannot_approve"]) ?? text(held["cannot_approve"]),
+    // Of a program's prompt it is what stands on its screen.
+    command: text(held["command"]) ?? text(held["cmd"]) ?? text(inner["command"]) ?? text(held["screen"]),
     path: text(held["path"]) ?? text(inner["path"]),
     cwd: text(held["cwd"]),
     diff: text(held["diff"]),
@@ -133,6 +137,7 @@ export function fromRow(row: RunRow): Approval | null {
     summary: row.pending_op_args_summary ?? "",
     args: null,
     cut: false,
+    cannotApprove: null,
     command: null,
     path: null,
     cwd: row.cwd,

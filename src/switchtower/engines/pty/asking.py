@@ -7,13 +7,13 @@ anybody types meanwhile takes the question back: somebody is answering it at the
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from switchtower.core import engine, errors, events
-from switchtower.engines.pty import prompts, prompts_rows, rules
+from switchtower.engines.pty import prompts, prompts_dialogs, prompts_rows, rules
 from switchtower.engines.pty.readers import Reading
 from switchtower.engines.pty.screen import Screen
 
@@ -151,13 +151,20 @@ class Asking:
 
     def _seek(self) -> prompts.Prompt | None:
         screen = self._screen
+        found = self._seek_with(())
+        # What scrolled off is read only when it is missed: that is the dearer part.
+        missed = found is not None and found.flaw == prompts_dialogs.NO_BEGINNING
+        return self._seek_with(history) if missed and (history := screen.history()) else found
+
+    def _seek_with(self, history: Sequence[str]) -> prompts.Prompt | None:
+        screen = self._screen
         return prompts.seek(
             screen.lines(),
             screen.cursor,
             self._tool,
             self._ruleset,
             columns=screen.cols,
-            history=screen.history(),
+            history=history,
             scrolled=screen.scrolled,
             background=screen.background,
         )
@@ -229,6 +236,7 @@ class Asking:
     def _question(self, prompt: prompts.Prompt, approval_id: str) -> engine.Question:
         details: dict[str, object] = {
             **({events.CANNOT_APPROVE: prompt.flaw} if prompt.flaw else {}),
+            **({"screen": prompt.details} if prompt.details else {}),
             "tool": self._tool,
             "reason": prompt.reason,
             "approve_text": "" if prompt.flaw else prompt.approve_text,
@@ -239,7 +247,7 @@ class Asking:
             call_id=approval_id,
             kind=KIND,
             title=prompt.prompt,
-            summary=(prompt.details or prompt.prompt)[: prompts_rows.SUMMARY_LIMIT],
+            summary=prompts_rows.summary(prompt.details or prompt.prompt),
             details=details,
             subject=f"{prompt.rule}\0{prompt.prompt}\0{prompt.details}",
             approval_id=approval_id,

@@ -82,11 +82,11 @@ class Dialogs:
         question = self._find_question(each, first)
         if question is None:
             return None
-        if each.unless and any(each.unless.search(self._texts[row]) for row in self._rows if row >= question):
+        if each.unless and any(each.unless.search(self._text_of(row)) for row in range(question, len(self._lines))):
             return None
         about, flaw = self._read_about(each, question, first)
         flaw = flaw or _find_cut(each, about, below, self._screen_rows) or self._find_selection_flaw(each, first, last)
-        return Dialog(self._texts[question], question - self._above_screen, about, options, flaw)
+        return Dialog(self._text_of(question), question - self._above_screen, about, options, flaw)
 
     # Its parts
 
@@ -128,7 +128,8 @@ class Dialogs:
 
     def _find_question(self, each: rules.Compiled, first_option: int) -> int | None:
         """The last row that asks; in a box whose text stands below the question, the first row of the box."""
-        found = [row for row in self._rows if row < first_option and self._texts[row] and each.match.search(self._texts[row])]
+        rows = range(first_option)
+        found = [row for row in rows if (text := self._text_of(row)) and each.match.search(text)]
         if not found:
             return None
         if each.rule.details == "between":
@@ -145,10 +146,12 @@ class Dialogs:
         if rule.details == "none":
             return [], ""
         if rule.details == "between":
-            flaw = ""
-            if edge is None and any(each.match.search(self._texts[row]) for row in self._rows if row < question):
-                flaw = AMBIGUOUS
             above: list[str] = []
+            flaw = ""
+            if edge is not None and not self._is_first_in_box(question, edge):
+                flaw = NO_BEGINNING
+            elif edge is None and any(each.match.search(self._texts[row]) for row in self._rows if row < question):
+                flaw = AMBIGUOUS
         else:
             top = self._find_top(each, question, edge)
             if top is None and rule.approve is None:
@@ -195,9 +198,12 @@ class Dialogs:
                 return True
             if not at or not _EDGE.match(at):
                 return self._lines[question][edge] in _BARS
-            if row in self._texts and self._texts[row].strip():
+            if self._text_of(row).strip():
                 return False
         return False
+
+    def _text_of(self, row: int) -> str:
+        return self._texts[row] if row in self._texts else prompts_rows.inner(self._lines[row])[: prompts_rows.ROW_LIMIT]
 
     def _count_after(self, row: int) -> int:
         return sum(bool(self._texts[after].strip()) for after in self._rows if after > row)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 PROMPT_LIMIT = 200
 DETAILS_LIMIT = 16_000
-SUMMARY_LIMIT = 2_000
 ROW_LIMIT = 600
 """Of a row, or of a question wrapped over several, no more is read: patterns cost by length."""
 
@@ -69,6 +68,12 @@ def _without_edges(row: str, edge: int) -> str:
 def short(text: str) -> str:
     text = " ".join(_BOX.sub(" ", text).split())
     return text if len(text) <= PROMPT_LIMIT else "…" + text[1 - PROMPT_LIMIT :]
+
+
+def summary(text: str) -> str:
+    """Its beginning, on one line."""
+    text = " ".join(text.split())
+    return text if len(text) <= PROMPT_LIMIT else text[: PROMPT_LIMIT - 1] + "…"
 
 
 def question(text: str) -> str:

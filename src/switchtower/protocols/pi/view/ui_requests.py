@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 from switchtower.core import events, policy
 from switchtower.protocols.pi.view import shapes
 
-_SHOWN_DETAILS = (events.CANNOT_APPROVE, "command", "cwd", "path", "message", "args", "diff", "reason")
+_SHOWN_DETAILS = (events.CANNOT_APPROVE, "screen", "command", "cwd", "path", "message", "args", "diff", "reason")
 """What it takes to judge a call, in the order in which a person reads it."""
 
 CLOSED_BY_VERDICT = {
