@@ -10,6 +10,7 @@ import pytest
 from tests.relay.seen import refused
 from tests.relay.stage import PATIENCE, Stage
 from tests.relay.stage import stage as stage
+from tests.security import ordinary_user
 
 NOBODY = 65_534
 VISIT = """
@@ -96,3 +97,8 @@ async def test_a_process_of_a_run_is_no_host(stage: Stage, new_hosts: str) -> No
         await push.run(session.session_id, f"run: {visits}")
     assert (hub.workspace / "told.txt").read_text().split() == ["403", "403"]
     assert "inside" not in await hub.http.hosts()
+
+
+def test_all_of_this_as_an_ordinary_user() -> None:
+    """For whom the files of other processes, and of a daemon that hides its own, are closed."""
+    ordinary_user.run_tests("tests/security/test_host_local_trust.py")
