@@ -2,8 +2,8 @@
 
 `judge` is the door that everybody else uses. `profiles`, `rules` and `rulebook` hold what people have chosen; `calls` says
 what a call names; `secrets` and `paths` know about files. A shell command is taken apart by `shell` and looked at by `commands`:
-`runs` is all that it may run, `place` where. `coverage` says whether rules that allow cover it, with `layers`, `arguments`, `options` and
-`patterns`; `programs`, `tables` and `destructive` are tables.
+`runs` is all that it may run, `place` where. `coverage` says whether rules that allow cover it, with `layers`, `arguments`,
+`options` and `patterns`; `programs`, `tables` and `destructive` are tables.
 """
 
 from switchtower.core.policy.commands import Operands as Operands

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from switchtower.core.policy import arguments, commands, layers, patterns, shell
+from switchtower.core.policy import arguments, commands, layers, patterns, programs, shell
 from switchtower.core.policy.place import Place
 from switchtower.core.policy.runs import Words
 
@@ -22,6 +22,8 @@ class Allowed(Struct, frozen=True):
     configured: Sequence[patterns.Pattern] = ()
     granted: Sequence[patterns.Pattern] = ()
     """Made by "always": for the folder and the standard input that the command had when it was approved."""
+    is_fed: bool = False
+    """All of it has another standard input than the command's own."""
 
     def at(self, place: Place, *, is_fed: bool) -> Sequence[patterns.Pattern]:
         """Those that hold for a command at this place."""
@@ -30,7 +32,7 @@ class Allowed(Struct, frozen=True):
         return (*self.configured, *self.granted)
 
     def fed(self) -> "Allowed":
-        return Allowed(self.configured)
+        return Allowed(self.configured, is_fed=True)
 
 
 def covered_by(seen: commands.Look, configured: Sequence[patterns.Pattern], granted: Sequence[patterns.Pattern] = ()) -> bool:
@@ -68,7 +70,7 @@ def _script_covered(script: shell.Script, place: Place, allowed: Allowed) -> boo
             not redirect.writes and redirect.file and arguments.leads_out(redirect.file, place) for redirect in command.redirects
         ):
             return False
-        if command.words and _command_covered(command.words, place, allowed, is_fed=number in fed):
+        if command.words and _command_covered(command.words, place, allowed, is_fed=allowed.is_fed or number in fed):
             used = True
         elif command.words and not _is_glue(command.words, place):
             return False
@@ -91,7 +93,7 @@ def _fed(script: shell.Script) -> frozenset[int]:
 
 def _command_covered(words: Words, place: Place, allowed: Allowed, *, is_fed: bool) -> bool:
     wrapped = layers.of(words, place)
-    if wrapped is None:
+    if wrapped is None or (is_fed and any(_runs_its_input(words[layer.start]) for layer in wrapped)):
         return False
     matches: list[tuple[int, frozenset[int]]] = []
     """Where a rule begins to match, and the places that it spells out."""
@@ -103,6 +105,10 @@ def _command_covered(words: Words, place: Place, allowed: Allowed, *, is_fed: bo
                 matches.append((start, frozenset(start + at for at in spelled_out)))
     inside = allowed.fed() if is_fed else allowed
     return all(_layer_covered(layer, matches) or _told_to_shell(layer, place, inside) for layer in wrapped)
+
+
+def _runs_its_input(program: shell.Word) -> bool:
+    return programs.base_name(program.text) in programs.RUN_THEIR_INPUT
 
 
 def _layer_covered(layer: layers.Layer, matches: Sequence[tuple[int, frozenset[int]]]) -> bool:

@@ -13,11 +13,13 @@ subcommand, words behind it are long options, and what begins with a dash are si
 | `*: …` | options of every subcommand |
 | `!push: …` | the rule has to spell out this subcommand |
 | `install.: …` | the rule has to spell out this subcommand when operands follow it |
+| `reporter=`, `-R=` | an option whose value is a plain name; a path there would be loaded |
 | `-*` | every letter |
 | `@dash` | long options have one dash, as in `go test -run x` |
 | `@operand REGEX` | the rule has to spell out an operand, or a value in an option's word, that matches none of these |
 | `@refuse REGEX` | or that has one of these in it |
 | `$name: …` | options that have a name in this table, used as `$name` |
+| `@single` | the rule has to spell out all operands but the first |
 | `@bundle` | the first word is letters, also without a dash, as in `tar xf x` |
 """
 
@@ -32,6 +34,7 @@ _GENERAL = (
     " watchAll coverage bail fail-fast ci strict parallel jobs no-cache -hqvVj:"
 )
 _NO_OPTIONS = ":"
+_NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 _NUMBER = re.compile(r"-[0-9]+[A-Za-z]?")
 
 
@@ -44,11 +47,14 @@ class Node:
         self.letters: frozenset[str] = frozenset()
         self.valued: frozenset[str] = frozenset()
         """Letters that take the rest of their word, or the next one."""
+        self.named: frozenset[str] = frozenset()
+        """Options, by name or letter, whose value has to be a plain name."""
         self.takes_any_letter = False
         self.must_be_spelled_out = False
         self.stands_alone = False
         """With operands it is more than a wildcard stands for."""
         self.has_one_dash = False
+        self.takes_one_operand = False
         self.begins_with_letters = False
         self.operand: re.Pattern[str] | None = None
         self.refused: re.Pattern[str] | None = None
@@ -70,6 +76,18 @@ class Node:
                 return False
         return True
 
+    def find_name(self, option: str, next_word: str) -> str | None:
+        """What this option takes for a name; None when it takes none."""
+        if option.startswith("--") or self.has_one_dash:
+            name, equals, value = option.lstrip("-").partition("=")
+            return (value if equals else next_word) if name in self.named else None
+        for at, letter in enumerate(option[1:], start=1):
+            if letter in self.named:
+                return option[at + 1 :] or next_word
+            if letter in self.valued:
+                return None
+        return None
+
     def takes_next_word(self, option: str) -> bool:
         """Whether the last letter of this known option takes the next word for its value."""
         return not option.startswith("--") and not self.has_one_dash and option[-1] in self.valued
@@ -81,7 +99,7 @@ class Node:
         )
 
     def covers(self, operand: str) -> bool:
-        return operand == "--" or self._takes(operand)
+        return self._takes(operand)
 
 
 @cache
@@ -102,34 +120,38 @@ def not_covered(name: str, words: tuple[shell.Word, ...], start: int) -> Iterato
         if not root.letters | root.valued >= set(words[at].text):
             yield at
         at += 1
-    while at < len(words) and (node.children or node is root):
+    while at < len(words) and node.children:
         text = words[at].text
         if _is_option(text):
             if not node.knows(text):
                 yield at
-                if node.children:
-                    # The next word may be its value, or the subcommand.
-                    at += 1
-                    if at < len(words):
-                        yield at
-            elif node.children and node.takes_next_word(text):
+                # The next word may be its value, or the subcommand.
+                at += 1
+                if at < len(words):
+                    yield at
+            elif node.takes_next_word(text):
                 at += 1
         elif text in node.children:
             node, verb = node.children[text], at
             if node.must_be_spelled_out:
                 yield at
-        elif node.children and text != "--":
+        else:
             yield at
             node = _parse(_NO_OPTIONS)
-        else:
-            break
         at += 1
+    operands = 0
     for place in range(at, len(words)):
         text = words[place].text
-        if not (node.knows(text) if _is_option(text) else node.covers(text)):
-            yield place
-        elif node.stands_alone and not _is_option(text):
-            yield verb
+        if _is_option(text):
+            value = node.find_name(text, words[place + 1].text if place + 1 < len(words) else "") if node.named else None
+            if not node.knows(text) or (value is not None and not _NAME.fullmatch(value)):
+                yield place
+        elif text != "--":
+            operands += 1
+            if not node.covers(text) or (operands > 1 and node.takes_one_operand):
+                yield place
+            if node.stands_alone:
+                yield verb
 
 
 def _is_option(text: str) -> bool:
@@ -147,6 +169,8 @@ def _parse(table: str) -> Node:
         match line.partition(" "):
             case "@dash", _, _:
                 root.has_one_dash = True
+            case "@single", _, _:
+                root.takes_one_operand = True
             case "@bundle", _, _:
                 root.begins_with_letters = True
             case "@operand", _, pattern:
@@ -187,13 +211,17 @@ def _reach(root: Node, spelling: str) -> Node:
 
 
 def _fill(node: Node, names: str) -> None:
-    long, letters, valued = set(node.long), set(node.letters), set(node.valued)
+    long, letters, valued, named = set(node.long), set(node.letters), set(node.valued), set(node.named)
     for name in names.split():
         if name == "-*":
             node.takes_any_letter = True
         elif name.startswith("-"):
-            for letter, colon in re.findall(r"([^:-])(:?)", name):
-                (valued if colon else letters).add(letter)
+            for letter, sign in re.findall(r"([^:=-])([:=]?)", name):
+                (valued if sign else letters).add(letter)
+                if sign == "=":
+                    named.add(letter)
         else:
-            long.add(name)
-    node.long, node.letters, node.valued = frozenset(long), frozenset(letters), frozenset(valued)
+            long.add(name.removesuffix("="))
+            if name.endswith("="):
+                named.add(name.removesuffix("="))
+    node.long, node.letters, node.valued, node.named = map(frozenset, (long, letters, valued, named))

@@ -29,6 +29,12 @@ DOWNLOADERS = names(
 EDITORS = names("vi vim nvim view vimdiff ex ed red emacs emacsclient nano pico less more most man info pg")
 DEBUGGERS = names("gdb lldb pdb rr radare2 r2 xdg-open open osascript sqlcmd busybox")
 """Every word that they are given may be code."""
+RUN_THEIR_INPUT = names(
+    "sqlite3 psql mysql mariadb duckdb sqlcmd redis-cli mongosh mongo cqlsh clickhouse-client influx mycli pgcli gdb lldb ed ex"
+    " red ftp sftp telnet nc ncat netcat socat ssh mail sendmail bc dc at batch crontab gnuplot octave r rscript docker podman"
+    " kubectl oc openssl tclsh wish maxima gp"
+)
+"""What they read from their standard input they run, or send: fed, no rule covers them."""
 STRING_RUNNERS = (
     INTERPRETERS
     | EDITORS

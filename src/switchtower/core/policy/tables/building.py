@@ -24,7 +24,7 @@ $cmake: build parallel target verbose clean-first preset version help -j:vN
 
 [ctest]
 : verbose extra-verbose output-on-failure parallel quiet tests-regex exclude-regex label-regex label-exclude rerun-failed
-  stop-on-failure timeout repeat show-only test-dir progress preset build-config help version -VR:E:L:j:QC:N
+  stop-on-failure timeout repeat show-only progress preset build-config help version -VR:E:L:j:QC:N
 
 [meson]
 :

@@ -114,6 +114,7 @@ $sums: binary check tag text zero ignore-missing quiet status strict warn help v
 
 [uniq]
 : count repeated all-repeated skip-fields group ignore-case skip-chars unique zero-terminated check-chars -cdDf:is:uzw:
+@single
 
 [sort]
 : ignore-leading-blanks dictionary-order ignore-case general-numeric-sort ignore-nonprinting month-sort human-numeric-sort
@@ -128,6 +129,7 @@ $sums: binary check tag text zero ignore-missing quiet status strict warn help v
 
 [xxd]
 : bits cols decimal groupsize include len plain postscript seek upper -bc:dg:il:ps:u
+@single
 
 [strings]
 : all bytes print-file-name radix encoding data -ad:n:t:fe:o
@@ -141,6 +143,7 @@ $sums: binary check tag text zero ignore-missing quiet status strict warn help v
 
 [date]
 : date utc universal iso-8601 rfc-3339 rfc-email reference help version -d:uI:Rr:
+@refuse ^[0-9]{4,12}([.][0-9]+)?$
 
 [ps]
 : forest no-headers sort pid ppid user format width -*
@@ -223,6 +226,7 @@ l|t: -r
 [yq]
 : output-format input-format prettyPrint unwrapScalar colors no-colors null-input exit-status indent no-doc raw-output
   tojson help version -PrCMnejI:p:N
+@refuse load|system|env
 
 [xmllint]
 @dash

@@ -7,16 +7,15 @@ $npm: silent if-present workspaces workspace include-workspace-root loglevel jso
 : silent quiet version help no-color -svq
 *: $npm
 test|t|tst|start|stop|restart|run|run-script|rum|urn: watch watchAll coverage verbose silent quiet ci bail runInBand
-  testNamePattern testPathPattern grep reporter color no-color colors fix debug help version updateSnapshot passWithNoTests
-  maxWorkers run production mode port host prod strict check noEmit project-name only-changed onlyChanged no-cache headless
+  testNamePattern testPathPattern grep reporter= color no-color colors fix debug help version updateSnapshot passWithNoTests
+  maxWorkers run production mode port prod strict check noEmit project-name only-changed onlyChanged no-cache headless
   workers forbid-only recursive timeout -t:
-ls|list|ll|la|outdated|view|v|info|show|why|explain|ping|doctor|fund|prefix|root|bin|help|search|find|query|sbom|docs.|
-  bugs.|repo.|whoami:
+ls|list|ll|la|outdated|view|v|info|show|why|explain|ping|doctor|fund|prefix|root|bin|help|search|find|query|sbom|whoami:
 audit.: audit-level
 config get|config list|config ls|c get|get:
 install.|i.|ci|clean-install|install-test.: ignore-scripts legacy-peer-deps no-optional no-save package-lock-only
   frozen-lockfile no-package-lock save save-dev save-exact -DE
-token list|profile get|cache verify|pkg get|access list|team ls|owner ls|dist-tag ls|org ls:
+profile get|cache verify|pkg get|access list|team ls|owner ls|dist-tag ls|org ls:
 version.:
 !add|!uninstall|!remove|!rm|!update|!up: save save-dev save-exact no-save ignore-scripts legacy-peer-deps -DE
 !audit fix|!dedupe|!prune|!rebuild|!link|!unlink: ignore-scripts
@@ -29,8 +28,8 @@ version.:
   workspace-root bail no-bail -rwF:
 test|t|tst|build|lint|start|dev|format|check|typecheck|type-check|watch|clean|coverage|docs|e2e|unit|serve|preview|ci:test|
   test:unit|test:watch|test:ci|test:e2e|build:prod|lint:fix|run: watch watchAll coverage verbose silent quiet ci bail
-  runInBand testNamePattern testPathPattern grep reporter color no-color colors fix debug help version updateSnapshot
-  passWithNoTests maxWorkers run production mode port host prod strict check noEmit project-name only-changed onlyChanged
+  runInBand testNamePattern testPathPattern grep reporter= color no-color colors fix debug help version updateSnapshot
+  passWithNoTests maxWorkers run production mode port prod strict check noEmit project-name only-changed onlyChanged
   no-cache headless workers forbid-only recursive timeout -t:
 ls|list|ll|la|outdated|why|root|bin|licenses|audit.|store path|store status|config get|config list|help|doctor:
 install.|i.: frozen-lockfile no-frozen-lockfile offline prefer-offline ignore-scripts lockfile-only save-dev save-exact -DE
@@ -42,8 +41,8 @@ install.|i.: frozen-lockfile no-frozen-lockfile offline prefer-offline ignore-sc
 *: silent json no-color production frozen-lockfile immutable offline check-files verbose all recursive parallel
 test|t|tst|build|lint|start|dev|format|check|typecheck|type-check|watch|clean|coverage|docs|e2e|unit|serve|preview|ci:test|
   test:unit|test:watch|test:ci|test:e2e|build:prod|lint:fix|run: watch watchAll coverage verbose silent quiet ci bail
-  runInBand testNamePattern testPathPattern grep reporter color no-color colors fix debug help version updateSnapshot
-  passWithNoTests maxWorkers run production mode port host prod strict check noEmit project-name only-changed onlyChanged
+  runInBand testNamePattern testPathPattern grep reporter= color no-color colors fix debug help version updateSnapshot
+  passWithNoTests maxWorkers run production mode port prod strict check noEmit project-name only-changed onlyChanged
   no-cache headless workers forbid-only recursive timeout -t:
 list|info|why|outdated|audit.|licenses list|config get|config list|versions|bin|help|workspaces info|workspaces list|cache
   dir: depth pattern level groups
@@ -56,8 +55,8 @@ install.: inline-builds mode ignore-scripts non-interactive
 test: watch timeout bail coverage only todo rerun-each test-name-pattern update-snapshots concurrent -t:u
 build|lint|start|dev|format|check|typecheck|type-check|watch|clean|coverage|docs|e2e|unit|serve|preview|ci:test|test:unit|
   test:watch|test:ci|test:e2e|build:prod|lint:fix|run: watch watchAll coverage verbose silent quiet ci bail runInBand
-  testNamePattern testPathPattern grep reporter color no-color colors fix debug help version updateSnapshot passWithNoTests
-  maxWorkers run production mode port host prod strict check noEmit project-name only-changed onlyChanged no-cache headless
+  testNamePattern testPathPattern grep reporter= color no-color colors fix debug help version updateSnapshot passWithNoTests
+  maxWorkers run production mode port prod strict check noEmit project-name only-changed onlyChanged no-cache headless
   workers forbid-only recursive timeout -t: silent bun
 pm ls|pm bin|pm hash|outdated|why|pm cache: all
 install.|i.: frozen-lockfile production dry-run no-save ignore-scripts silent
@@ -82,42 +81,40 @@ $jest: watch watchAll coverage verbose ci runInBand testNamePattern testPathPatt
 : $jest
 
 [vitest]
-: help version watch run coverage reporter silent bail retry testNamePattern no-color color changed passWithNoTests
+: help version watch run coverage reporter= silent bail retry testNamePattern no-color color changed passWithNoTests
   allowOnly update hideSkippedTests isolate no-isolate maxWorkers minWorkers logHeapUsage related typecheck project shard
   mode testTimeout no-file-parallelism fileParallelism -t:uwh
 
 [mocha]
-: grep fgrep invert bail recursive timeout -t: slow reporter watch parallel jobs retries forbid-only forbid-pending full-trace
+: grep fgrep invert bail recursive timeout -t: slow reporter= watch parallel jobs retries forbid-only forbid-pending full-trace
   inline-diffs check-leaks async-only color no-color colors no-colors dry-run exit ignore exclude sort delay diff no-diff
-  list-reporters help version -g:f:ibt:s:R:wpj:cV
+  list-reporters help version -g:f:ibt:s:R=wpj:cV
 
 [ava]
 : watch match serial verbose timeout fail-fast update-snapshots concurrency no-color color tap help version -wm:svuT:c:t
 
 [cypress]
 :
-run: headless headed browser spec quiet tag -b:s:q
+run: headless headed spec quiet tag -s:q
 verify|info|version:
-open.: e2e component
 
 [playwright]
 :
-test: grep grep-invert headed list reporter retries workers project repeat-each timeout max-failures forbid-only quiet shard
+test: grep grep-invert headed list reporter= retries workers project repeat-each timeout max-failures forbid-only quiet shard
   update-snapshots last-failed only-changed fully-parallel pass-with-no-tests trace debug -g:j:ux
-show-trace.|--version:
 !install: with-deps dry-run
 
 [eslint]
-: ext fix-dry-run quiet max-warnings format color no-color cache no-inline-config report-unused-disable-directives
+: ext fix-dry-run quiet max-warnings format= color no-color cache no-inline-config report-unused-disable-directives
   ignore-pattern debug stats exit-on-fatal-error no-error-on-unmatched-pattern pass-on-no-patterns fix fix-type
-  no-warn-ignored env-info help version -f:hv
+  no-warn-ignored env-info help version -f=hv
 
 [prettier]
 : check list-different write ignore-unknown log-level no-color color tab-width use-tabs no-semi single-quote print-width
   trailing-comma prose-wrap end-of-line no-error-on-unmatched-pattern cache file-info support-info help version -clwu
 
 [stylelint]
-: fix quiet max-warnings formatter color no-color cache allow-empty-input ignore-pattern help version -f:qi:
+: fix quiet max-warnings formatter= color no-color cache allow-empty-input ignore-pattern help version -f=qi:
 
 [biome]
 :
@@ -143,7 +140,7 @@ check|lint|format|ci|version|explain|rage: write fix apply changed staged no-err
 @refuse ^(serve|server|s|init|create|new|loader|plugin|configtest|generate-loader|generate-plugin|migrate)$
 
 [vite]
-$vite: mode port host strictPort logLevel clearScreen debug watch emptyOutDir sourcemap minify force help version open
+$vite: mode port strictPort logLevel clearScreen debug watch emptyOutDir sourcemap minify force help version
   -m:lwdhv
 : $vite
 build|dev|serve|preview|optimize: $vite
@@ -160,16 +157,16 @@ build|dev|serve|preview|optimize: $vite
 
 [parcel]
 :
-build|serve|watch: no-cache no-source-maps no-optimize log-level port host detailed-report hot hmr-port no-hmr -p:
+build|serve|watch: no-cache no-source-maps no-optimize log-level port detailed-report hot hmr-port no-hmr -p:
 
 [next]
 :
-build|dev|start|lint|info|telemetry status: debug profile port hostname turbo turbopack no-lint fix quiet max-warnings
-  strict experimental-debug-memory-usage -dp:H:
+build|dev|start|lint|info|telemetry status: debug profile port turbo turbopack no-lint fix quiet max-warnings
+  strict experimental-debug-memory-usage -dp:
 
 [nuxt]
 :
-build|dev|generate|preview|typecheck|info|analyze: port host log-level-only prerender
+build|dev|generate|preview|typecheck|info|analyze: port log-level-only prerender
 
 [turbo]
 : version help
@@ -178,7 +175,7 @@ run|build|test|lint|dev|ls|query: filter force only dry dry-run continue paralle
 
 [nx]
 : version help
-run|run-many|affected|test|build|lint|show|graph.|report|list|format:check|serve|e2e: target targets projects all base head
+run|run-many|affected|test|build|lint|show|report|list|format:check|serve|e2e: target targets projects all base head
   parallel verbose skip-nx-cache configuration watch uncommitted affected exclude files -t:p:c:
 
 [lerna]
@@ -188,12 +185,12 @@ run|list|ls|changed|diff|la|ll: scope since stream parallel json all long graph 
 
 [ng]
 : version help
-build|test|lint|serve|e2e|version: configuration watch no-watch code-coverage browsers prod source-map port host open
+build|test|lint|serve|e2e|version: configuration watch no-watch code-coverage prod source-map port
   verbose progress include -cv
 
 [vue-cli-service]
 :
-build|serve|lint|inspect: mode port host modern no-fix open
+build|serve|lint|inspect: mode port modern no-fix
 
 [svelte-check]
 : watch threshold output fail-on-warnings ignore preserveWatchOutput
@@ -208,13 +205,10 @@ build|serve|lint|inspect: mode port host modern no-fix open
 : json ignores skip-missing ignore-bin-package help version
 
 [knip]
-: production strict include exclude reporter no-progress no-exit-code help version
+: production strict include exclude reporter= no-progress no-exit-code help version
 
 [madge]
 : circular json extensions warning summary orphans leaves no-color help version -c
-
-[http-server]
-: port cors silent -p:sc:
 
 [storybook]
 :

@@ -43,7 +43,7 @@ TEXT = r"""
 : -H
 
 [ss]
-: all listening numeric processes tcp udp summary extended -*
+: all listening numeric processes tcp udp summary extended -atulnpsemr46o
 
 [netstat]
 : all listening numeric programs tcp udp route statistics -*
@@ -56,6 +56,7 @@ addr show|address show|a show|link show|route show|route get|neigh show|rule sho
 [ifconfig]
 : -a
 @operand [\w.:]+
+@single
 
 [openssl]
 @dash
@@ -88,6 +89,7 @@ build: tag no-cache pull progress target platform quiet build-arg label compress
   remove-orphans progress -qt:
 !rm|!rmi|!container rm|!image rm|!network rm|!network create|!volume create: no-prune
 !buildx build|!image build: tag no-cache pull progress target platform quiet build-arg label -t:q
+@refuse ://|^git@
 
 [kubectl oc]
 : version help

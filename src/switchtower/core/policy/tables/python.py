@@ -161,7 +161,7 @@ kernelspec list|server list|lab list|notebook list|troubleshoot: json
 
 [mkdocs]
 : version help
-build|serve: strict clean dirty quiet verbose no-livereload dev-addr -scqva:
+build|serve: strict clean dirty quiet verbose no-livereload -scqv
 
 [alembic]
 :

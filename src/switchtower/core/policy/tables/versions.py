@@ -101,7 +101,7 @@ diff|di: revision change summarize git depth ignore-properties -r:c:
 
 [gh]
 : help version
-*: repo limit state author assignee label json jq template comments web search head base milestone mention app help draft
+*: repo limit state author assignee label json jq template comments search head base milestone mention app help draft
   -L:s:A:a:l:q:t:cR:S:H:B:d
 pr list|pr view|pr status|pr diff|pr checks: name-only patch color watch required fail-fast interval
 issue list|issue view|issue status: sort
@@ -122,5 +122,5 @@ browse.: no-browser commit branch
 : help version
 *: repo per-page page output state author assignee label all help -R:P:p:F:A
 mr list|mr view|mr diff|mr issues|issue list|issue view|ci list|ci status|ci view|repo view|pipeline list|release list:
-  comments web branch
+  comments branch
 """
