@@ -153,6 +153,26 @@ async def test_a_program_gets_the_configured_sandbox(strict: Strict, outside: Pa
 
 
 @needs_bubblewrap
+async def test_a_command_from_afar_runs_in_the_sandbox_of_its_session(strict: Strict, outside: Path) -> None:
+    """Relay's `rpc.bash`, approved."""
+    web = Web(strict.daemon.http, strict.daemon.token)
+    here = next(host["id"] for host in web.get("/hosts") if host["is_this_daemon"])
+    app = await App.open(strict.daemon.http, strict.daemon.token)
+    run_id = await app.start(here, "sleep 60", cwd=str(strict.workspace))
+    await app.subscribe(run_id)
+    await app.command("rpc.bash", run_id, request_id="b-1", cmd=f"touch {outside}/escaped; touch inside")
+    asked = await app.next_of("run.permission_requested", run_id)
+
+    await app.command("run.permission.approve", run_id, request_id=asked["data"]["request_id"])
+    answer = await app.answer("b-1")
+
+    assert answer["ok"], answer
+    assert (strict.workspace / "inside").exists()
+    assert not (outside / "escaped").exists()
+    app.wire.abort()
+
+
+@needs_bubblewrap
 async def test_a_flow_gets_the_configured_sandbox(strict: Strict) -> None:
     flow = {"document": document([node("a", "log", message="hi")])}
 

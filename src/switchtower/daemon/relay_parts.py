@@ -61,6 +61,7 @@ class RelayParts:
             log_path=os.environ.get("HOSTD_LOG_PATH") or str(settings.log_path),
             server_base_url=settings.hub,
             local_unix_socket=str(settings.host_socket),
+            sandbox_network=settings.sandbox_network,
             journal_path=None if settings.store else str(settings.journal_path),
             node_id=None if mesh is None else mesh.me.node_id,
         )

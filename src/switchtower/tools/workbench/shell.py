@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from switchtower.tools.running import installed, processes
+from switchtower.tools.sandboxes.sandbox import LOCAL, Sandbox
 from switchtower.tools.workbench import refusals
 
 COMMAND_TIME = 120.0
@@ -27,7 +28,13 @@ class BashResult(Struct, frozen=True):
 
 
 async def bash(
-    cwd: str, cmd: str, run_id: str, *, timeout_s: float = COMMAND_TIME, environment: Mapping[str, str] | None = None
+    cwd: str,
+    cmd: str,
+    run_id: str,
+    *,
+    timeout_s: float = COMMAND_TIME,
+    environment: Mapping[str, str] | None = None,
+    sandbox: Sandbox = LOCAL,
 ) -> BashResult:
     """Out of time or cancelled, all that it started has ended before this returns or raises. `environment` replaces what
     commands see by default, as in `processes.run_command`."""
@@ -45,6 +52,7 @@ async def bash(
             keep_bytes=KEEP_BYTES,
             environment=environment,
             errors_apart=True,
+            sandbox=sandbox,
         )
     except OSError as error:
         raise refusals.Refused(_reason(error)) from error

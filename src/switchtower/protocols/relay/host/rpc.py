@@ -1,6 +1,7 @@
 """Relay's RPCs on this host: each is journalled as a call and its result, gated where the document says so, and answered in
 full only to who asked. What the journal keeps of a result is its beginning."""
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,7 @@ from switchtower.protocols.relay.gate import Gate
 from switchtower.protocols.relay.host.commands import RunCommands
 from switchtower.protocols.relay.host.settings import HostSettings
 from switchtower.tools import workbench
+from switchtower.tools.sandboxes import sandbox as sandboxes
 
 KEPT_TEXT = 2_000
 """How much of each text in a result the journal keeps."""
@@ -82,7 +84,8 @@ class HostRpc:
                 async def bash() -> Result:
                     await self._permit(card, tool, asked, title=f"Run {asked.cmd}", args={"cmd": asked.cmd}, subject=asked.cmd)
                     run_id = card.active_run_id or card.session_id
-                    return await workbench.bash(cwd, asked.cmd, run_id, timeout_s=self._settings.bash_timeout_s)
+                    where = await self._sandbox_of(card)
+                    return await workbench.bash(cwd, asked.cmd, run_id, timeout_s=self._settings.bash_timeout_s, sandbox=where)
 
                 return await self._errand(card, tool, asked, actor, bash)
             case _:
@@ -200,6 +203,13 @@ class HostRpc:
         await self._gate.pass_through(
             card.session_id, card.active_run_id, asked.request_id, tool=tool, title=shown, args=args, subject=subject
         )
+
+    async def _sandbox_of(self, card: journal.Card) -> sandboxes.Sandbox:
+        session = await self._tower.session(card.session_id)
+        try:
+            return await asyncio.to_thread(sandboxes.choose, session.sandbox, network=self._settings.sandbox_network)
+        except core_errors.SandboxUnavailable as refusal:
+            raise errors.Refused(errors.of(refusal)) from refusal
 
     def _check_path(self, cwd: str, path: str) -> None:
         try:

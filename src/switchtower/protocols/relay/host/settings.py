@@ -16,3 +16,5 @@ class HostSettings(Struct, frozen=True, kw_only=True):
     node_id: str | None = None
     """Which of a tower's nodes this host is; None when it is alone."""
     bash_timeout_s: float = 120.0
+    sandbox_network: bool = False
+    """Whether commands in a sandbox reach the network."""
