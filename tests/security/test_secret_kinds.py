@@ -34,7 +34,7 @@ REDACTOR = redact.Redactor()
 
 
 def sample(kind: dict[str, str]) -> tuple[str, list[str]]:
-    """A line with a secret of this kind, and the parts of it that nobody may read."""
+    """A line with a secret of this kind, and the parts of it that must not be shown."""
     drawn = random.Random(kind["kind"])
     parts: list[str] = []
 

@@ -43,7 +43,7 @@ class ExtraStreamRedactor(StreamRedactor):
         if not shown:
             released = hidden(self._pattern, line)
         else:
-            parts, done = [], shown
+            parts, done = list[str](), shown
             for start, stop in extra_spans(self._pattern, line):
                 if stop > done:
                     parts += (line[done:start], MARK)

@@ -67,7 +67,7 @@ class Scanner:
         """Decides as much as can be decided; everything, when no more will come."""
         self._text += more
         self._is_begun = False
-        named, urls = [], []
+        named, urls = list[tuple[int, int]](), list[tuple[int, int]]()
         for hint in starts.hints(self._text):
             (urls if hint[0] == starts.URL else named).append((hint.start(), hint.end() + shapes.CONTEXT))
         if self._before:
