@@ -427,6 +427,15 @@ def test_a_diff_of_which_lines_are_missing_cannot_be_approved() -> None:
     assert found.flaw == prompts_dialogs.CUT
 
 
+def test_a_dialog_that_is_not_drawn_to_its_end_cannot_be_approved() -> None:
+    rows = terminal_screens.read_rows("opencode-1.18.33/shell-prompt.80x24.txt")
+    question = max(number for number, row in enumerate(rows) if "Permission required" in row)
+    rows = [row for number, row in enumerate(rows) if number < question or "$ touch" not in row]
+    found = seek(draw_text("\r\n".join(rows)), "opencode")
+    assert found is not None
+    assert found.flaw == prompts_dialogs.NOT_SHOWN
+
+
 # The selected choice
 
 

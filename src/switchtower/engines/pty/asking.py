@@ -102,12 +102,15 @@ class Asking:
         return self._answered
 
     async def look(self, *, silent: bool = True) -> None:
-        """Is there a prompt that was not there before, or has one gone? While the program prints (`silent` is false), what two
-        looks in a row have found counts."""
+        """Is there a prompt that was not there before, or has one gone? Of a dialog, and of all while the program prints
+        (`silent` is false), what two looks in a row have found counts."""
         found = self._seek()
-        is_steady = silent or _is_same(found, self._last)
+        is_dialog = found is not None and found.waits == "dialog"
+        is_steady = _is_same(found, self._last) or (silent and not is_dialog)
         self._last = found
-        if not is_steady or (not silent and found is not None and found.waits != "dialog"):
+        if not is_steady or not (silent or is_dialog or found is None):
+            if silent:
+                self._output.look_soon(LOOKS_AGAIN[0])  # a dialog may be drawn in several steps
             return
         if found is not None and not self._watch.knows(found):
             if not self._is_read(found):

@@ -234,7 +234,7 @@ def _read_number(text: str) -> int | None:
 
 def _find_cut(each: rules.Compiled, about: Sequence[str], below: Sequence[str], screen_rows: int) -> str:
     rule = each.rule
-    if rule.partial:
+    if rule.partial or (each.shows is not None and not each.shows.search("\n".join(about))):
         return NOT_SHOWN
     if each.cut is not None and any(each.cut.search(row) for row in (*about, *below)):
         return CUT

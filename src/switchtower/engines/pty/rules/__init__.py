@@ -61,6 +61,8 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`dialog`: the program, in a terminal of 24 rows, cuts what is longer than so many without a word. Approving is refused."""
     counts: str | None = None
     """`dialog`: in the first row, the groups `added` and `removed` count the lines of the diff that must follow."""
+    shows: str | None = None
+    """`dialog`: what is asked about must have this. A dialog that is not drawn to its end has not."""
     partial: bool = False
     """The program does not show all of what it will do. Approving is refused."""
     enabled: bool = True
@@ -82,6 +84,7 @@ class Compiled(Struct, frozen=True):
     top: re.Pattern[str] | None = None
     cut: re.Pattern[str] | None = None
     counts: re.Pattern[str] | None = None
+    shows: re.Pattern[str] | None = None
 
 
 class Rules(Struct, frozen=True):
@@ -160,6 +163,7 @@ def _compiled(file: Path, number: int, fields: dict[str, object]) -> Compiled:
         pattern("top", rule.top),
         pattern("cut", rule.cut),
         pattern("counts", rule.counts),
+        pattern("shows", rule.shows),
     )
 
 
