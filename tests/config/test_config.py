@@ -321,3 +321,10 @@ def test_loading_without_a_file_imports_no_toml_parser() -> None:
         "import sys; from switchtower import config; config.load(environ={'HOME': '/nowhere'}); print('tomllib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize("entry", ["https://app.example/path", "https://", "https://user@app.example", "https://app.example#x"])
+def test_an_origin_is_a_scheme_a_name_and_a_port(entry: str) -> None:
+    assert values.origins("hub.example,https://app.example:8443") == ("hub.example", "https://app.example:8443")
+    with pytest.raises(ValueError, match="is not an origin"):
+        values.origins(f"hub.example,{entry}")
