@@ -45,6 +45,7 @@ class Action(StrEnum):
     FORK = "fork a session"
     DELETE = "delete a session"
     READ_LOGS = "read the daemon's log"
+    TRUST = "trust a folder"
     LOOSEN_POLICY = "loosen the policy"
     MANAGE_USERS = "manage users"
     MANAGE_TOKENS = "manage tokens"
@@ -69,6 +70,8 @@ LEAST: Mapping[Action, Role] = {
     Action.FORK: Role.OPERATOR,
     Action.DELETE: Role.OPERATOR,
     Action.READ_LOGS: Role.OPERATOR,
+    # From then on the folder's instructions, skills and servers count.
+    Action.TRUST: Role.ADMIN,
     Action.LOOSEN_POLICY: Role.ADMIN,
     Action.MANAGE_USERS: Role.ADMIN,
     Action.MANAGE_TOKENS: Role.ADMIN,

@@ -32,6 +32,9 @@ REQUESTS: dict[str, Action] = {
     "search_sessions": Action.WATCH,
     "fork_session": Action.FORK,
     "delete_session": Action.DELETE,
+    "list_trusted_folders": Action.WATCH,
+    "trust_folder": Action.TRUST,
+    "forget_folder": Action.TRUST,
     "list_nodes": Action.WATCH,
     "drain_node": Action.MANAGE_NODES,
 }
