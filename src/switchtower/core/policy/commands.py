@@ -10,6 +10,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from switchtower.core.policy import arguments, destructive, paths, patterns, place, programs, runs, secrets, shell
+from switchtower.core.policy.runs import Runs
 
 _CODE_OPTION = re.compile(r"-[A-Za-z]*[cemEprVvh]|--(eval|version|help|print|command)(=.*)?", re.DOTALL)
 _STDIN = re.compile(r"-|/dev/stdin|/dev/fd/.*|/proc/(self|[0-9]+)/fd/.*")
@@ -32,7 +33,7 @@ class Look(Struct, frozen=True):
     """A file of secrets that it names."""
     destructive: tuple[str, ...]
     """Every reason why it is on the destructive list."""
-    found: runs.Runs
+    found: Runs
 
 
 def look(text: str, workspace: str = "") -> Look:
