@@ -42,6 +42,8 @@ def user(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user of git with a home, whose settings allow submodules from the disk."""
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
+    # Where a repository is missing, none above it is taken for it.
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", f"{disk}:{disk / 'guarded'}:{disk / 'control'}")
     monkeypatch.setenv("HOME", str(disk / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(disk / "home/.config"))
     (disk / "home/.gitconfig").write_text('[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n')

@@ -18,7 +18,7 @@ from switchtower.tools.git import places, settings
 
 ASIDE = ".set-aside"
 _DEPTH = 2
-_MOST_FOLDERS = 500
+_MOST_FOLDERS = 200
 _MOST_CONFIGURATION = 256 * 1024
 _MOST_GITLINKS = 200
 _CLOCKS_DIFFER = 0.05

@@ -113,11 +113,13 @@ def _mounts(root: str, git: places.Needs, *, network: bool, hidden: Iterable[str
     seen = {*_seen_in_run(network=network), *git.readable}.difference(_PRIVATE, "/")
     mounts |= {_mount(_Kind.READ, place) for place in seen}
     # A folder above a hidden place could be renamed, and another one made in its stead; a mount cannot.
-    above = {str(parent) for place in (*folders, *files) for parent in PurePosixPath(place).parents if _is_below(parent, root)}
+    below = [place for place in (*folders, *files) if place.startswith(f"{root}/")]
+    above = {str(parent) for place in below for parent in PurePosixPath(place).parents if len(str(parent)) > len(root)}
     mounts |= {_mount(_Kind.WRITE, place) for place in (root, *git.writable, *(above - folders))}
     mounts |= {_mount(_Kind.FIXED, place) for place in git.fixed}
-    bearing = {str(above) for mount in mounts for above in PurePosixPath(mount.path).parents}
-    remounted = {folder for folder in folders if folder != root and (folder in bearing or not perms)}
+    paths = [mount.path for mount in mounts]
+    bearing = {folder for folder in folders if any(path.startswith(f"{folder}/") for path in paths)}
+    remounted = (bearing if perms else folders) - {root}
     for mount in sorted(mounts):
         if mount.kind is not _Kind.EMPTY:
             yield from ("--bind" if mount.kind is _Kind.WRITE else "--ro-bind", mount.path, mount.path)
@@ -130,10 +132,6 @@ def _mounts(root: str, git: places.Needs, *, network: bool, hidden: Iterable[str
     # Last, when everything below them is in its place.
     for place in sorted(remounted):
         yield from ("--remount-ro", place)
-
-
-def _is_below(path: PurePosixPath, root: str) -> bool:
-    return path.is_relative_to(root) and str(path) != root
 
 
 def _mount(kind: _Kind, path: str) -> _Mount:
