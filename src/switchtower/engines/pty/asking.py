@@ -21,8 +21,9 @@ KIND = "terminal"
 
 TYPING_LIMIT = 2.0
 """A program that prints without a pause, or does not wait for input, gets no answer after this."""
-READING_LIMIT = 1.0
-"""A program that computes may take so long to read an answer; one that waits for something else is not waited for."""
+READING_LIMIT = {Reading.YES: 10.0, Reading.BUSY: 10.0, Reading.PERHAPS: 0.5, Reading.NO: 0.0}
+"""How long an answer may stay unread. A process that the answer has woken computes, on a busy machine for seconds; one that
+still waits, though there is something to read, waits for something else."""
 PAUSE = 0.02
 LOOKS_AGAIN = (0.12, 0.25, 0.5, 1.0)
 """When the screen is looked at again because it shows a prompt that the program does not wait at."""
@@ -284,13 +285,11 @@ class Asking:
         """Takes back an answer that the program does not read, so that it cannot answer the next question."""
         clock = asyncio.get_running_loop().time
         began = clock()
-        while clock() - began < READING_LIMIT:
+        await asyncio.sleep(PAUSE)
+        while self._unread_answer and self._program.unread():
+            if clock() - began >= READING_LIMIT[self._program.reading()]:
+                break
             await asyncio.sleep(PAUSE)
-            if not self._unread_answer or not self._program.unread():
-                break
-            reading = self._program.reading()
-            if reading is Reading.NO or (reading is Reading.PERHAPS and clock() - began >= READING_LIMIT / 10):
-                break
         left, self._unread_answer = self._unread_answer and self._program.unread() > 0, False
         if left:
             self._program.flush_input()
