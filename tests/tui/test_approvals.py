@@ -4,10 +4,13 @@ from pathlib import Path
 
 from tests.conformance.daemons import Daemon
 from tests.conftest import StartDaemon
+from tests.tui import people, told
 from tests.tui.seats import Seat, sit
+from textual.app import App
 
 from switchtower.client.client import Client
 from switchtower.protocols.push import messages
+from switchtower.tui.screens.approval import ApprovalScreen
 from switchtower.tui.screens.dialog import DialogScreen
 from switchtower.tui.screens.inbox import InboxScreen
 
@@ -141,3 +144,22 @@ async def test_the_agent_asks_and_is_answered(pushd: Daemon, workspace: Path) ->
         await seat.press("down", "enter")
         await seat.until_said("✓ done")
         assert "pear" in seat.transcript()
+
+
+async def test_what_can_only_be_denied_is_not_approved_by_any_key() -> None:
+    kind, payload = told.approval(command="ls", cannot_approve="the command is cut off")
+    pending = people.pending(told.event(1, kind, {**payload, "options": ["deny"]}))
+    screen = ApprovalScreen(pending, now_ms=lambda: told.T0, quiet=0)
+
+    class Host(App[None]):
+        CSS = "$muted: grey;"
+
+        def on_mount(self) -> None:
+            self.push_screen(screen)
+
+    async with Host().run_test() as pilot:
+        await pilot.pause()
+        assert not screen.query("#yes")
+        assert not screen.query("#always")
+        await pilot.press("y", "a", "ctrl+y")
+        assert pilot.app.screen is screen

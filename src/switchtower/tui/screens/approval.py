@@ -66,6 +66,7 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         self._unconfirmed: str | None = None
         """The decision that waits for its second key."""
         self._rule = decisions.always_rule(pending.approval)
+        self._can_approve = "approve" in pending.approval.options
 
     def compose(self) -> ComposeResult:
         approval = self.pending.approval
@@ -81,8 +82,9 @@ class ApprovalScreen(ModalScreen[Decision | None]):
             )
             yield Input(id="approval-why", compact=True)
             with Horizontal(id="approval-keys"):
-                yield Button("y  Approve", id="yes", variant="success", compact=True)
-                if self._rule is not None:
+                if self._can_approve:
+                    yield Button("y  Approve", id="yes", variant="success", compact=True)
+                if self._can_approve and self._rule is not None:
                     yield Button("a  Always", id="always", variant="primary", compact=True)
                 yield Button("n  Deny", id="no", variant="warning", compact=True)
                 yield Button("d  Deny and stop", id="stop", variant="error", compact=True)
@@ -217,7 +219,9 @@ class ApprovalScreen(ModalScreen[Decision | None]):
 
     def _choose(self, how: str) -> None:
         needs_confirmation = how == "always" or (how == "yes" and decisions.is_destructive(self.pending.approval))
-        if how == "always" and self._rule is None:
+        if how in ("yes", "always") and not self._can_approve:
+            self.notify("This can only be denied here; approve it in its terminal.", severity="warning", markup=False)
+        elif how == "always" and self._rule is None:
             self.notify("This action is asked about every time; no rule can allow it.", severity="warning", markup=False)
         elif needs_confirmation:
             self._show_confirmation(how)
