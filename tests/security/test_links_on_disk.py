@@ -23,7 +23,7 @@ def test_what_cannot_be_looked_at_is_asked_about(tmp_path: Path, monkeypatch: py
     def refuse(path: str) -> os.stat_result:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(links.os, "lstat", refuse)
+    monkeypatch.setattr(os, "lstat", refuse)
 
     assert "cannot be looked at" in str(question(tmp_path, "cat a.txt"))
 
