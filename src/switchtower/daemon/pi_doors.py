@@ -99,7 +99,7 @@ class PiDoors:
             return None
 
     def _accept_at_port(self, request: "upgrade.Upgrade") -> "Receiver | upgrade.Admission":
-        from switchtower.transports import origins
+        from switchtower.transports import origins, upgrade
 
         by_name = origins.hostname(request.headers.get("host", "")) in origins.LOOPBACK
         access = self._doorkeeper.on_open_port(request.origin, by_name=by_name)
