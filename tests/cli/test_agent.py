@@ -188,8 +188,8 @@ def test_always_makes_a_rule_that_is_shown_and_that_holds(shared: Any, waiting: 
     approved = shared("approve", session_id, "--always")
 
     assert approved.code == 0, approved.stderr
-    [told] = [line for line in approved.stderr.splitlines() if line.startswith("from now on in this session: ")]
-    rule = told.removeprefix("from now on in this session: ")
+    [told] = [line for line in approved.stderr.splitlines() if line.startswith("allowed for the rest of this session: ")]
+    rule = told.removeprefix("allowed for the rest of this session: ")
     assert watch(shared, session_id, line_with, "run_complete", from_seq=seq)["payload"]["outcome"] == "success"
     again = shared("send", session_id, "run: echo ruled", "--wait")
     assert again.code == 0
@@ -208,7 +208,7 @@ def test_what_is_destructive_has_no_always(shared: Any, waiting: Any) -> None:
     refused = shared("approve", session_id, "--always")
 
     assert refused.code == 1
-    assert "asked each time anew" in refused.stderr
+    assert "asked about every time" in refused.stderr
     assert (shared.folder / "build").exists()
     assert shared("deny", session_id).code == 0
 

@@ -90,18 +90,17 @@ def _registry(settings: config.Settings) -> Iterator[finding.Finding]:
 
 def _sandbox(settings: config.Settings) -> finding.Finding:
     trouble = sandbox.probe("bubblewrap")
-    if settings.sandbox == "auto":
-        if trouble is None:
-            return finding.ok("sandbox", "bubblewrap works; agents' commands run in it (`auto`)")
+    is_auto = settings.sandbox == "auto"
+    chosen = "agents' commands run in it (`auto`)" if is_auto else f"sessions use `{settings.sandbox}`"
+    if trouble is not None and is_auto:
         problem, _, remedy = trouble.partition("; hint: ")
         return finding.warn("sandbox", f"agents' commands run without a sandbox (`auto`): {problem}", remedy)
-    chosen = f"sessions use `{settings.sandbox}`"
     if trouble is not None:
         problem, _, remedy = trouble.partition("; hint: ")
         if settings.sandbox == "bubblewrap":
             return finding.fail("sandbox", f"{chosen}, and {problem}", remedy)
         return finding.warn("sandbox", f"{chosen}; {problem}", remedy)
-    if (other := sandbox.probe(settings.sandbox)) is not None:
+    if not is_auto and (other := sandbox.probe(settings.sandbox)) is not None:
         problem, _, remedy = other.partition("; hint: ")
         return finding.fail("sandbox", f"{chosen}, and {problem}", remedy)
     if (lack := sandbox.missing_filter()) is not None:

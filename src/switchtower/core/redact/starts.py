@@ -215,6 +215,8 @@ _BEGINNINGS = frozenset(
 _LONGEST = max(map(len, _BEGINNINGS))
 _ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _NEAR_OPENINGS = frozenset("_-./\\%[;")
+CLOSING = frozenset(" \n\t,()'\"")
+"""Characters that no opening contains: text that ends with one of them is the beginning of nothing."""
 
 
 def open_from(text: str, start: int) -> int:
@@ -223,9 +225,11 @@ def open_from(text: str, start: int) -> int:
     head = tail.rstrip(_ALNUM)
     word = tail[len(head) :]
     end = len(text)
-    # Nearly all text: a word behind a blank. Behind an escape or a colour a token begins in the middle of letters.
-    if head[-1:] not in _NEAR_OPENINGS and word not in _BEGINNINGS and (not word or word.isalpha()):
-        return end
+    # Nearly all text: a word behind a blank, which is a beginning as a whole or not at all. Behind an escape or a colour a
+    # token begins in the middle of letters.
+    if head[-1:] not in _NEAR_OPENINGS and (not word or word.isalpha()):
+        at = end - len(word)
+        return at if at >= start and word in _BEGINNINGS else end
     first = max(start, end - _LONGEST)
     return next((at for at in range(first, end) if text[at:] in _BEGINNINGS and is_boundary(text, at)), end)
 

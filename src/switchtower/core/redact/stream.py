@@ -55,7 +55,7 @@ class Rules:
         how far nothing has: at the end there may be the beginning of something."""
         if self._tokens(text, start) is not None:
             return -1
-        end = starts.open_from(text, start)
+        end = len(text) if text[-1:] in starts.CLOSING else starts.open_from(text, start)
         if self._known is not None and (known := self._known(text, start)) is not None:
             if known.end() < len(text) or known.end() - known.start() >= SHORTEST:
                 return -1
