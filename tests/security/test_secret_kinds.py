@@ -24,6 +24,7 @@ ALPHABETS = {
     "upper": string.ascii_uppercase + string.digits,
     "digits": string.digits,
     "hex": "0123456789abcdef",
+    "HEX": "0123456789ABCDEF",
     "word": string.ascii_letters + string.digits + "_-",
     "base64": string.ascii_letters + string.digits + "+/",
     "bcrypt": string.ascii_letters + string.digits + "./",

@@ -42,8 +42,9 @@ _WORD_REST = r"(?:[\w-]|\.(?=[\w-]))*"
 
 _SPECIAL = {
     "sk-": (r"(?:(?=[A-Za-z_-]{0,14}[0-9])[\w-]{8}|[\w-]{16})", r"[\w-]{0,15}"),
-    # A JSON Web Token: two JSON objects in base 64 with a dot between them.
-    "eyJ": (r"[\w-]{8,256}\.eyJ", r"[\w-]{0,256}(?:\.(?:ey?)?)?"),
+    # A JSON Web Token: a JSON object in base 64, a dot, and what is signed or encrypted. The object may begin with a blank.
+    "eyJ": (r"[\w-]{8,256}\.[\w-]{6}", r"[\w-]{0,256}(?:\.[\w-]{0,5})?"),
+    "eyA": (r"[\w-]{8,256}\.[\w-]{6}", r"[\w-]{0,256}(?:\.[\w-]{0,5})?"),
     # A private key in base 64; certificates and public keys begin alike and are public.
     "LS0tLS1CRUdJTi": (r"(?!BDRVJU|BQVUJM)[\w+/=-]{20}", r"[\w+/=-]{0,19}"),
 }
@@ -98,6 +99,10 @@ FORMS = {
     "telegram": Form(((r":(?<=[0-9]{8}:)", ""), (r"(?=AA)", "A?")), r"[\w-]", 33),
     "azure": Form(((r"~(?<=[0-9]Q~)", ""),), r"[\w~.-]", 31),
     "airtable": Form(((r"\.(?<=pat[A-Za-z0-9]{14}\.)", ""),), r"[0-9a-f]", 32),
+    "octopus": Form(((r"-(?<=\bAPI-)", ""),), r"[A-Z0-9]", 24),
+    "harness": Form(((r"\.(?<=\b[ps]at\.[\w-]{22}\.)", ""),), r"[A-Za-z0-9.]", 30),
+    "authress": Form(((r"_(?<=\.acc_)", ""), (r"[a-z0-9-]{10,32}\.", r"[a-z0-9-]{0,32}")), r"[\w+/=-]", 30),
+    "authress with a dash": Form(((r"-(?<=\.acc-)", ""), (r"[a-z0-9-]{10,32}\.", r"[a-z0-9-]{0,32}")), r"[\w+/=-]", 30),
     "sentry": Form(
         ((r"/(?<=://)", ""), (rf"(?={_HEX32}@|{_HEX32}:{_HEX32}@)", r"[0-9a-f]{0,32}(?::[0-9a-f]{0,32})?")),
         r"[0-9a-f:]",
@@ -107,6 +112,7 @@ FORMS = {
     "slack": Form(((r"/(?<=hooks\.slack\.com/)", ""), (r"(?:services|triggers|workflows)/", r"[a-z]{0,9}")), r"[\w/]", 20),
     "discord webhook": Form(((r"/(?<=/webhooks/)", ""), (r"[0-9]{15,20}/", r"[0-9]{0,20}")), r"[\w-]", 40),
     "teams": Form(((r"/(?<=webhook\.office\.com/)", ""), _literal("webhookb2/")), r"[\w@/-]", 30),
+    "softlayer": Form(((r"/(?<=api\.softlayer\.com/soap/)", ""), (r"v3(?:\.1)?/", r"(?:v(?:3(?:\.1?)?)?)?")), r"[a-z0-9]", 40),
     "putty": Form(
         ((r"-(?<=Private-)", ""), _literal("Lines: "), (r"[0-9]{1,3}\r?\n", r"[0-9]{0,3}\r?")), r"[A-Za-z0-9+/=\r\n]", 20
     ),
@@ -187,13 +193,17 @@ def _any() -> str:
     by_first: dict[str, list[str]] = {}
     for anchor, prefixes in ANCHORS.items():
         by_first.setdefault(re.escape(anchor), []).append(_anchored(anchor, prefixes))
+    forms: dict[str, list[str]] = {}
     for form in FORMS.values():
         first = form.parts[0][0]
         length = 2 if first.startswith("\\") else 1
         parts = ((first[length:], form.parts[0][1]), *form.parts[1:])
-        by_first.setdefault(re.escape(re.sub(r"\\(.)", r"\1", first[:length])), []).append(
+        forms.setdefault(re.escape(re.sub(r"\\(.)", r"\1", first[:length])), []).append(
             _progressive(form._replace(parts=parts), is_open=True)
         )
+    for first, branches in forms.items():
+        # No form has a blank behind its first character; most full stops and colons do.
+        by_first.setdefault(first, []).extend([f"(?! )(?:{'|'.join(branches)})"] if len(branches) > 1 else branches)
     for announcement in ANNOUNCEMENTS:
         by_first.setdefault(re.escape(announcement[0]), []).append(f"{re.escape(announcement[1:])}[ \\t]")
     by_first.setdefault(re.escape("-"), []).append(
