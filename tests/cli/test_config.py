@@ -142,7 +142,14 @@ def test_a_first_value_makes_the_file_and_its_folder(inside: Inside) -> None:
     assert config.load(environ={"TOWER_HOME": str(home)}).max_cost == 2.5
 
 
-EXAMPLES = ('a"\\\\d+ # \u00e9', "https://hub.example", "/tmp/x.sock", "127.0.0.1:7870", "10.0.0.0/8", "postgresql://tower@db.example/tower")
+EXAMPLES = (
+    'a"\\\\d+ # \u00e9',
+    "https://hub.example",
+    "/tmp/x.sock",
+    "127.0.0.1:7870",
+    "10.0.0.0/8",
+    "postgresql://tower@db.example/tower",
+)
 
 
 def accepts(setting: config.Setting, example: str) -> bool:

@@ -264,7 +264,7 @@ def test_what_an_agent_starts_is_refused_a_flow_and_ends_with_4(alone: Tower) ->
 
     assert (alone.folder / "code").read_text() == "4\n"
     error = json.loads((alone.folder / "out.json").read_text())["summary"]["error"]
-    assert "what a run has started cannot start" in error["message"]
+    assert "a process of a run can start a session with an agent" in error["message"]
 
 
 # A runtime that somebody else drives

@@ -275,7 +275,7 @@ def test_every_command_teaches_with_an_example(tower: Any) -> None:
 def test_the_choices_are_the_wire_s_own() -> None:
     assert get_args(messages.ThinkingLevel) == arguments.THINKING
     assert set(config.POLICIES) == set(get_args(messages.PolicyProfile))
-    assert set(config.SANDBOXES) == set(get_args(messages.SandboxWish))
+    assert set(config.SANDBOX_SETTINGS) == set(get_args(messages.SandboxWish))
 
 
 def test_a_reader_that_leaves_in_the_middle_of_a_large_diff_ends_it_quietly(tower: Any, scripted: ScriptedDaemon) -> None:

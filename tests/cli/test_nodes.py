@@ -262,7 +262,6 @@ def test_sessions_of_a_daemon_that_is_alone_show_no_node(tower: Any, scripted: S
         scripted.answers["list_nodes"] = {"nodes": nodes}
         assert lines(tower("sessions")) == [f"{SESSION}  idle  N d  main  /w"]
         assert "node" not in tower("sessions", "--json").json[0]
-    assert scripted.asked("list_cards") == [], "nor is anything more asked for"
 
 
 def test_the_inbox_shows_the_node_of_what_waits(tower: Any, several: ScriptedDaemon) -> None:

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 import click
 
 from switchtower.cli import output
-from switchtower.core import invisible
 
 
 class Exit(IntEnum):
@@ -87,6 +86,8 @@ def fail(message: str, hint: str | None = None) -> None:
 
 def printable(text: str) -> str:
     """Text that came from elsewhere must not steer the terminal or hide a part of itself: what cannot be seen is spelled out."""
+    from switchtower.core import invisible
+
     return invisible.reveal(text, invisible.spell_escape)
 
 

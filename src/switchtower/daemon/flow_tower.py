@@ -42,6 +42,7 @@ class CommandTower:
                 keep_bytes=_LONGEST_ANSWER,
                 environment=dict(os.environ),
                 errors_apart=True,
+                is_client=True,
             )
         try:
             told = json.loads(ended.output)

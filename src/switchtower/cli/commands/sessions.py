@@ -98,13 +98,14 @@ def _described(
 def _cells(
     listed: "Sequence[messages.ListedSession]", programs: "Programs", homes: "Homes", cards: "Cards", *, now: float
 ) -> list[tuple[str, ...]]:
+    has_bounds = any(card.sandbox or card.childOf for card in cards.values())
     return [
         (
             session.sessionId,
             session.state,
             ages.age(now - session.updatedAt / 1000),
             *((homes.get(session.sessionId) or "-",) if homes else ()),
-            *((_bounds(cards.get(session.sessionId)),) if cards else ()),
+            *((_bounds(cards.get(session.sessionId)),) if has_bounds else ()),
             session.repo.currentBranch,
             session.repo.rootPath,
             *((_program(programs.get(session.sessionId)),) if programs else ()),

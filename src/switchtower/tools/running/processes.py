@@ -65,6 +65,7 @@ async def run_command(
     on_output: output.Listener | None = None,
     spill: int | None = None,
     errors_apart: bool = False,
+    is_client: bool = False,
 ) -> Finished:
     """Runs a command to its end: a text in a shell, a row of words as a program and its arguments. Raises `OSError` or
     `ValueError` when it cannot even be started, and `SandboxUnavailable` when the sandbox cannot be built around the workspace.
@@ -77,10 +78,14 @@ async def run_command(
       otherwise. It is written to for as long as this runs and never closed here.
     - `errors_apart` keeps what goes to the error channel by itself, as much of it as of the rest. How the two were mixed is
       then unknown; the listener is told both, and only the rest is spilled.
+    - `is_client`: the program is a client of the daemon and acts for the user who started this process. It gets no number:
+      the daemon would take it for a number that a process of a run has changed. The variables still mark it.
     """
     mark = marks.for_command(run_id)
     argv = [_SHELL, "-c", command] if isinstance(command, str) else command
-    process, pipes = _spawn(argv, cwd, mark, sandbox, workspace or cwd, environment, errors_apart=errors_apart)
+    process, pipes = _spawn(
+        argv, cwd, mark, sandbox, workspace or cwd, environment, errors_apart=errors_apart, is_client=is_client
+    )
     heard = output.Output(pipes[0], capture.Spool(keep_bytes, spill), on_output)
     heard_apart = [output.Output(pipe, capture.Spool(keep_bytes), on_output) for pipe in pipes[1:]]
     running = _Running(process, mark, grace_s, has_guard=sandbox.guard is not None)
@@ -148,12 +153,14 @@ def _spawn(
     given: Mapping[str, str] | None,
     *,
     errors_apart: bool,
+    is_client: bool,
 ) -> tuple[subprocess.Popen[bytes], list[int]]:
     """The process and the read ends of its pipes: its output, and its errors when they are wanted apart."""
     variables = {**(environment.current() if given is None else given), "PWD": cwd, **mark.variables()}
     check_program(argv, cwd, variables)
     # The mark first: it is on everything from then on, the sandbox's guard too.
-    wrapped = marks.wrap(sandbox.wrap(argv, workspace), mark)
+    inside = sandbox.wrap(argv, workspace)
+    wrapped = inside if is_client else marks.wrap(inside, mark)
     adoption.expect(mark.run_id)
     pipes = [os.pipe() for _ in range(2 if errors_apart else 1)]
     read_ends, write_ends = [read for read, _ in pipes], [write for _, write in pipes]
