@@ -62,6 +62,7 @@ class RelayHouse:
         self._owner_token = owner_token
         self._version = version
         self._shared = shared
+        self._started_at_ms = runtime.now_ms()
         self._loading = asyncio.Lock()
         self._made: RelayParts | None = None
         self._parts: RelayParts | None = None
@@ -82,6 +83,7 @@ class RelayHouse:
                     self._doorkeeper.find_run,
                     self._page,
                     self._shared or self._own(),
+                    self._started_at_ms,
                 )
                 parts = self._made  # where opening it failed, it is tried again with the next who asks
                 await parts.open()

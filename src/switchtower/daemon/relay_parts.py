@@ -39,7 +39,9 @@ class RelayParts:
         find_run: Callable[[Origin], str | None],
         page: WebPage,
         shared: Shared,
+        started_at_ms: int,
     ) -> None:
+        """`started_at_ms` is when the daemon started: what has happened since then is sent to a new hub."""
         self._settings = settings
         self._page = page
         self._version = version
@@ -95,6 +97,7 @@ class RelayParts:
                 host_name=host_name,
                 hub_may=cast(Any, settings.hub_may),
                 heartbeat_s=settings.heartbeat,
+                started_at_ms=started_at_ms,
             )
             connect = partial(
                 ws_client.connect,

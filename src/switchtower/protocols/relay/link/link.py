@@ -117,7 +117,7 @@ class Link:
     async def _load(self) -> None:
         while True:
             try:
-                await self._spool.load()
+                await self._spool.load(self._settings.started_at_ms)
             except (registry.RegistryUnavailable, core_errors.CoreError) as problem:
                 self._note("waiting", str(problem))
                 await asyncio.sleep(self._pause())

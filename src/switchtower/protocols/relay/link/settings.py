@@ -37,6 +37,8 @@ class LinkSettings(Struct, frozen=True, kw_only=True):
     hub_may: Literal["watch", "decide", "start"] = "decide"
     """How far the hub is obeyed."""
     heartbeat_s: float = 10.0
+    started_at_ms: int | None = None
+    """From when on a hub that is new gets what happens here. None is when the link is first loaded."""
     backoff_min_s: float = 0.5
     backoff_max_s: float = 60.0
     refused_s: float = 30.0

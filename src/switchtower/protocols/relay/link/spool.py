@@ -60,9 +60,10 @@ class Spool:
         self._is_loaded = False
         self._unwatch = tower_.watch_batches(self._saw, at_home=True)
 
-    async def load(self) -> None:
-        """What is left from before. Until then nothing is known, and nothing is sent."""
-        since_ms = await self._ledger.load(self._tower.now_ms())
+    async def load(self, started_at_ms: int | None = None) -> None:
+        """What is left from before. Until then nothing is known, and nothing is sent. A hub that is new gets what has happened
+        since `started_at_ms`, because a session may begin and end before this is loaded."""
+        since_ms = await self._ledger.load(self._tower.now_ms() if started_at_ms is None else started_at_ms)
         cards, limit = await self._tower.cards(_FIRST_CARDS), _FIRST_CARDS
         while len(cards) == limit and cards[-1].updated_at_ms >= since_ms:
             limit *= 4
