@@ -43,7 +43,7 @@ class StartSession(Command, frozen=True, kw_only=True):
     loaded: bool = False
     parent: str | None = None
     parent_run: str | None = None
-    """The run whose process starts it: the runtime's answer, nobody else's."""
+    """The run whose process starts it. Only the runtime sets it."""
     conversation: tuple[events.MessageImported, ...] = ()
     """What was said elsewhere and goes on here."""
     title: str | None = None

@@ -293,7 +293,7 @@ def _decide_approval(session: Session, command: commands.DecideApproval, now_ms:
             str(why) if why else None, hint=f"decide at the terminal: `tower attach {session.id}`; or deny it here"
         )
     if session.terminal is not None:
-        # A program goes on from its own prompt: to refuse one thing is not to end it.
+        # A program continues from its own prompt: to refuse one thing is not to end it.
         if verdict is events.Verdict.DENY_STOP and command.stop_is_implied:
             verdict = events.Verdict.DENY_CONTINUE
     elif run.headless and verdict is events.Verdict.DENY_CONTINUE:

@@ -203,7 +203,7 @@ class Accounts:
         return await self._tokens.make(Claims(sub=name, jti=token_id, iat=issued_at, exp=expires_at))
 
     def device_of(self, name: str) -> str:
-        """For a client that has logged in: by this its next login is told from a stranger's. It lets nobody in."""
+        """For a client that has logged in: by this its next login is told from a stranger's. It admits no client."""
         nonce = secrets.token_hex(16)
         return f"{nonce}.{self._device_signature(name, nonce)}"
 

@@ -1,4 +1,4 @@
-"""What a call would do, shown whole to the person who decides about it. Looks only; a problem is told as text and never raised.
+"""What a call would do, shown whole to the person who decides about it. Looks only; a problem is returned as text, never raised.
 
 A change that cannot be shown whole, such as one of a binary file, is a problem.
 """

@@ -108,7 +108,7 @@ class ConnectionLimit:
             self._known.add(transport)
 
     def renew(self, transport: asyncio.Transport) -> None:
-        """It was answered, and may ask again: its time begins anew."""
+        """It was answered, and may ask again: its time starts from zero."""
         if stranger := self._strangers.get(transport):
             stranger.since = self._now()
             self._strangers.move_to_end(transport)

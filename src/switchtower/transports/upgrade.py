@@ -93,7 +93,7 @@ def read(head: bytes, address: str, reached_at: str = "", *, proxies: TrustedPro
 
 
 def objection(request: Upgrade, hosts: Collection[str], sites: Sites = _NO_SITES) -> Refusal | None:
-    """Why this request goes no further, whoever asks. `hosts` are the names that we may be reached by besides loopback's,
+    """Why this request is refused, whichever client asks. `hosts` are the names that we may be reached by besides loopback's,
     `sites` the pages that may connect."""
     headers = request.headers
     host = hostname(headers.get("host", ""))

@@ -447,7 +447,7 @@ async def test_a_worktree_can_be_committed_in_and_the_rest_of_its_repository_onl
 
 @with_bubblewrap
 async def test_a_pointer_that_was_made_up_opens_nothing(run: Run, repository: Path, home: Path) -> None:
-    """Whoever can write in the workspace can write any `.git` there."""
+    """A person who can write in the workspace can write any `.git` there."""
     work = home / "work"
     fake = home / "fake/worktrees/work"
     fake.mkdir(parents=True)

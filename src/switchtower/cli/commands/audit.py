@@ -26,7 +26,7 @@ _WORDS = {"approve": "approved", "deny_continue": "denied", "deny_stop": "denied
 def audit(ctx: click.Context, since: str | None, limit: float | None, accounts: bool, as_json: bool) -> int:
     """List decisions on approvals, the newest first: when, who, from where, what was decided and about what.
 
-    A decision that nobody made in time is `expired`. What a deleted session held is not listed; `tower audit export` has it.
+    Without a decision in time it is `expired`. What a deleted session held is not listed; `tower audit export` has it.
 
     \b
     Example:
@@ -47,7 +47,7 @@ def audit(ctx: click.Context, since: str | None, limit: float | None, accounts: 
         output.line(msgspec.json.encode(found))
         return console.Exit.OK
     if not found:
-        console.say("nothing has happened" if accounts else "nobody has decided anything")
+        console.say("nothing has happened" if accounts else "no decisions yet")
         return console.Exit.OK
     now = time.time()
     for row in table.rows([cells(one, listing.ago(one, "ts", now=now)) for one in found]):
@@ -62,7 +62,7 @@ def verify(heads: tuple[str, ...], as_json: bool) -> int:
     """Check the audit's hash chains: that no record was changed, removed, added or moved since it was written, and that each
     decision in the journal is the one that was recorded. Needs no daemon, and changes nothing.
 
-    Someone who can write to the store can compute all hashes again. Keep the heads that this prints somewhere else, and pass
+    Someone who can write to the store can compute all hashes again. Keep the heads that this prints in another place, and pass
     them with --head later: a chain that was rewritten no longer has them.
 
     Exits with 0 when all holds, and with 1 and the first broken link when something does not.

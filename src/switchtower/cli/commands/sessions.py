@@ -27,7 +27,7 @@ def sessions(as_json: bool, limit: int) -> int:
     """List the sessions, the last used first.
 
     The sandbox of each session is shown, and of a session that a run has started, whose child it is. Of a program in a terminal,
-    the command is shown too, or what somebody has called it. Where several nodes share one store, the
+    the command is shown too, or its name. Where several nodes share one store, the
     node that a session has as its home is shown. A session that waits for a decision or an answer has what is asked below it. The
     end of an id is enough to name a session in other commands, and `last` is the first one listed.
 

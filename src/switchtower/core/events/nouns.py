@@ -27,7 +27,7 @@ class Actor(Struct, frozen=True, omit_defaults=True):
     claims: Claim | None = None
     """Of another host (`via` is `host`) or of a hub (`via` is `hub`): who it says acted there. Never a user of this daemon."""
     run_id: str | None = None
-    """The run whose process asked. Such an actor acts for nobody else."""
+    """The run whose process asked. Such an actor acts only for that run."""
 
     @property
     def label(self) -> str:

@@ -48,7 +48,7 @@ def _handed(preset: events.Preset) -> files.Handed:
 
 
 async def _admitted(config: ServerConfig, work: Work) -> bool:
-    """Whoever can write a workspace's `.mcp.json` could otherwise have any program started."""
+    """A person who can write a workspace's `.mcp.json` could otherwise have any program started."""
     args = {"name": config.name, **config.shown}
     judgement = work.policy.judge(TOOL, args, workspace=work.task.workspace.root)
     if judgement.ruling is not policy.Ruling.ASK:

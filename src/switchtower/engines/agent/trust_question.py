@@ -1,7 +1,7 @@
 """The first run in a folder asks whether the folder is trusted, before anything in it counts as an instruction.
 
 A no is no reason to stop: the run goes ahead without the folder's instructions, and the session is not asked again. Where no
-person is there to answer, nothing is asked and nothing of the folder is read.
+person can answer, nothing is asked and nothing of the folder is read.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 A decision is typed only while the very prompt that it was about is on the screen and the program waits for input, and both
 are looked at in the same step of the event loop as the typing. What the program then does not read is taken back. Whatever
-anybody types meanwhile takes the question back: somebody is answering it at the terminal.
+anybody types meanwhile takes the question back: a person is answering it at the terminal.
 """
 
 import asyncio

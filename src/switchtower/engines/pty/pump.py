@@ -23,7 +23,7 @@ ECHO = 0.1
 SILENCE = 0.12
 """After this the program is taken to wait for something."""
 BETWEEN = 0.25
-"""While output goes on, the screen is looked at this often: a program that animates something is never silent."""
+"""While output continues, the screen is looked at this often: a program that animates something is never silent."""
 CLOSELY = 0.05
 """The same, while a prompt that was answered must be seen to go."""
 BETWEEN_CHARS = 16 * 1024
@@ -44,7 +44,7 @@ class Pump:
         on_output: Callable[[], Awaitable[None]],
         is_watched_closely: Callable[[], bool],
     ) -> None:
-        """`on_silence` looks at the screen after a pause, `on_output` from time to time while output goes on."""
+        """`on_silence` looks at the screen after a pause, `on_output` from time to time while output continues."""
         self._program = program
         self._desk = desk
         self._call_id = call_id

@@ -1,7 +1,7 @@
 """Repositories that a sandboxed command has made in a workspace: after it has ended, what would have git run programs is set
 aside under another name, and the rest is left as it is.
 
-Git runs programs for whoever calls it in such a folder, and for a repository that the workspace's own index names as a
+Git runs programs for every user who calls it in such a folder, and for a repository that the workspace's own index names as a
 submodule already when it is called in the workspace. The command's processes have all ended by then. Others may still write
 in the workspace, so no path is followed twice: each step is taken from a descriptor, and never through a link.
 """

@@ -38,7 +38,7 @@ def ended(host: str, *, secure: bool) -> str:
 
 
 def given_device(cookie: str | None, host: str) -> str:
-    """What tells a device that has logged in before from a stranger's; it lets nobody in."""
+    """What tells a device that has logged in before from a stranger's; it admits no client."""
     pairs = (part.partition("=") for part in (cookie or "").split(";"))
     ours = [value.strip() for key, _, value in pairs if key.strip() == f"{name(host)}_device"]
     return ours[0] if len(ours) == 1 else ""

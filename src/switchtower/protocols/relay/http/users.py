@@ -57,7 +57,7 @@ class Users:
         return [_shown(token) for token in await self._accounts.tokens(call.text("user"))]
 
     async def create_token(self, call: Call) -> Any:
-        """The only time that the token itself is told."""
+        """The only answer that contains the token itself."""
         asked = await call.asked(bodies.NewToken)
         lifetime_ms = None if asked.expires_in_s is None else asked.expires_in_s * 1_000
         secret, token = await self._accounts.create_token(

@@ -41,7 +41,7 @@ class HostPeer:
         failed: Callable[[str, dict[str, Any]], None],
         usage: HostUsage | None = None,
     ) -> None:
-        """`failed` is told the host, and what it says of a command to it that it did not do. `usage` is what the host has used of
+        """`failed` gets the host, and its error for a command that it did not execute. `usage` is what the host has used of
         its quotas."""
         self._tower = tower_
         self._host_id = host_id

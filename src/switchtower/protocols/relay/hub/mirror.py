@@ -55,7 +55,7 @@ class Mirror:
         usage: HostUsage | None = None,
         refuse: Callable[[str, str], None] = lambda run_id, problem: None,
     ) -> None:
-        """`usage` is what the host has used of its quotas; `refuse` is told the run that is not taken, and why."""
+        """`usage` is what the host has used of its quotas; `refuse` gets the run that is not taken, and the reason."""
         self._tower = tower_
         self._host_id = host_id
         self._ack = ack

@@ -189,7 +189,7 @@ class Presence:
         return known
 
     def _note(self, kind: str, host_id: str, by: events.Actor | None, detail: str = "") -> audit.Note | None:
-        """For the audit. None: nobody asked for it."""
+        """For the audit. None when no client asked for it."""
         return None if by is None else audit.Note(kind, self._tower.now_ms(), by, host_id, detail)
 
     def _do(self, work: Awaitable[object]) -> None:

@@ -1,6 +1,6 @@
 """How much one host may put into the hub's journal: sessions, open questions, and messages and bytes a minute.
 
-Whoever sends faster than it may is read more slowly, so that nothing is lost and nothing piles up here. Sessions and questions
+A host that sends too fast is read more slowly, so that nothing is lost and nothing piles up here. Sessions and questions
 beyond their number are refused. Each kind of excess is in the log once an hour.
 """
 
@@ -90,7 +90,7 @@ class HostUsage:
             try:
                 cards = await self._tower.cards(MOST_COUNTED)
             except errors.CoreError:
-                return False  # nobody can tell; the host tells of it again
+                return False  # it cannot be known; the host sends it again
             self._sessions = {card.session_id for card in cards if card.host == self._host_id}
             self._counted_at = now
         if session_id not in self._sessions and len(self._sessions) >= most:
