@@ -19,8 +19,8 @@ setup: .venv/.ready ## Create .venv with everything; quick when nothing changed
 		|| { echo "Python 3.11 or newer is needed; hint: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@test -x $(BIN)/python || { echo "Creating .venv" >&2; $(PYTHON) -m venv .venv; }
 	@echo "Installing into .venv (about a minute the first time)" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[all]" --group dev
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'pip>=25.1'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable ".[all]" --group dev
 	@touch $@
 
 PAGE := src/switchtower/web_dist/index.html

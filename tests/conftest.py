@@ -4,6 +4,7 @@ every frame they are sent."""
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack
@@ -25,6 +26,9 @@ TRANSPORTS = ("socket", "websocket")
 # Programs in terminals and commands from afar are started by login shells, whose profile is the user's own and may do anything.
 os.environ["HOME"] = tempfile.mkdtemp(prefix="tower-tests-home-")
 atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
+
+# A parent that ignores Ctrl-C (a job in the background of a script, `nohup`) passes that on, and Python then leaves it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes depends on who else uses the machine: no test is about that.
 hypothesis.settings.register_profile("switchtower", deadline=None)

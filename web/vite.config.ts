@@ -18,6 +18,8 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     target: "es2022",
     reportCompressedSize: true,
+    // A slow machine is no reason for a warning about the time that a plugin takes.
+    rolldownOptions: { checks: { bundlerTimings: false } },
   },
   server: {
     fs: { allow: [".", documents] },

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -488,7 +489,7 @@ def test_the_command_is_a_runtime_too(tm: Tm, arguments: list[str]) -> None:
 
 def test_the_command_as_a_runtime_runs_a_flow_of_the_command(tm: Tm) -> None:
     executor = tm.folder / "rt"
-    executor.write_text(f"#!/bin/sh\nexec {sys.executable} -P -m switchtower flow runtime\n")
+    executor.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m switchtower flow runtime\n")
     executor.chmod(0o755)
 
     ended = tm("run", tm.write("greet.yaml", YAML), "--executor-path", "./rt")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -257,7 +258,7 @@ def test_a_daemon_that_dies_and_comes_back_is_waited_for(tower: Tower) -> None:
 
 
 def test_what_an_agent_starts_is_refused_a_flow_and_ends_with_4(alone: Tower) -> None:
-    command = f"{sys.executable} -P -m switchtower flow run greet.json --json"
+    command = f"{shlex.quote(sys.executable)} -P -m switchtower flow run greet.json --json"
     write(alone, "greet.json", IR)
     line = f"run: TOWER_HOME={alone.home} {command} > out.json; echo $? > code"
     assert alone("run", "--headless", "--provider", "demo", "--policy", "yolo", line).code == 0

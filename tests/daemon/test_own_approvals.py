@@ -1,6 +1,7 @@
 """What an agent started is the owner's process too, and yet may not decide in the owner's name, at any door."""
 
 import json
+import shlex
 import sys
 import textwrap
 
@@ -58,7 +59,7 @@ async def test_a_command_of_a_run_decides_about_nothing(stage: Stage) -> None:
     (stage.workspace / "inside.py").write_text(INSIDE)
     working = await stage.session(outside)
     endpoints = stage.home / "run" / "endpoints.json"
-    command = f"{sys.executable} inside.py {waiting} {asked['requestId']} {run_id} {endpoints}"
+    command = f"{shlex.quote(sys.executable)} inside.py {waiting} {asked['requestId']} {run_id} {endpoints}"
     prompt = await outside.begin("prompt", sessionId=working, message=f"run: {command}")
     allowed = await outside.next_event("extension_ui_request")
     await outside.do(
@@ -78,7 +79,7 @@ async def test_a_persons_own_command_speaks_for_them(stage: Stage) -> None:
     await stage.open()
     client = await stage.pi()
     session_id = await stage.session(client)
-    command = f"TOWER_HOME={stage.home} {sys.executable} -m switchtower sessions"
+    command = f"TOWER_HOME={stage.home} {shlex.quote(sys.executable)} -m switchtower sessions"
 
     ran = await client.do("bash", sessionId=session_id, command=command)
 

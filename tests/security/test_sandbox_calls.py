@@ -6,6 +6,7 @@ import ctypes
 import errno
 import json
 import platform
+import shlex
 import shutil
 import struct
 import subprocess
@@ -257,7 +258,7 @@ async def test_the_32_bit_table_is_no_way_around(run: Run, workspace: Path) -> N
         "unshare --user --map-root-user true",
         "unshare --user --map-root-user --mount --pid --fork true",
         "bwrap --unshare-user --ro-bind / / true",
-        f"{sys.executable} -c 'import ctypes, os; os._exit(ctypes.CDLL(None).unshare(0x10000000) and 1)'",
+        f"{shlex.quote(sys.executable)} -c 'import ctypes, os; os._exit(ctypes.CDLL(None).unshare(0x10000000) and 1)'",
     ],
 )
 async def test_no_namespaces_inside_the_sandbox(command: str, network: bool, run: Run) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -219,7 +220,7 @@ async def test_a_program_that_an_agent_runs_gets_nothing_for_a_stolen_cookie(
     (workspace / "thief.py").write_text(_THIEF)
     client = await connect(site.daemon)
     session_id = await client.start_session(workspace)
-    await client.send(session_id, f"run: {sys.executable} thief.py {site.host} '{cookie}'")
+    await client.send(session_id, f"run: {shlex.quote(sys.executable)} thief.py {site.host} '{cookie}'")
     asked = await client.event("approval_required", session_id=session_id)
     await client.decide(session_id, str(asked.runId), asked.content["approvalId"])
     await client.event("run_complete", session_id=session_id)
