@@ -235,7 +235,9 @@ _LONG = 1 << 31
 
 class _OpenTails(dict[str, int]):
     """By the last characters of a text, `TAIL` of them: how many may be the beginning of a prefix or an announcement. More
-    than any text has when these are too few to know. Few tails are frequent, and a dictionary answers more quickly than any search."""
+    than any text has when these are too few to know.
+
+    Few tails are frequent, and a dictionary answers more quickly than any search."""
 
     _MOST = 16 * 1024
 

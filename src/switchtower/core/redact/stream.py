@@ -72,34 +72,25 @@ class Rules:
     def harmless_to(self, text: str, start: int, found: re.Match[str]) -> int:
         """-1 when something in the text from `start` on has to be decided about, with what stands before it in mind. Otherwise
         how far nothing has: at the end there may be the beginning of something. `found` is the first place of interest."""
-        end = len(text)
-        has_many = end - start > _MANY_SIGNS and not _has_hint(text, max(0, start - CONTEXT))
+        if found.lastgroup is None:
+            return _harmless_before(found, text, start)
+        if len(text) - start > _MANY_SIGNS and not _has_hint(text, max(0, start - CONTEXT)):
+            return self._harmless_but_for_signs(text, start)
         place: re.Match[str] | None = found
         while place is not None:
-            if place.lastindex is None:
-                return -1
+            if place.lastgroup is None:
+                return _harmless_before(place, text, start)
             at = place.start()
-            if place.lastgroup is None:  # a value, or at the end its first characters
-                if place.end() < len(text) or len(text) - at >= SHORTEST:
-                    return -1
-                end = at
-                break
-            if has_many:
-                return self._harmless_but_for_signs(text, start)
             if _is_named(text, at):
                 return -1
             place = self.search_any(text, at + 1)
-        return min(end, starts.open_from(text, start))
+        return starts.open_from(text, start) if OPEN_TAILS[text[-4:]] else len(text)
 
     def _harmless_but_for_signs(self, text: str, start: int) -> int:
         if _compile(starts.ANY)(text, start) is not None:
             return -1
-        end = starts.open_from(text, start)
-        if self._search_known is not None and (known := self._search_known(text, start)) is not None:
-            if known.end() < len(text) or known.end() - known.start() >= SHORTEST:
-                return -1
-            end = min(end, known.start())
-        return end
+        known = self._search_known(text, start) if self._search_known is not None else None
+        return starts.open_from(text, start) if known is None else _harmless_before(known, text, start)
 
 
 class SessionRules(Rules):
@@ -136,6 +127,14 @@ def _compile(pattern: str) -> _Search:
     return re.compile(pattern, re.ASCII).search
 
 
+def _harmless_before(found: re.Match[str], text: str, start: int) -> int:
+    """As `Rules.harmless_to`, for a place that is no sign: a token, a value, or the first characters of a value at the end."""
+    at = found.start()
+    if found.lastindex is None or found.end() < len(text) or len(text) - at >= SHORTEST:
+        return -1
+    return min(at, starts.open_from(text, start)) if OPEN_TAILS[text[-4:]] else at
+
+
 def _has_hint(text: str, start: int) -> bool:
     lower = text[start:].lower()
     for hint in starts.HINTS:  # noqa: SIM110 - hot, and a generator takes twice as long
@@ -149,7 +148,7 @@ def _is_named(text: str, sign: int) -> bool:
     if text[sign - 1 : sign] in starts.SIGNS:
         return False  # It belongs to the sign before it, or stands at the very beginning.
     behind = text[max(0, sign - CONTEXT) : sign][::-1]
-    if text[sign] == ":" and shapes.USER_BEHIND.match(behind):
+    if text[sign] == ":" and "//:" in behind and shapes.USER_BEHIND.match(behind):
         return True
     named = shapes.NAME_BEHIND.match(behind)
     return named is not None and names.kind_of(named[1][::-1]) is not None
@@ -175,7 +174,8 @@ class StreamRedactor:
 
     def feed(self, delta: str) -> str:
         if self._scanner is None:
-            text = self._text + delta
+            before = self._text
+            text = before + delta
             decided = self._decided
             found = self._rules.search_any(text, decided)
             if found is not None:
@@ -183,7 +183,7 @@ class StreamRedactor:
             elif decided <= (end := len(text) - OPEN_TAILS[text[-4:]]) < _TRIM_FROM and not self._shown:  # nearly every word
                 self._text = text
                 self._decided = end
-                return text[decided:end]
+                return delta if decided == len(before) and end == len(text) else text[decided:end]
             else:
                 end = starts.open_from(text, decided)
             if end >= 0:
