@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.cli.inside import Inside
 
-from switchtower.cli.archives import contents, manifest
+from switchtower.cli.archives import checksum, contents, manifest
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_the_manifest_has_the_digest_of_each_file_and_the_schemas(inside: Inside
             content = tar.extractfile(member["stored"])
             assert content is not None
             assert hashlib.sha256(content.read()).hexdigest() == member["sha256"]
-    assert described["format"] == 1
+    assert described["format"] == 2
     assert described["schemas"].keys() == {"data/journal.db", "data/registry.db"}
     assert described["secrets"] is False
 
@@ -296,6 +296,12 @@ def rebuilt(backup: Path, change: Callable[[dict[str, Any], dict[str, bytes]], N
             info = tarfile.TarInfo(name)
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
+    seal(backup)
+
+
+def seal(backup: Path) -> None:
+    with backup.open("r+b") as file:
+        checksum.append(file)
 
 
 def add(described: dict[str, Any], files: dict[str, bytes], name: str, *, stored: str | None = None) -> None:
@@ -324,7 +330,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any], dict[str, bytes]], None], str
     "a negative size": (lambda d, f: d["members"][2].update(size=-1), "has an impossible size"),
     "a huge file": (lambda d, f: d["members"][2].update(size=2**40), "has an impossible size"),
     "more than the disk": (lambda d, f: d["members"][0].update(size=2**62), "hint: make room"),
-    "a newer format": (lambda d, f: d.update(format=2), "it is of format 2 and this program knows 1"),
+    "a newer format": (lambda d, f: d.update(format=3), "it is of format 3 and this program knows 2"),
     "no format": (lambda d, f: d.pop("format") and None, "its manifest cannot be read"),
     "other types": (lambda d, f: d.update(members={"a": 1}), "its manifest cannot be read"),
 }
@@ -362,6 +368,7 @@ def test_links_devices_and_records_are_refused(inside: Inside, backup: Path, kin
         link = tarfile.TarInfo("data/journal.db")
         link.type, link.linkname = kind, "/etc/passwd"
         tar.addfile(link)
+    seal(backup)
 
     ended = inside("restore", str(backup))
 
@@ -397,11 +404,11 @@ def test_a_truncated_archive_is_refused_at_every_length(inside: Inside, backup: 
 
 
 def test_no_flipped_bit_goes_unnoticed(inside: Inside, backup: Path) -> None:
+    """Header, members, end-of-archive blocks, gzip's own checksum and ours: sampled over the file, and all of its end."""
     whole = backup.read_bytes()
-    headers = 10 + len(backup.name)  # of gzip: a time and a name, which nothing depends on
-    for place in range(headers, len(whole), max(1, len(whole) // 61)):
+    for place in [*range(0, len(whole), max(1, len(whole) // 61)), *range(len(whole) - checksum.SIZE - 24, len(whole))]:
         flipped = bytearray(whole)
-        flipped[place] ^= 0x10
+        flipped[place] ^= 1 << place % 8
         backup.write_bytes(flipped)
 
         ended = inside("restore", str(backup))
@@ -409,6 +416,50 @@ def test_no_flipped_bit_goes_unnoticed(inside: Inside, backup: Path) -> None:
         assert ended.code == 1, place
         assert ended.stderr.count("\n") == 1
         assert snapshot(inside.home) == {}
+
+
+def test_no_flipped_bit_passes_the_checksum(tmp_path: Path) -> None:
+    """Every bit of a small archive. Some unpack to the very same content, so nothing but a checksum of the file finds them."""
+    file = tmp_path / "small.tar.gz"
+    with tarfile.open(file, "w:gz") as tar:
+        info = tarfile.TarInfo("manifest.json")
+        info.size = 2
+        tar.addfile(info, io.BytesIO(b"{}"))
+    seal(file)
+    whole = file.read_bytes()
+    assert checksum.verify(io.BytesIO(whole))
+    for place in range(len(whole)):
+        for bit in range(8):
+            flipped = bytearray(whole)
+            flipped[place] ^= 1 << bit
+            with pytest.raises(manifest.Broken):
+                checksum.verify(io.BytesIO(flipped))
+
+
+def test_a_backup_without_its_checksum_is_refused(inside: Inside, backup: Path) -> None:
+    backup.write_bytes(backup.read_bytes()[: -checksum.SIZE])
+
+    ended = inside("restore", str(backup))
+
+    assert (ended.code, ended.stdout) == (1, b"")
+    assert "its checksum is missing; hint: see whether it is whole" in ended.stderr
+    assert snapshot(inside.home) == {}
+
+
+def test_a_backup_of_the_first_format_is_restored_without_a_checksum(inside: Inside, backup: Path) -> None:
+    def older(described: dict[str, Any], files: dict[str, bytes]) -> None:
+        described["format"] = 1
+
+    rebuilt(backup, older)
+    backup.write_bytes(backup.read_bytes()[: -checksum.SIZE])
+
+    assert inside("restore", str(backup)).code == 0
+
+
+def test_other_programs_still_read_a_backup(backup: Path) -> None:
+    with tarfile.open(backup) as tar:
+        assert tar.getnames()[0] == manifest.NAME
+    assert gzip.decompress(backup.read_bytes())
 
 
 def test_settings_and_data_in_different_folders_find_their_places(inside: Inside, file: Path, tmp_path: Path) -> None:

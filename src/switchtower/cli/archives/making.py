@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from switchtower import __version__, config
-from switchtower.cli.archives import contents, manifest, store_parts
+from switchtower.cli.archives import checksum, contents, manifest, store_parts
 from switchtower.stores import sqlite_copy, sqlite_look
 from switchtower.stores.postgres_tools import addresses
 
@@ -148,12 +148,13 @@ class _Parts:
 def _write(target: Path, described: manifest.Manifest, parts: _Parts) -> None:
     descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # with mode 0600
     try:
-        with os.fdopen(descriptor, "wb") as out:
+        with os.fdopen(descriptor, "w+b") as out:
             # GNU's headers can tell of files beyond 8 GiB without members of other kinds.
             with tarfile.open(fileobj=out, mode="w:gz", compresslevel=6, format=tarfile.GNU_FORMAT) as tar:
                 for info, content in _members(described, parts):
                     with content:
                         tar.addfile(info, content)
+            checksum.append(out)
             out.flush()
             os.fsync(out.fileno())
         Path(temporary).replace(target)

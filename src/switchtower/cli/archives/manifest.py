@@ -6,7 +6,8 @@ from msgspec import Struct
 from switchtower.cli.archives import contents
 
 NAME = "manifest.json"
-FORMAT = 1
+FORMAT = 2
+"""Since 2 a backup ends with a checksum of the whole file."""
 LARGEST = 16 * 1024 * 1024
 _LONGEST_STORED = 100
 """What a tar header holds by itself: longer names would need members of other kinds, which nobody should have to trust."""

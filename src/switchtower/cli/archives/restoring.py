@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from switchtower import config
-from switchtower.cli.archives import contents, manifest, reading, store_parts
+from switchtower.cli.archives import checksum, contents, manifest, reading, store_parts
 from switchtower.daemon.home import Home
 from switchtower.stores import sqlite_copy
 from switchtower.stores.postgres_tools import addresses
@@ -43,10 +43,14 @@ def restore(settings: config.Settings, file: Path, *, force: bool, store: str | 
     home = Home(settings)
     home.claim()
     try:
-        with file.open("rb") as content, _staging(settings) as folders:
+        with file.open("rb") as content:
+            has_checksum = checksum.verify(content)
             archive = reading.Archive(content)
             try:
-                return _restored(settings, file, archive, folders, force=force, store=store)
+                if not has_checksum and archive.described.format > 1:
+                    raise manifest.Broken("its checksum is missing; hint: see whether it is whole, or take another backup")
+                with _staging(settings) as folders:
+                    return _restored(settings, file, archive, folders, force=force, store=store)
             finally:
                 archive.close()
     finally:

@@ -52,10 +52,12 @@ def leads_out(word: str, place: Place) -> bool:
     return any(candidate not in _DEVICES and place.locate(candidate) is None for candidate in _paths_in(word))
 
 
-def values_in(word: str) -> Iterator[str]:
+def values_in(word: str) -> list[str]:
     """The word itself, and what stands behind a sign or an option in it: `--file=x`, `HEAD:x`, `@x`, `-Ix`."""
     text = word[:_LONGEST_PATH]
-    return (value for value in dict.fromkeys((text, *_VALUE.split(text))) if value)
+    if text.isalnum():
+        return [text]
+    return [value for value in dict.fromkeys((text, *_VALUE.split(text))) if value]
 
 
 def _paths_in(word: str) -> Iterator[str]:

@@ -75,31 +75,32 @@ def unknown_git(seen: Look) -> str | None:
 class Operands(Struct, frozen=True):
     """What a command may name on the disk. Only the disk knows where a name leads."""
 
-    words: tuple[shell.Word, ...]
-    """Words, and values in them, that may be paths."""
+    words: tuple[tuple[str, bool], ...]
+    """Words, and values in them, that may be paths; and whether they have wildcards."""
     folders: tuple[paths.Parts, ...]
     """The folders of the workspace that it may stand in, the workspace's own first."""
 
 
 def operands(text: str, workspace: str) -> Operands:
     seen = look(text, workspace)
-    words = (
-        shell.Word(value, wild=word.wild)
-        for script in seen.found.in_shell
-        for command in script.commands
-        for word in _may_be_files(command)
-        for value in arguments.values_in(word.text)
-    )
-    code = (shell.Word(path) for text in seen.found.code for path in secrets.paths_in_code(text))
-    return Operands(tuple(dict.fromkeys((*words, *code))), seen.place.bases)
+    named: dict[tuple[str, bool], None] = {}
+    for script in seen.found.in_shell:
+        for command in script.commands:
+            for word in _may_be_files(command):
+                for value in arguments.values_in(word.text):
+                    named[value, word.wild] = None
+    for code in seen.found.code:
+        for path in secrets.paths_in_code(code):
+            named[path, False] = None
+    return Operands(tuple(named), seen.place.bases)
 
 
 def _may_be_files(command: shell.Command) -> Iterator[shell.Word]:
-    for at, word in enumerate(command.words):
-        if programs.base_name(command.words[0].text) in programs.SPEAKERS:
-            break
-        if at > 0 or "/" in word.text:
-            yield word
+    words = command.words
+    if words and programs.base_name(words[0].text) not in programs.SPEAKERS:
+        if "/" in words[0].text:
+            yield words[0]
+        yield from words[1:]
     yield from command.values
     yield from (redirect.target for redirect in command.redirects if redirect.file is not None)
 

@@ -63,6 +63,12 @@ def is_literal(glob: Glob) -> bool:
     return all(isinstance(token, str) for token in glob)
 
 
+def may_match(glob: Glob, text: str) -> bool:
+    """Whether the first character fits."""
+    first = glob[0] if glob else ""
+    return first == text[:1] or not isinstance(first, str)
+
+
 def matches(glob: Glob, text: str) -> bool:
     """Whether the whole text fits. Only the last star is ever widened, which is enough and keeps it from running wild."""
     first = glob[0] if glob else ""
@@ -70,8 +76,9 @@ def matches(glob: Glob, text: str) -> bool:
         return False  # Most patterns end here.
     here = at = 0
     star, star_at = -1, 0
-    while at < len(text):
-        token = glob[here] if here < len(glob) else ""
+    size, tokens = len(text), len(glob)
+    while at < size:
+        token = glob[here] if here < tokens else ""
         if token is None:
             star, star_at = here, at
             here += 1

@@ -83,6 +83,8 @@ def is_below(parts: Parts, folder: Parts) -> bool:
 
 
 def _resolved(parts: list[str], base: Parts) -> Parts | None:
+    if len(parts) == 1 and not base and parts[0] not in ("", ".", ".."):
+        return (parts[0],)
     stack = list(base)
     for part in parts:
         if part == "..":
@@ -167,6 +169,10 @@ def touches(wanted: Pattern, parts: Parts, workspace: str = "", *, wild: bool = 
 
     `wild` says that the path itself has wildcards, and it counts what they could stand for.
     """
+    if parts and not wild and not wanted.absolute and wanted.folded:
+        first = wanted.folded[0]
+        if first is not None and not globs.matches(first, fold(parts[0])):
+            return False  # Most end here.
     folded = tuple(fold(part) for part in _placed(wanted, parts, workspace))
     return _fits((*wanted.folded, None), folded, wild=wild)
 

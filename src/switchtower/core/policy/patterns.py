@@ -80,10 +80,13 @@ def join(words: Iterable[str]) -> str:
 
 def covers(pattern: Pattern, words: Sequence[shell.Word]) -> frozenset[int] | None:
     """For rules that allow: the places of the words that the pattern spells out, or None when it does not match."""
-    if pattern.whole or len(words) < len(pattern.words) or (len(words) > len(pattern.words) and not pattern.rest):
+    wanted = pattern.words
+    if wanted and words and not globs.may_match(wanted[0], words[0].text):
+        return None  # Most end here.
+    if pattern.whole or len(words) < len(wanted) or (len(words) > len(wanted) and not pattern.rest):
         return None
     spelled_out = set()
-    for place, glob in enumerate(pattern.words):
+    for place, glob in enumerate(wanted):
         word = words[place]
         if not word.known or len(word.text) > _LONGEST_WORD or not globs.matches(glob, word.text):
             return None

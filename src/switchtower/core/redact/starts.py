@@ -222,26 +222,64 @@ _AFTER_ESCAPE = re.compile(r"(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=[0-9;\[][mHGJ
 _BEGINNINGS = frozenset(
     opening[:length] for opening in _OPENINGS for length in range(1, len(opening) + 1) if opening[length - 1] != " "
 )
-_LONGEST = max(map(len, _BEGINNINGS))
-_ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-_NEAR_OPENINGS = frozenset("_-./\\%[;")
-CLOSING = frozenset(" \n\t,()'\"")
-"""Characters that no opening contains: text that ends with one of them is the beginning of nothing."""
+TAIL = 4
+_BY_TAIL: dict[str, tuple[str, ...]] = {}
+"""The beginnings that are not shorter than a tail, by their tails, the longest first."""
+for _beginning in sorted(_BEGINNINGS, key=len, reverse=True):
+    if len(_beginning) >= TAIL:
+        _BY_TAIL[_beginning[-TAIL:]] = (*_BY_TAIL.get(_beginning[-TAIL:], ()), _beginning)
+_CUT_ESCAPE = re.compile(r"[nrtmHGJK]|[0-9A-Fa-f]{1,2}")
+_UNKNOWN = 1 << 30
+_LONG = 1 << 31
+
+
+class _OpenTails(dict[str, int]):
+    """By the last characters of a text, `TAIL` of them: how many may be the beginning of a prefix or an announcement. More
+    than any text has when these are too few to know.
+
+    Few tails are frequent, and a dictionary answers more quickly than any search."""
+
+    _MOST = 16 * 1024
+
+    def __missing__(self, tail: str) -> int:
+        if len(self) >= self._MOST:
+            self.clear()
+        count = self._count(tail)
+        self[tail] = found = _LONG if count == 0 and tail in _BY_TAIL else _UNKNOWN if tail in _BY_TAIL else count
+        return found
+
+    def _count(self, tail: str) -> int:
+        if len(tail) < TAIL:
+            return _UNKNOWN
+        for at in range(1, TAIL):
+            if tail[at:] in _BEGINNINGS:
+                if is_boundary(tail, at):
+                    return TAIL - at
+                if _CUT_ESCAPE.fullmatch(tail, 0, at):
+                    return _UNKNOWN
+        return 0
+
+
+OPEN_TAILS = _OpenTails()
 
 
 def open_from(text: str, start: int) -> int:
     """From where on the end of the text may be the beginning of a prefix or an announcement; its length when it is none."""
-    tail = text[-_LONGEST - 1 :]
-    head = tail.rstrip(_ALNUM)
-    word = tail[len(head) :]
     end = len(text)
-    # Nearly all text: a word behind a blank, which is a beginning as a whole or not at all. Behind an escape or a colour a
-    # token begins in the middle of letters.
-    if head[-1:] not in _NEAR_OPENINGS and (not word or word.isalpha()):
-        at = end - len(word)
-        return at if at >= start and word in _BEGINNINGS else end
-    first = max(start, end - _LONGEST)
-    return next((at for at in range(first, end) if text[at:] in _BEGINNINGS and is_boundary(text, at)), end)
+    tail = text[-TAIL:]
+    known = OPEN_TAILS[tail]
+    if known == 0 or (known == _LONG and not text.endswith(_BY_TAIL[tail])):
+        return end
+    if known < TAIL and end - known >= start:
+        return end - known
+    for beginning in _BY_TAIL.get(tail, ()):
+        at = end - len(beginning)
+        if at >= start and text.endswith(beginning) and is_boundary(text, at):
+            return at
+    for at in range(max(start, end - TAIL + 1), end):
+        if text[at:] in _BEGINNINGS and is_boundary(text, at):
+            return at
+    return end
 
 
 def is_boundary(text: str, at: int) -> bool:
@@ -269,7 +307,9 @@ COLON = re.compile(f":(?<![{SIGNS}]:)")
 
 
 def pattern(leaves: Iterable[str]) -> str:
-    """Matches each of these, and at the end of the text also a part of one. For the daemon's own values."""
+    """Matches each of these, and at the end of the text also a part of one. For the daemon's own values.
+
+    The empty group behind each shows that it was one of them; before them it would make the search slow."""
     return "|".join(
-        f"{re.escape(leaf[0])}(?:{re.escape(leaf[1:])}|{_literal(leaf[1:] + ' ')[1]}\\Z)" for leaf in sorted(set(leaves))
+        f"{re.escape(leaf[0])}(?:{re.escape(leaf[1:])}|{_literal(leaf[1:] + ' ')[1]}\\Z)()" for leaf in sorted(set(leaves))
     )

@@ -5,14 +5,21 @@ This is the hottest path of the daemon: for an ordinary word, `feed` costs one s
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from weakref import WeakSet
 
-from switchtower.core.redact import names, starts
+from switchtower.core.redact import names, shapes, starts
 from switchtower.core.redact.literals import SHORTEST, Literals
 from switchtower.core.redact.scanner import Scanner
 from switchtower.core.redact.shapes import CONTEXT, MARK
+from switchtower.core.redact.starts import OPEN_TAILS
 
+_Search = Callable[..., re.Match[str] | None]
+
+_SIGNS = ("=(?P<equals>)", ":(?P<colon>)")
+"""A place with a named group is a sign, one with another group a value of the daemon's own, and one without the rest."""
+_MANY_SIGNS = 256
+"""In text that is longer, one search for all hints costs less than a look back from each sign."""
 _TRIM_FROM = 6 * CONTEXT
 MOST_FOUND = 64
 """Values that one session remembers."""
@@ -23,8 +30,10 @@ class Rules:
 
     def __init__(self) -> None:
         self.literals = Literals()
-        self._tokens = _compiled(starts.ANY)
-        self._known: Callable[..., re.Match[str] | None] | None = None
+        self.search_any: _Search = self._compile_and_search
+        """The first place that has to be decided about or looked at more closely: None for nearly every word, so this one search
+        is what an ordinary word costs."""
+        self._search_known: _Search | None = None
         self._children: WeakSet[SessionRules] = WeakSet()
 
     def learn(self, value: str) -> None:
@@ -44,25 +53,44 @@ class Rules:
 
     def changed(self) -> None:
         hint = self.literals.hint()
-        self._known = re.compile(hint).search if hint else None
+        self._search_known = re.compile(hint).search if hint else None
+        self.search_any = self._compile_and_search
+
+    def _compile_and_search(self, text: str, start: int = 0) -> re.Match[str] | None:
+        """Compiles the pattern when text first comes: that takes long, and values are often learned one after the other."""
+        hint = self.literals.hint()
+        self.search_any = _compile("|".join((starts.ANY, *((hint,) if hint else ()), *_SIGNS)))
+        return self.search_any(text, start)
 
     def is_suspicious(self, text: str) -> bool:
         """Whether something in the text has to be decided about; it is whole."""
-        return self.harmless_to(text, 0) < 0 or (self._known is not None and self._known(text) is not None)
+        found = self.search_any(text)
+        if found is None or self.harmless_to(text, 0, found) >= 0:
+            return self._search_known is not None and self._search_known(text) is not None
+        return True
 
-    def harmless_to(self, text: str, start: int) -> int:
+    def harmless_to(self, text: str, start: int, found: re.Match[str]) -> int:
         """-1 when something in the text from `start` on has to be decided about, with what stands before it in mind. Otherwise
-        how far nothing has: at the end there may be the beginning of something."""
-        if self._tokens(text, start) is not None:
-            return -1
-        end = len(text) if text[-1:] in starts.CLOSING else starts.open_from(text, start)
-        if self._known is not None and (known := self._known(text, start)) is not None:
-            if known.end() < len(text) or known.end() - known.start() >= SHORTEST:
+        how far nothing has: at the end there may be the beginning of something. `found` is the first place of interest."""
+        if found.lastgroup is None:
+            return _harmless_before(found, text, start)
+        if len(text) - start > _MANY_SIGNS and not _has_hint(text, max(0, start - CONTEXT)):
+            return self._harmless_but_for_signs(text, start)
+        place: re.Match[str] | None = found
+        while place is not None:
+            if place.lastgroup is None:
+                return _harmless_before(place, text, start)
+            at = place.start()
+            if _is_named(text, at):
                 return -1
-            end = min(end, known.start())
-        if (text.find("=", start) >= 0 or text.find(":", start) >= 0) and _has_hint(text, max(0, start - CONTEXT)):
+            place = self.search_any(text, at + 1)
+        return starts.open_from(text, start) if OPEN_TAILS[text[-4:]] else len(text)
+
+    def _harmless_but_for_signs(self, text: str, start: int) -> int:
+        if _compile(starts.ANY)(text, start) is not None:
             return -1
-        return end
+        known = self._search_known(text, start) if self._search_known is not None else None
+        return starts.open_from(text, start) if known is None else _harmless_before(known, text, start)
 
 
 class SessionRules(Rules):
@@ -71,6 +99,7 @@ class SessionRules(Rules):
     def __init__(self, daemons: Rules) -> None:
         super().__init__()
         self.literals = daemons.literals.copy()
+        self._daemons = daemons
         self._found: dict[str, None] = {}
         self.changed()
 
@@ -84,15 +113,45 @@ class SessionRules(Rules):
             self.literals.remove(oldest)
         self.changed()
 
+    def _compile_and_search(self, text: str, start: int = 0) -> re.Match[str] | None:
+        """The daemon's pattern is not compiled once more for the values of a session; they cost a search of their own."""
+        if not self._found:
+            return super()._compile_and_search(text, start)
+        found = self._daemons.search_any(text, start)
+        known = self._search_known(text, start) if self._search_known is not None else None
+        return known if found is None or (known is not None and known.start() < found.start()) else found
 
-@cache
-def _compiled(pattern: str) -> Callable[..., re.Match[str] | None]:
+
+@lru_cache(maxsize=8)
+def _compile(pattern: str) -> _Search:
     return re.compile(pattern, re.ASCII).search
+
+
+def _harmless_before(found: re.Match[str], text: str, start: int) -> int:
+    """As `Rules.harmless_to`, for a place that is no sign: a token, a value, or the first characters of a value at the end."""
+    at = found.start()
+    if found.lastindex is None or found.end() < len(text) or len(text) - at >= SHORTEST:
+        return -1
+    return min(at, starts.open_from(text, start)) if OPEN_TAILS[text[-4:]] else at
 
 
 def _has_hint(text: str, start: int) -> bool:
     lower = text[start:].lower()
-    return any(hint in lower for hint in starts.HINTS)
+    for hint in starts.HINTS:  # noqa: SIM110 - hot, and a generator takes twice as long
+        if hint in lower:
+            return True
+    return False
+
+
+def _is_named(text: str, sign: int) -> bool:
+    """Whether a name that promises a secret, or a user's name in a URL, stands before this sign."""
+    if text[sign - 1 : sign] in starts.SIGNS:
+        return False  # It belongs to the sign before it, or stands at the very beginning.
+    behind = text[max(0, sign - CONTEXT) : sign][::-1]
+    if text[sign] == ":" and "//:" in behind and shapes.USER_BEHIND.match(behind):
+        return True
+    named = shapes.NAME_BEHIND.match(behind)
+    return named is not None and names.kind_of(named[1][::-1]) is not None
 
 
 class StreamRedactor:
@@ -116,15 +175,21 @@ class StreamRedactor:
     def feed(self, delta: str) -> str:
         if self._scanner is None:
             before = self._text
-            decided = self._decided
             text = before + delta
-            end = self._rules.harmless_to(text, decided)
+            decided = self._decided
+            found = self._rules.search_any(text, decided)
+            if found is not None:
+                end = self._rules.harmless_to(text, decided, found)
+            elif decided <= (end := len(text) - OPEN_TAILS[text[-4:]]) < _TRIM_FROM and not self._shown:  # nearly every word
+                self._text = text
+                self._decided = end
+                return delta if decided == len(before) and end == len(text) else text[decided:end]
+            else:
+                end = starts.open_from(text, decided)
             if end >= 0:
                 unneeded = 0 if len(text) < _TRIM_FROM else max(0, end - CONTEXT)
                 self._text = text[unneeded:]
                 self._decided = end - unneeded
-                if not self._shown:
-                    return delta if decided == len(before) and end == len(text) else text[decided:end]
                 shown = decided + self._shown
                 self._shown = max(0, shown - end)
                 return text[shown:end]

@@ -9,7 +9,7 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -48,32 +48,34 @@ def _check_command(root: str, command: object) -> None:
     for folder in named.folders:
         if folder and _is_a_repository(root, folder):
             raise _Found(f"it runs in `{'/'.join(folder)}`, which git takes for a repository with settings of its own")
-    if not os.path.lexists(f"{root}/.git") and _looks_bare(root):
+    if _looks_bare(root) and not os.path.lexists(f"{root}/.git"):
         raise _Found("it runs in a folder that git takes for a repository with settings of its own")
-    for word in named.words:
+    seen: dict[str, bool] = {}
+    for text, is_wild in named.words:
         for folder in named.folders:
-            if policy.inside(word.text, root, folder) is None:
+            if policy.inside(text, root, folder) is None:
                 continue  # The rule has spelled it out.
-            for path in _expand(root, folder, word.text, is_wild=word.wild):
-                _check_path(root, path)
+            for path in _expand(root, folder, text, is_wild=is_wild):
+                _check_path(root, path, seen)
 
 
 def _check_write(root: str, path: object) -> None:
     parts = policy.inside(path, root) if isinstance(path, str) else None
     if parts is None:
         return  # The tool refuses it.
-    _check_path(root, "/".join(parts))
+    _check_path(root, "/".join(parts), {})
     for depth in range(1, len(parts)):
         if _looks_bare("/".join((root, *parts[:depth]))):
             raise _Found(f"`{'/'.join(parts)}` lies in a folder that git takes for a repository")
 
 
-def _expand(root: str, folder: tuple[str, ...], text: str, *, is_wild: bool) -> Iterator[str]:
+def _expand(root: str, folder: tuple[str, ...], text: str, *, is_wild: bool) -> Iterable[str]:
     """The paths that a word stands for, below the workspace. A class of characters counts as any character."""
-    path = text if text.startswith("/") else "/".join((*folder, text))
-    if not is_wild:
-        yield path
-        return
+    path = text if not folder or text.startswith("/") else "/".join((*folder, text))
+    return _matches(root, text, path) if is_wild else (path,)
+
+
+def _matches(root: str, text: str, path: str) -> Iterator[str]:
     found = glob.iglob(_CLASS.sub("?", path), root_dir=root)  # noqa: PTH207
     for number, match in enumerate(islice(found, _MOST_FILES + 1)):
         if number == _MOST_FILES:
@@ -81,8 +83,9 @@ def _expand(root: str, folder: tuple[str, ...], text: str, *, is_wild: bool) -> 
         yield match
 
 
-def _check_path(root: str, path: str) -> None:
-    if not _goes_through_link(root, path):
+def _check_path(root: str, path: str, seen: dict[str, bool]) -> None:
+    """`seen` has what one decision has looked at: the words of a command often lie in the same folder."""
+    if not _goes_through_link(root, path, seen):
         return
     try:
         with scope.locate(root, path) as place:
@@ -97,20 +100,26 @@ def _check_path(root: str, path: str) -> None:
         raise _Found(f"`{path[:120]}` leads to `{place.path[:120]}` through a link")
 
 
-def _goes_through_link(root: str, path: str) -> bool:
+def _goes_through_link(root: str, path: str, seen: dict[str, bool]) -> bool:
     at = "" if path.startswith("/") else root
     if path.startswith(f"{root}/"):
         at, path = root, path.removeprefix(f"{root}/")
     for part in path.split("/"):
         at = f"{at}/{part}"
-        try:
-            status = os.lstat(at)
-        except OSError as error:
-            if error.errno in _NO_SUCH_FILE:
-                return False
-            raise
-        if stat.S_ISLNK(status.st_mode):
-            return True
+        exists = seen.get(at)
+        if exists is None:
+            try:
+                status = os.lstat(at)
+            except OSError as error:
+                if error.errno in _NO_SUCH_FILE:
+                    seen[at] = False
+                    return False
+                raise
+            if stat.S_ISLNK(status.st_mode):
+                return True
+            seen[at] = exists = True
+        if not exists:
+            return False
     return False
 
 
