@@ -60,8 +60,15 @@ def event_frame(session_id: str, run_id: str | None, seq: int, ts_ms: int, event
 
 def _event(session_id: str, run_id: str | None, seq: int, ts_ms: int, type_: str, payload: Struct) -> bytes:
     return _encode(
-        messages.EventEnvelope(sessionId=session_id, runId=_or_unset(run_id), seq=seq, ts=ts_ms, type=type_, payload=payload)
+        messages.EventEnvelope(
+            sessionId=session_id, runId=_or_unset(run_id), seq=seq, ts=ts_ms, type=type_, payload=_as_object(payload)
+        )
     )
+
+
+def _as_object(payload: Struct) -> dict[str, Any]:
+    """A struct is an object on the wire; the envelope's type describes the wire."""
+    return cast("dict[str, Any]", payload)
 
 
 def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -> tuple[str, Struct]:
@@ -253,7 +260,7 @@ def gap_frames(session: Session, last_seen_seq: int, earliest_seq: int, ts_ms: i
 def answer(request_id: str, type_: str, session_id: str | None, payload: Struct) -> bytes:
     return _encode(
         messages.ResponseEnvelope(
-            requestId=request_id, type=type_, sessionId=_or_unset(session_id), ok=True, payload=payload, error=None
+            requestId=request_id, type=type_, sessionId=_or_unset(session_id), ok=True, payload=_as_object(payload), error=None
         )
     )
 
@@ -272,7 +279,7 @@ _PONG = (
 def refusal(request_id: str, type_: str, session_id: str | None, error: messages.ProtocolError) -> bytes:
     return _encode(
         messages.ResponseEnvelope(
-            requestId=request_id, type=type_, sessionId=_or_unset(session_id), ok=False, payload=None, error=error
+            requestId=request_id, type=type_, sessionId=_or_unset(session_id), ok=False, payload={}, error=error
         )
     )
 

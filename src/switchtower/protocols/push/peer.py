@@ -174,8 +174,8 @@ class PushPeer:
 
     def _hello(self, request: inbound.Request) -> bytes:
         assert isinstance(request.payload, messages.Hello)
-        client = f"{request.payload.clientName} {request.payload.clientVersion}"
-        self.actor = self._access.actor(client[:CLIENT_NAME_LIMIT])
+        client = f"{request.payload.clientName} {request.payload.clientVersion}".strip()
+        self.actor = self._access.actor(client[:CLIENT_NAME_LIMIT] or None)
         greeting = messages.HelloAnswer("pushd", self._runtime_version, messages.VERSION, CAPABILITIES)
         return outbound.answer(request.request_id, "hello", request.session_id, greeting)
 
