@@ -85,8 +85,9 @@ class Client:
         return answer
 
     def remember(self, session_id: str, attach_token: str) -> None:
-        """The token to show where the daemon asks for it."""
-        self._attach_tokens[session_id] = attach_token
+        """The token to show where the daemon asks for it. A daemon that gives none asks for none."""
+        if attach_token:
+            self._attach_tokens[session_id] = attach_token
 
     async def list_sessions(self, limit: int = 20) -> list[messages.ListedSession]:
         return (await self._ask(messages.ListSessions(limit), messages.ListSessionsAnswer)).sessions

@@ -68,7 +68,7 @@ async def test_a_decision_without_a_run_counts_once_for_the_run_that_asked(eithe
 
 
 @pytest.mark.requirement("push:envelope:request-id-echoed", "push:envelope:refusal-payload")
-@pytest.mark.parametrize("request_id", ["1", "7f9c-uuid", "req ", "ü" * 256, "\"}\n\0"])
+@pytest.mark.parametrize("request_id", ["1", "7f9c-uuid", "req ", "ü" * 256, '"}\n\0'])
 async def test_a_request_id_of_another_shape_is_refused_under_that_id(either: PushClient, request_id: str) -> None:
     response = await either.request("ping", requestId=request_id)
     assert response.error is not None

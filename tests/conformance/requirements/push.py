@@ -80,6 +80,12 @@ REQUESTS = (
     ),
     Requirement("push:lean:send", FIELD, "a message without `clientMessageId` starts a run and is never a duplicate"),
     Requirement("push:lean:submit", FIELD, "an approval without `runId` is decided: it belongs to one run"),
+    Requirement(
+        "push:client:accepts-what-is-allowed",
+        FIELD,
+        "our client reads what the document allows: ids and words of any shape, absent optional fields, unknown fields and types",
+    ),
+    Requirement("push:client:odd-rows", FIELD, "our client leaves out a row of a list that it cannot read, and shows the others"),
     Requirement("push:client:branches", FIELD, "our client sends no empty branch; it leaves an unknown one out"),
     Requirement("push:start:provider", "start_session", "a provider that is not configured is refused before a session exists"),
     Requirement(
@@ -97,7 +103,7 @@ REQUESTS = (
     Requirement(
         "push:attach:gap-sends-snapshot", "attach_session", "a cursor that cannot be served gets `gap: true` and a snapshot"
     ),
-    Requirement("push:resume:attach-with-summary", "resume_session", "answers as attach does and sends a snapshot"),
+    Requirement("push:resume:attach-with-summary", "resume_session", "answers as attach does; its caller alone gets a snapshot"),
     Requirement("push:send:starts-run", "send_user_message", "starts a run and answers with its id"),
     Requirement("push:send:non-empty", FIELD, "text is not empty"),
     Requirement(
@@ -157,6 +163,11 @@ REPLAY = (
     ),
     Requirement(
         "push:replay:gap-warning", "Replay and Reconnect Semantics", "a gap is told as `EVENT_GAP`, then a snapshot, in order"
+    ),
+    Requirement(
+        "push:replay:gap-is-no-duplicate",
+        "Replay and Reconnect Semantics",
+        "a client that takes each (session, seq) once and nothing up to its cursor keeps a gap and all that follows",
     ),
     Requirement("push:replay:snapshot-is-baseline", "Replay and Reconnect Semantics", "a client starts afresh from a snapshot"),
     Requirement("push:replay:delivery", "Replay and Reconnect Semantics", "each event arrives at least once, in order"),
