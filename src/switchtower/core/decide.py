@@ -24,7 +24,7 @@ from switchtower.core import (
     terminals,
 )
 from switchtower.core.decision import Decision
-from switchtower.core.session import Run, Session
+from switchtower.core.session import Run, Session, text_hash
 
 MOST_QUEUED = 100
 LONGEST_QUESTION = 256 * 1024
@@ -176,6 +176,10 @@ def _configure(command: commands.ConfigureSession) -> Decision:
 
 def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> Decision:
     if command.client_message_id is not None and command.client_message_id in session.recent_messages:
+        # minicodex, Idempotency: within a run a known id is ignored. After it, another text under that id would be lost.
+        known = session.recent_texts.get(command.client_message_id)
+        if session.run is None and known is not None and known != text_hash(command.text):
+            raise errors.IdentityConflict(command.client_message_id, hint="send another text with an id of its own")
         return Decision([], None, {"duplicate": True})
     flows.refuse_talk(session)
     if session.terminal is not None:
