@@ -8,8 +8,8 @@ export interface SessionState {
   session_id: string;
   version: string;
   capabilities: string[];
-  last_event_id?: number | null;
-  active_run_id?: string | null;
+  last_event_id: number | null;
+  active_run_id: string | null;
   run_counter: number;
 }
 
@@ -17,9 +17,9 @@ export interface RunState {
   run_id: string;
   status: RunStatus;
   started_at: string;
-  finished_at?: string | null;
+  finished_at: string | null;
   pending_approvals: ApprovalBrief[];
-  last_event_id?: number | null;
+  last_event_id: number | null;
 }
 
 export interface ApprovalBrief {
@@ -69,7 +69,7 @@ export type TranscriptEvent = TranscriptItem & {
 
 export type ServerEvent = Envelope & (
   | { type: "welcome"; v: string; session_state: SessionState }
-  | { type: "snapshot"; v: string; event_id: number; session_state: SessionState; run_state?: RunState | null; transcript: TranscriptItem[] }
+  | { type: "snapshot"; v: string; event_id: number; session_state: SessionState; run_state: RunState | null; transcript: TranscriptItem[] }
   | { type: "accepted" }
   | { type: "run_status"; run_state: RunState; event_id: number }
   | { type: "approval_pending"; call_id: string; tool_key: string; args_json?: string | null; event_id: number }

@@ -152,7 +152,7 @@ class ScriptedDaemon:
                 answer = await self._answer(type_, payload)
             except Refusal as refusal:
                 error = {"code": refusal.code, "message": str(refusal), "retryable": False}
-                response |= {"ok": False, "payload": None, "error": error}
+                response |= {"ok": False, "payload": {}, "error": error}
             else:
                 response |= {"ok": True, "payload": answer, "error": None}
             writer.write(json.dumps(response).encode() + b"\n")

@@ -11,7 +11,7 @@ WORKSPACE = "/work/repo"
 
 def judged(texts: list[str], tool: str, **args: object) -> policy.Ruling:
     """What a daemon that gets these rules with a message makes of a call."""
-    sent = messages.SendUserMessage("msg_1", "go", rules=list(approvals.parse(texts).rules))
+    sent = messages.SendUserMessage(clientMessageId="msg_1", text="go", rules=list(approvals.parse(texts).rules))
     rules = inbound.send_message(sent, "sess_1", events.Actor("anna", "cli")).rules
     effect = "execute" if tool == "run" else "write" if tool in policy.WRITES else None
     return policy.Policy("ask", rules).judge(tool, args, effect, WORKSPACE).ruling

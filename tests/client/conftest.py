@@ -35,7 +35,7 @@ class Wire:
 
     async def refuse(self, request: dict[str, Any], code: str, *, retryable: bool = False) -> None:
         error = {"code": code, "message": f"refused with {code}", "retryable": retryable}
-        await self.send({**response_to(request), "ok": False, "payload": None, "error": error})
+        await self.send({**response_to(request), "ok": False, "payload": {}, "error": error})
 
     async def attached(self, *, from_seq: int, to_seq: int, gap: bool = False) -> dict[str, Any]:
         """Greets, answers an attach and returns what was asked."""

@@ -281,13 +281,13 @@ async def test_an_older_daemon_s_refusal_says_how_to_get_a_newer_one(daemon: Any
 
 REPO = messages.Repo("/w", "main", "main")
 WISHES = {
-    "policy": messages.StartSession("headless", "demo", "local", REPO, policy="read-only"),
-    "thinking": messages.StartSession("headless", "demo", "local", REPO, thinking="high"),
-    "limits": messages.StartSession("headless", "demo", "local", REPO, limits=messages.Limits(maxTurns=1)),
-    "worktree": messages.StartSession("headless", "demo", "local", REPO, worktree=True),
-    "sandbox": messages.StartSession("headless", "demo", "bubblewrap", REPO),
-    "preset": messages.StartSession("headless", "demo", "local", REPO, preset="review"),
-    "auto": messages.StartSession("headless", "auto", "local", REPO),
+    "policy": messages.StartSession("headless", "demo", REPO, "local", policy="read-only"),
+    "thinking": messages.StartSession("headless", "demo", REPO, "local", thinking="high"),
+    "limits": messages.StartSession("headless", "demo", REPO, "local", limits=messages.Limits(maxTurns=1)),
+    "worktree": messages.StartSession("headless", "demo", REPO, "local", worktree=True),
+    "sandbox": messages.StartSession("headless", "demo", REPO, "bubblewrap"),
+    "preset": messages.StartSession("headless", "demo", REPO, "local", preset="review"),
+    "auto": messages.StartSession("headless", "auto", REPO, "local"),
 }
 
 
@@ -346,7 +346,7 @@ async def test_a_plain_session_starts_with_any_daemon(daemon: Any) -> None:
 
     await daemon.serve(older)
     async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
-        started = await client.start_session(messages.StartSession("headless", "demo", "local", REPO))
+        started = await client.start_session(messages.StartSession("headless", "demo", REPO, "local"))
 
     assert started.sessionId == SESSION
 

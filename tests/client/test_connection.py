@@ -41,7 +41,7 @@ async def test_a_request_is_the_document_s_envelope_without_nulls(daemon: Any) -
     repo = messages.Repo("/w", "main", "main")
     async with asyncio.timeout(5):
         answer = await connection.request(
-            messages.StartSession("headless", "demo", "local", repo, {"source": "cli"}), messages.StartSessionAnswer
+            messages.StartSession("headless", "demo", repo, "local", {"source": "cli"}), messages.StartSessionAnswer
         )
 
     assert seen == [

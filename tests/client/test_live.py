@@ -38,7 +38,7 @@ def live() -> Iterator[config.Settings]:
 
 
 def new_session(settings: config.Settings, mode: messages.Mode = "headless") -> messages.StartSession:
-    return messages.StartSession(mode, "demo", "local", messages.Repo(str(settings.home), "main", "main"))
+    return messages.StartSession(mode, "demo", messages.Repo(str(settings.home), "main", "main"), "local")
 
 
 async def watch(session: Session, until: str = "run_complete", *, at: dict[int, asyncio.Event] | None = None) -> list[Event]:

@@ -100,7 +100,7 @@ async def test_an_older_daemon_has_no_programs_and_is_asked_for_none(daemon: Any
 
     await daemon.serve(answers)
     wanted = messages.StartSession(
-        "headless", "terminal", "local", messages.Repo("/w", "", ""), engine="pty", command=["true"], cols=80, rows=24
+        "headless", "terminal", messages.Repo("/w", "", ""), "local", engine="pty", command=["true"], cols=80, rows=24
     )
     async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
         assert await client.terminals() == []

@@ -221,23 +221,6 @@ def test_nothing_can_be_asked_of_a_session_that_does_not_exist() -> None:
         decide(Session(id="sess_x"), commands.CancelRun(session_id="sess_x"), now_ms=0, mint=lambda prefix: prefix)
 
 
-def test_coming_back_is_told_where_things_stand() -> None:
-    table = Table()
-    run_id = table.send()
-    table.tell(run_id, events.TextDelta("Hello "))
-    table.tell(run_id, events.TextDelta("world"))
-    table.ask(run_id)
-    table.do(commands.ResumeSession(session_id=SESSION_ID, actor=OWNER))
-    resumed = table.log[-1]
-    assert isinstance(resumed, events.SessionResumed)
-    assert (resumed.state, resumed.active_run_id, resumed.last_assistant_text) == (
-        SessionState.AWAITING_APPROVAL,
-        run_id,
-        "Hello world",
-    )
-    assert resumed.pending_approval == table.session.pending_approval
-
-
 def test_a_message_for_a_running_session_is_queued_and_gone_once_it_is_delivered() -> None:
     table = Table()
     run_id = table.send()

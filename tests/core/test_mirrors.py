@@ -369,7 +369,6 @@ def test_what_is_its_host_s_to_decide_is_refused_with_the_host_s_name(command: c
 @pytest.mark.parametrize(
     "command",
     [
-        commands.ResumeSession(session_id=SESSION_ID, actor=OWNER),
         commands.ConfigureSession(session_id=SESSION_ID, actor=OWNER, title="theirs"),
         commands.MarkHost(session_id=SESSION_ID, lost=True),
     ],

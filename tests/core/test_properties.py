@@ -131,10 +131,6 @@ class AnySession(RuleBasedStateMachine):
         self.table.do(commands.InterruptRun(session_id=SESSION_ID, run_id=self.run_id, reason="a crash"))
 
     @rule()
-    def resume(self) -> None:
-        self.table.do(commands.ResumeSession(session_id=SESSION_ID, actor=OWNER))
-
-    @rule()
     def take_snapshot(self) -> None:
         self.snapshot = (self.table.session.seq, to_snapshot(self.table.session))
 

@@ -21,7 +21,7 @@ async def _store(path: Path) -> list[str]:
     for number in range(SESSIONS):
         table = Table(session_id=f"sess_{number}")
         table.now_ms = 1_000_000 + (number * 7_919) % SESSIONS
-        table.do(commands.ResumeSession(session_id=table.session.id))
+        table.do(commands.ConfigureSession(session_id=table.session.id, title="one of many"))
         appends[table.now_ms] = journal.Append(table.session.id, 1, table.entries, card=card(table.session))
     await asyncio.gather(*map(store.append, appends.values()))
     await store.close()
@@ -40,8 +40,7 @@ async def test_ten_thousand_sessions_are_listed_newest_first(
     # A new session, and an old one that is touched, come first.
     started = await client.start_session(workspace)
     touched = newest_first[5_000]
-    assert (await client.ask("resume_session", {"lastSeenSeq": 2}, touched))["state"] == "idle"
-    await client.event("session_snapshot", session_id=touched, after_seq=2)
+    await client.ask("configure_session", {"title": "touched"}, touched)
     listed = (await client.ask("list_sessions", {}))["sessions"]
     assert {session["sessionId"] for session in listed[:2]} == {touched, started}
     assert [session["sessionId"] for session in listed[2:]] == newest_first[:18]

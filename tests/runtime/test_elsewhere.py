@@ -165,5 +165,5 @@ async def test_what_a_hub_has_not_acknowledged_is_not_pruned(make_house: MakeHou
     await house.ask(mirror(begins(), *[says(seq) for seq in range(2, 12)], ends(12)))
     async with asyncio.timeout(5):
         await house.journal.until(lambda: SESSION in house.journal.prunings)
-    await house.ask(commands.ResumeSession(session_id=SESSION, actor=OWNER))
+    await house.ask(commands.ConfigureSession(session_id=SESSION, actor=OWNER, title="read"))
     assert [entry.seq for entry in await house.stored() if entry.kind == "tool.progressed"] == [*range(5, 13)]

@@ -42,7 +42,9 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
 
 def denied(*, comment: str | None = None, stop: bool | None = None) -> messages.SubmitApproval:
-    return messages.SubmitApproval("run_1", "appr_1", "deny", SESSION, comment, "once", stop)
+    return messages.SubmitApproval(
+        runId="run_1", approvalId="appr_1", decision="deny", sessionId=SESSION, comment=comment, stop=stop
+    )
 
 
 @pytest.mark.parametrize(("comment", "stop"), [(None, None), ("not now", None), (None, False)])

@@ -21,7 +21,7 @@ WRITE = "write notes.txt: hello"
 async def another_session(seat: Seat, workspace: Path, text: str) -> tuple[Client, str]:
     """Somebody else starts a session on the same daemon."""
     client = await Client.connect(seat.app.settings, start=False)
-    request = messages.StartSession("interactive", "demo", "local", messages.Repo(str(workspace), "", ""))
+    request = messages.StartSession("interactive", "demo", messages.Repo(str(workspace), "", ""), "local")
     session_id = (await client.start_session(request)).sessionId
     await client.send(session_id, text)
     return client, session_id

@@ -53,7 +53,7 @@ async def test_a_long_session_opens_at_its_end_and_is_read_back_page_by_page(pus
     upto = 3 * watch.PAGE
     async with sit(pushd, workspace) as seat:
         client = await Client.connect(seat.app.settings, start=False)
-        request = messages.StartSession("interactive", "demo", "local", messages.Repo(str(workspace), "", ""))
+        request = messages.StartSession("interactive", "demo", messages.Repo(str(workspace), "", ""), "local")
         session_id = (await client.start_session(request)).sessionId
         session = client.session(session_id)
         await client.send(session_id, f"count {upto}")

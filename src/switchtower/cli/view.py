@@ -153,7 +153,7 @@ class View:
         self.show_usage(complete.runId)
         summary = _cut(" ".join(complete.summary.split()))
         outcome = complete.outcome
-        self._screen.line(f"= {outcome}: {summary}" if summary else f"= {outcome}", OUTCOME_COLOURS[outcome])
+        self._screen.line(f"= {outcome}: {summary}" if summary else f"= {outcome}", OUTCOME_COLOURS.get(outcome, "red"))
 
 
 def brief(details: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from switchtower import config
-from switchtower.client import dialogs, discover, errors, frames
+from switchtower.client import dialogs, discover, errors, frames, workspace
 from switchtower.client.connection import REQUEST_TIMEOUT, Connection
 from switchtower.client.patience import PATIENCE, persist
 from switchtower.client.session import Session
@@ -75,14 +75,19 @@ class Client:
             if self.offers("configure"):
                 raise errors.DaemonTooOld("a sandbox that the daemon chooses")
             request = replace(request, sandboxProvider="local")  # the document has no other
+        if request.repo.currentBranch is None and not self.offers("optional_branches"):
+            # The document's schemas want a name, and no empty one.
+            current, default = workspace.UNKNOWN_BRANCHES
+            request = replace(request, repo=replace(request.repo, currentBranch=current, defaultBranch=default))
         within = _SLOW if request.worktree else REQUEST_TIMEOUT
         answer = await self._ask(request, messages.StartSessionAnswer, repeatable=False, within=within)
         self.remember(answer.sessionId, answer.attachToken)
         return answer
 
     def remember(self, session_id: str, attach_token: str) -> None:
-        """The token to show where the daemon asks for it."""
-        self._attach_tokens[session_id] = attach_token
+        """The token to show where the daemon asks for it. A daemon that gives none asks for none."""
+        if attach_token:
+            self._attach_tokens[session_id] = attach_token
 
     async def list_sessions(self, limit: int = 20) -> list[messages.ListedSession]:
         return (await self._ask(messages.ListSessions(limit), messages.ListSessionsAnswer)).sessions
@@ -99,7 +104,9 @@ class Client:
         this run alone."""
         if rules and not self.offers("run_rules"):
             raise errors.DaemonTooOld("rules for one run")
-        request = messages.SendUserMessage(_message_id(), text, session_id, list(acceptance), list(rules))
+        request = messages.SendUserMessage(
+            clientMessageId=_message_id(), text=text, sessionId=session_id, acceptanceCriteria=list(acceptance), rules=list(rules)
+        )
         return (await self._ask(request, messages.SendAnswer, session_id)).runId
 
     async def queue(self, session_id: str, text: str, delivery: Delivery) -> extensions.Queued:
@@ -123,7 +130,9 @@ class Client:
         as it says; without it, an agent continues after a comment, and a program in a terminal always."""
         if scope == "session" and not self.offers("always_allow"):
             raise errors.DaemonTooOld("decisions for a whole session")
-        request = messages.SubmitApproval(run_id, approval_id, decision, session_id, comment, scope, stop)
+        request = messages.SubmitApproval(
+            runId=run_id, approvalId=approval_id, decision=decision, sessionId=session_id, comment=comment, scope=scope, stop=stop
+        )
         await self._ask(request, messages.Accepted, session_id)
 
     async def answer_dialog(

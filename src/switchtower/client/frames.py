@@ -1,11 +1,13 @@
 """Lines to typed answers and events, and requests to lines. Does no I/O.
 
-The types are the protocol's own, opened: what a newer daemon adds to them is ignored here, as the versioning rules want.
+The types are the protocol's own, opened: this client reads every frame that the document allows. What a newer daemon adds is
+ignored, ids and words may have any shape, and fields that the document's schemas leave optional may be absent. Of a list, a row
+that cannot be read is left out, and the other rows count.
 """
 
-from functools import cache
+from functools import cache, partial
 from types import UnionType, new_class
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT, Raw, Struct, structs
@@ -65,28 +67,70 @@ class Incoming(Struct, frozen=True):
     ts: int = 0
 
 
+_EMPTY_REPLAY = messages.Replay(fromSeq=1, toSeq=0, completed=True, gap=False)
+_MAY_BE_ABSENT: dict[type[Struct], dict[str, Any]] = {
+    messages.HelloAnswer: {
+        "runtimeName": "",
+        "runtimeVersion": "unknown",
+        "protocolVersion": messages.VERSION,
+        "capabilities": [],
+    },
+    messages.StartSessionAnswer: {"attachToken": ""},
+    messages.ListedSession: {"repo": messages.ListedRepo("", "")},
+    messages.ListedRepo: {"currentBranch": ""},
+    messages.AttachAnswer: {"replay": _EMPTY_REPLAY},
+    messages.SessionSnapshot: {
+        "activeRunId": None,
+        "lastAssistantText": "",
+        "pendingApproval": None,
+        "meta": messages.SnapshotMeta("", "local"),
+    },
+    messages.ApprovalRequired: {"summary": "", "details": {}, "options": ["approve", "deny"], "expiresAt": 0},
+    messages.ToolResult: {"durationMs": 0, "structuredError": None},
+    messages.RunComplete: {"summary": "", "acceptance": messages.Acceptance(0, 0, []), "headless": None},
+}
+"""What the document's schemas leave optional, or its examples only mention, and what this client takes in its place."""
+
+_HINTS = {"success": 0, "cancelled": 2, "denied": 3}
+"""push, Headless Mode Semantics: the exit code of an outcome. Any other has failed."""
+
+
 @cache
 def _opened(closed: type[Struct]) -> type[Struct]:
-    """The type with unknown fields ignored, in it and in all that it holds."""
+    """The type with unknown fields ignored and without limits to its values, in it and in all that it holds."""
     hints = get_type_hints(closed, include_extras=True)
+    absent = _MAY_BE_ABSENT.get(closed, {})
 
     def body(namespace: dict[str, Any]) -> None:
-        namespace["__annotations__"] = {name: _opened_hint(hint) for name, hint in hints.items()}
+        namespace["__annotations__"] = {
+            name: _opened_hint(hint) | None if absent.get(name, ...) is None else _opened_hint(hint)
+            for name, hint in hints.items()
+        }
         for field in structs.fields(closed):
-            if field.default is not NODEFAULT:
+            if field.name in absent:
+                namespace[field.name] = msgspec.field(default_factory=partial(_copied, absent[field.name]))
+            elif field.default is not NODEFAULT:
                 namespace[field.name] = field.default
             elif field.default_factory is not NODEFAULT:
                 namespace[field.name] = msgspec.field(default_factory=field.default_factory)
 
-    opened = new_class(closed.__name__, (closed,), {"frozen": True, "forbid_unknown_fields": False}, body)
+    opened = new_class(closed.__name__, (closed,), {"frozen": True, "forbid_unknown_fields": False, "kw_only": True}, body)
     assert issubclass(opened, Struct)
     return opened
+
+
+def _copied(default: Any) -> Any:
+    return default.copy() if isinstance(default, list | dict) else default
 
 
 def _opened_hint(hint: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, Struct):
         return _opened(hint)
     origin = get_origin(hint)
+    if origin is Annotated:
+        return _opened_hint(get_args(hint)[0])
+    if origin is Literal and all(isinstance(word, str) for word in get_args(hint)):
+        return str
     if origin in (Union, UnionType):
         return Union[tuple(_opened_hint(inner) for inner in get_args(hint))]  # noqa: UP007
     if origin is list:
@@ -159,8 +203,30 @@ def answer(incoming: Incoming) -> Struct:
         raise errors.RequestFailed(problem.code, problem.message, retryable=problem.retryable, detail=problem.detail)
     try:
         return _answers[incoming.type].decode(incoming.payload)
-    except (msgspec.MsgspecError, KeyError) as problem:
+    except KeyError as problem:
         raise _violation(problem) from None
+    except msgspec.MsgspecError as problem:
+        try:
+            return _without_odd_rows(_answers[incoming.type].type, incoming.payload)
+        except msgspec.MsgspecError:
+            raise _violation(problem) from None
+
+
+def _without_odd_rows(answer_type: type[Struct], payload: Raw) -> Struct:
+    """The answer with those rows of its lists that can be read. Raises `MsgspecError` when that does not help."""
+    fields: dict[str, Any] = msgspec.json.decode(payload, type=dict[str, Any])
+    for name, hint in get_type_hints(answer_type).items():
+        if get_origin(hint) is list and isinstance(rows := fields.get(name), list):
+            fields[name] = [row for row in rows if _can_be_read(row, get_args(hint)[0])]
+    return msgspec.convert(fields, answer_type)
+
+
+def _can_be_read(row: Any, row_type: Any) -> bool:
+    try:
+        msgspec.convert(row, row_type)
+    except msgspec.MsgspecError:
+        return False
+    return True
 
 
 def event(incoming: Incoming, line: bytes) -> Event:
@@ -169,6 +235,8 @@ def event(incoming: Incoming, line: bytes) -> Event:
         payload = decoder.decode(incoming.payload) if decoder else None
     except msgspec.MsgspecError as problem:
         raise _violation(problem) from None
+    if isinstance(payload, messages.RunComplete) and payload.headless is None:
+        payload = structs.replace(payload, headless=messages.Headless(_HINTS.get(payload.outcome, 1)))
     return Event(incoming.sessionId or "", incoming.runId, incoming.seq, incoming.ts, incoming.type, payload, line)
 
 

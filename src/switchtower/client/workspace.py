@@ -8,14 +8,16 @@ from switchtower.protocols.push import messages
 DETACHED = "HEAD"
 """Stands for the branch where a commit is checked out and no branch, as in git's own answers."""
 _USUAL_DEFAULT = "main"
+UNKNOWN_BRANCHES = (DETACHED, _USUAL_DEFAULT)
+"""The current and the default branch for a daemon that requires both."""
 
 
 def describe(folder: Path) -> messages.Repo:
-    """The folder as `start_session` wants it. In no repository it has no branches, and their names are empty."""
+    """The folder as `start_session` wants it. Outside of git it has no branches."""
     root = root_of(folder)
     git = _git_folder(Path(root))
     if git is None:
-        return messages.Repo(root, currentBranch="", defaultBranch="")
+        return messages.Repo(root)
     default = _branch(_common_folder(git) / "refs/remotes/origin/HEAD", "refs/remotes/origin/")
     return messages.Repo(root, _branch(git / "HEAD", "refs/heads/") or DETACHED, default or _USUAL_DEFAULT)
 

@@ -18,7 +18,6 @@ _CHILDS_COMMANDS = (
     commands.SendMessage,
     commands.QueueMessage,
     commands.CancelRun,
-    commands.ResumeSession,
     commands.CompactContext,
 )
 

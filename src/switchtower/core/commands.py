@@ -87,10 +87,6 @@ class ReplaceConversation(Command, frozen=True, kw_only=True):
     conversation: tuple[events.MessageImported, ...] = ()
 
 
-class ResumeSession(Command, frozen=True, kw_only=True):
-    pass
-
-
 class ConfigureSession(Command, frozen=True, kw_only=True):
     """How the session works from its next run on. None leaves a thing as it is."""
 
@@ -326,7 +322,6 @@ AnyCommand = (
     | OpenDialog
     | ExpireDialog
     | FinishShell
-    | ResumeSession
     | ConfigureSession
     | SendMessage
     | QueueMessage

@@ -24,9 +24,8 @@ from switchtower.core import (
     terminals,
 )
 from switchtower.core.decision import Decision
-from switchtower.core.session import Run, Session
+from switchtower.core.session import Run, Session, text_hash
 
-SUMMARY_TEXT_LIMIT = 4_000
 MOST_QUEUED = 100
 LONGEST_QUESTION = 256 * 1024
 """In bytes of JSON. Every protocol shows a question whole, and this fits the frames of all of them."""
@@ -54,8 +53,6 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
             return _record(session, command)
         case commands.ReplaceConversation():
             return _replace_conversation(session, command)
-        case commands.ResumeSession():
-            return Decision([_summary(session, command.actor)])
         case commands.ConfigureSession():
             return _configure(command)
         case commands.RunShell() | commands.CancelShell() | commands.FinishShell():
@@ -177,20 +174,12 @@ def _configure(command: commands.ConfigureSession) -> Decision:
     return Decision([configured, *_policy_warning(command.policy)])
 
 
-def _summary(session: Session, actor: events.Actor) -> events.SessionResumed:
-    return events.SessionResumed(
-        by=actor,
-        state=session.state,
-        provider=session.provider,
-        sandbox=session.sandbox,
-        active_run_id=session.run.id if session.run else None,
-        last_assistant_text=session.last_assistant_text[-SUMMARY_TEXT_LIMIT:],
-        pending_approval=session.pending_approval,
-    )
-
-
 def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> Decision:
     if command.client_message_id is not None and command.client_message_id in session.recent_messages:
+        # minicodex, Idempotency: within a run a known id is ignored. After it, another text under that id would be lost.
+        known = session.recent_texts.get(command.client_message_id)
+        if session.run is None and known is not None and known != text_hash(command.text):
+            raise errors.IdentityConflict(command.client_message_id, hint="send another text with an id of its own")
         return Decision([], None, {"duplicate": True})
     flows.refuse_talk(session)
     if session.terminal is not None:

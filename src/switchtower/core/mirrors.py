@@ -16,7 +16,6 @@ OURS_TO_DECIDE = (
     commands.UnloadSession,
     commands.DeleteSession,
     commands.RecordOutcome,
-    commands.ResumeSession,
     commands.ConfigureSession,
     commands.MarkHost,
     commands.MirrorRun,

@@ -3,6 +3,7 @@
 The fold is the same for live events, for recovery and for a load from a snapshot plus the tail.
 """
 
+import hashlib
 from typing import assert_never
 
 from msgspec import Struct, field
@@ -184,7 +185,9 @@ class Session(Struct):
     last_run: "LastRun | None" = None
     flow: "FlowRun | None" = None
     recent_messages: list[str] = []
-    """The ids of the messages that the run under way, or the last one, was sent."""
+    """The ids of the messages that the active run, or the last one, was sent."""
+    recent_texts: dict[str, str] = {}
+    """By such an id, the hash of the message's text."""
     terminal: Terminal | None = None
     errands: dict[str, str] = {}
     """What is used in its workspace from afar at the moment: id to tool."""
@@ -309,7 +312,8 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             )
             session.runs_started += 1
             session.ended_at_ms = None
-            session.recent_messages = [event.message_id] if event.message_id is not None else []
+            session.recent_messages, session.recent_texts = [], {}
+            _note_message(session, event.message_id, event.text)
             if event.message_id is not None:
                 session.queue.pop(event.message_id, None)
             if event.purpose is events.Purpose.WORK:
@@ -321,8 +325,7 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
                 session.run.instructions = event.text
         case events.MessageQueued():
             session.queue[event.message_id] = event
-            session.recent_messages.append(event.message_id)
-            del session.recent_messages[:-RECENT_MESSAGES_KEPT]
+            _note_message(session, event.message_id, event.text)
         case events.MessageDelivered() | events.MessageWithdrawn():
             session.queue.pop(event.message_id, None)
             session.counts.user += isinstance(event, events.MessageDelivered)
@@ -418,6 +421,20 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.message_open = False
         case _:
             pass  # what is only told, such as a warning, changes nothing
+
+
+def _note_message(session: Session, message_id: str | None, text: str) -> None:
+    if message_id is None:
+        return
+    session.recent_messages.append(message_id)
+    session.recent_texts[message_id] = text_hash(text)
+    for forgotten in session.recent_messages[:-RECENT_MESSAGES_KEPT]:
+        session.recent_texts.pop(forgotten, None)
+    del session.recent_messages[:-RECENT_MESSAGES_KEPT]
+
+
+def text_hash(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _fold_terminal(

@@ -39,7 +39,7 @@ class Ledger:
     def begin(self, snapshot: Frame) -> None:
         """Forgets everything for what the server says it is."""
         self.session_state = dict(snapshot["session_state"])
-        self.run_state = snapshot.get("run_state")
+        self.run_state = snapshot["run_state"]
         self.transcript = list(snapshot["transcript"])
         self.last_event_id = snapshot["event_id"]
 
@@ -58,19 +58,16 @@ class Ledger:
     def _see_status(self, run_state: Frame) -> None:
         self.run_state = run_state
         self.session_state["run_counter"] += run_state["status"] == "starting"
-        self.session_state.pop("active_run_id", None)
-        if run_state["status"] not in ENDED:
-            self.session_state["active_run_id"] = run_state["run_id"]
+        self.session_state["active_run_id"] = None if run_state["status"] in ENDED else run_state["run_id"]
 
     def as_snapshot(self, *, with_transcript: bool = True) -> Frame:
         """What `get_snapshot` should say now."""
-        run_state = {} if self.run_state is None else {"run_state": self.run_state}
         return {
             "type": "snapshot",
             "v": "1.0.0",
             "session_id": self.session_state["session_id"],
             "session_state": self.session_state,
-            **run_state,
+            "run_state": self.run_state,
             "transcript": self.transcript if with_transcript else [],
             "event_id": self.last_event_id,
         }

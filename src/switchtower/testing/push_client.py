@@ -46,7 +46,7 @@ class Response(Struct, frozen=True):
     type: str
     session_id: str | None
     ok: bool
-    payload: dict[str, Any] | None
+    payload: dict[str, Any]
     error: dict[str, Any] | None
 
     @property
@@ -90,9 +90,11 @@ def check_closed(frame: Frame) -> None:
     else:
         response = msgspec.convert(frame, messages.ResponseEnvelope)
         assert response.v == messages.VERSION, "every message includes the version"
-        assert response.ok is (response.error is None) is (response.payload is not None), "a payload or an error, never both"
+        assert response.ok is (response.error is None), "an error, unless it is ok"
         if response.ok:
             msgspec.convert(response.payload, _ANSWERS[response.type])
+        else:
+            assert response.payload == {}, "a refusal has an empty payload"
 
 
 # The client
@@ -205,7 +207,7 @@ class PushClient:
     async def ask(self, type_: str, payload: object = None, *, session_id: str | None = None) -> dict[str, Any]:
         """The answer's payload. Raises `Refused`."""
         response = await self.request(type_, payload, session_id=session_id)
-        if response.payload is None:
+        if not response.ok:
             raise Refused(response)
         return response.payload
 

@@ -137,3 +137,17 @@ async def test_of_many_that_decide_at_once_one_is_accepted_and_all_are_told_the_
         assert client.ledger.as_snapshot() == mini.ledger.as_snapshot()
     out = workspace / "out.txt"
     assert (out.read_text().split() if approved else []) == approved
+
+
+@pytest.mark.requirement("minicodex:approval:withdrawn", "minicodex:abort:order")
+async def test_a_question_that_an_abort_withdraws_has_its_decision_and_a_late_approval_is_told_why(mini: MiniCodexClient) -> None:
+    pending = await asked(mini)
+    await mini.do("abort")
+    await mini.ended()
+    told = without_pieces(mini.frames)
+    assert told[told.index("awaiting_approval") :] == [
+        *("awaiting_approval", "aborting", "deny_abort", "function_call_output", "ABORTED", "finished")
+    ]
+    answer = await mini.ask("approve", call_id=pending["call_id"])
+    assert answer["code"] == "APPROVAL_CONFLICT"
+    assert answer["message"].startswith(f"the question about `{pending['call_id']}` was withdrawn before a decision")

@@ -1,8 +1,12 @@
 """Commands: how they are answered, what is refused, and that a refusal changes nothing."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.conformance.daemons import Daemon
+from tests.conformance.minicodex.conftest import Enter
 
 from switchtower.testing.minicodex_client import MiniCodexClient
 
@@ -80,10 +84,72 @@ async def test_a_ping_is_accepted_with_its_id_or_else_its_nonce(mini: MiniCodexC
 
 @pytest.mark.requirement("minicodex:envelope:fields")
 async def test_every_field_of_the_envelope_may_be_sent_with_any_command(mini: MiniCodexClient) -> None:
-    envelope = {"v": "1.0.0", "session_id": mini.session_id, "run_id": UUID, "event_id": 1, "ts": "2026-01-02T03:04:05Z"}
+    envelope = {"v": "1.0.0", "session_id": mini.session_id, "run_id": None, "event_id": 1, "ts": "2026-01-02T03:04:05Z"}
     await mini.do("ping", **envelope)
     await mini.do("send", text="say: hi", **envelope)
     assert (await mini.ended())["status"] == "finished"
+
+
+NULLS = {"v": None, "session_id": None, "run_id": None, "event_id": None, "ts": None}
+
+
+@pytest.mark.requirement("minicodex:envelope:stale-run", "minicodex:errors:no-state-change")
+async def test_a_command_for_another_run_is_stale_and_decides_nothing(mini: MiniCodexClient) -> None:
+    await mini.run("say: the last run")
+    last = mini.ledger.run_state
+    assert last is not None
+    assert await mini.refused("send", text="say: hi", run_id=last["run_id"]) == "STALE_RUN_ID"
+    await mini.do("send", text="run: touch ran", **NULLS)
+    pending = await mini.next_of("approval_pending")
+    await mini.status("awaiting_approval")
+    before = await mini.snapshot()
+    for run_id in (last["run_id"], UUID):
+        for command in ({"type": "approve"}, {"type": "deny"}):
+            assert await mini.refused(command["type"], call_id=pending["call_id"], run_id=run_id) == "STALE_RUN_ID"
+        assert await mini.refused("abort", run_id=run_id) == "STALE_RUN_ID"
+        assert await mini.refused("send", text="say: hi", run_id=run_id) == "STALE_RUN_ID"
+    assert await mini.snapshot() == before
+    await mini.do("approve", call_id=pending["call_id"], run_id=pending["run_id"].upper())
+    assert (await mini.ended())["status"] == "finished"
+    assert await mini.refused("approve", call_id=pending["call_id"], run_id=pending["run_id"]) == "STALE_RUN_ID"
+
+
+@pytest.mark.requirement("minicodex:envelope:other-session", "minicodex:errors:no-state-change")
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"type": "send", "text": "say: hi"},
+        {"type": "approve", "call_id": "x"},
+        {"type": "deny", "call_id": "x"},
+        {"type": "abort"},
+        {"type": "get_snapshot"},
+        {"type": "ping"},
+        {"type": "hello", "v": "1.0.0"},
+        {"type": "resume", "last_seen_event_id": 0},
+    ],
+    ids=lambda command: str(command["type"]),
+)
+async def test_a_command_for_another_session_is_refused(mini: MiniCodexClient, command: dict[str, object]) -> None:
+    before = await mini.snapshot()
+    await mini.say({**command, "session_id": "sess_another"})
+    answer = await mini.receive()
+    assert (answer["code"], answer["details"]) == ("BAD_ARGUMENT", {"field": "session_id"})
+    assert await mini.snapshot() == before
+    await mini.run("say: after", session_id=mini.session_id)
+
+
+@pytest.mark.requirement("minicodex:envelope:other-session")
+async def test_a_hello_that_names_a_session_makes_no_new_one(enter: Enter, pushd: Daemon, workspace: Path) -> None:
+    client = await enter(pushd, cwd=workspace)
+    await client.say({"type": "hello", "v": "1.0.0", "session_id": "sess_mine", "req_id": "r"})
+    assert await client.receive() == {
+        "type": "error",
+        "code": "BAD_ARGUMENT",
+        "message": "`session_id`: a session is chosen in the URL; hint: connect with `?session_id=`",
+        "req_id": "r",
+        "details": {"field": "session_id"},
+    }
+    await client.hello()
 
 
 @pytest.mark.requirement("minicodex:envelope:in-order")

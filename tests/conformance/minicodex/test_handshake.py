@@ -19,7 +19,12 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.requirement("minicodex:handshake:hello", "minicodex:handshake:new-session", "minicodex:matrix:fresh-connect")
+@pytest.mark.requirement(
+    "minicodex:handshake:hello",
+    "minicodex:handshake:new-session",
+    "minicodex:matrix:fresh-connect",
+    "minicodex:state:nulls",
+)
 async def test_hello_is_answered_by_a_welcome_and_a_snapshot_of_a_new_session(
     enter: Enter, pushd: Daemon, workspace: Path
 ) -> None:
@@ -31,6 +36,8 @@ async def test_hello_is_answered_by_a_welcome_and_a_snapshot_of_a_new_session(
         "session_id": session_id,
         "version": "1.0.0",
         "capabilities": ["reasoning", "approvals", "replay", "deny_abort"],
+        "last_event_id": None,
+        "active_run_id": None,
         "run_counter": 0,
     }
     assert welcome == {"type": "welcome", "v": "1.0.0", "session_state": state}
@@ -39,6 +46,7 @@ async def test_hello_is_answered_by_a_welcome_and_a_snapshot_of_a_new_session(
         "v": "1.0.0",
         "session_id": session_id,
         "session_state": state,
+        "run_state": None,
         "transcript": [],
         "event_id": 0,
     }

@@ -69,7 +69,7 @@ async def test_a_run_that_fails_says_why_and_ends_as_error(play: Play) -> None:
     assert told[:3] == ["starting", "user_text", "running"]
     assert told[-2:] == ["error", "turn_done"]
     assert len([frame for frame in mini.frames if frame["type"] == "error"]) == 1
-    assert "active_run_id" not in mini.ledger.session_state
+    assert mini.ledger.session_state["active_run_id"] is None
     assert (await mini.run("again"))["status"] == "finished"
     assert await mini.snapshot() == mini.ledger.as_snapshot()
 
@@ -177,6 +177,29 @@ async def test_a_message_with_the_same_id_is_accepted_and_ignored_while_the_run_
     assert await mini.snapshot() == after
     await mini.run("say: new", client_msg_id="m2")
     assert mini.ledger.session_state["run_counter"] == 2
+
+
+@pytest.mark.requirement("minicodex:send:another-text", "minicodex:errors:no-state-change")
+async def test_another_text_under_the_id_of_an_earlier_message_is_refused_and_not_lost_silently(mini: MiniCodexClient) -> None:
+    await mini.run("say: first", client_msg_id="m1")
+    before = await mini.snapshot()
+    assert await mini.refused("send", text="say: second", client_msg_id="m1") == "BAD_ARGUMENT"
+    await mini.do("send", text="say: first", client_msg_id="m1")
+    assert await mini.snapshot() == before
+    await mini.run("say: second", client_msg_id="m2")
+
+
+@pytest.mark.requirement("minicodex:run:busy-names-the-run")
+async def test_busy_names_the_run_as_this_protocol_knows_it(mini: MiniCodexClient) -> None:
+    await mini.do("send", text="run: echo hi")
+    await mini.status("awaiting_approval")
+    answer = await mini.ask("send", text="say: no")
+    assert (answer["code"], answer["message"]) == (
+        "BUSY",
+        f"A run is already active in this session: {mini.ledger.session_state['active_run_id']}",
+    )
+    await mini.do("abort")
+    await mini.ended()
 
 
 @pytest.mark.requirement("minicodex:run:reasoning")

@@ -84,3 +84,27 @@ async def test_our_client_takes_a_snapshot_for_a_fresh_baseline_even_a_lower_one
     async with scripted(warning, snapshot, token(6), gap=True) as settings:
         expected = [(4, "warning"), (5, "session_snapshot"), (6, "assistant_token")]
         assert await seen(settings, 3, last_seen_seq=1_000) == expected
+
+
+@pytest.mark.requirement("push:client:accepts-what-is-allowed")
+@pytest.mark.parametrize("type_", sorted(samples.EVENTS))
+async def test_our_client_reads_events_with_ids_and_words_of_any_shape(type_: str) -> None:
+    def reshaped(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {**{name: reshaped(inner) for name, inner in value.items()}, "fromTheFuture": [None]}
+        if isinstance(value, list):
+            return [reshaped(inner) for inner in value]
+        return "of any shape" if isinstance(value, str) else value
+
+    odd = samples.event_frame(type_, reshaped(samples.EVENTS[type_]), seq=1, runId="7", extra={})
+    async with scripted(odd, token(2)) as settings:
+        assert await seen(settings, 2) == [(1, type_), (2, "assistant_token")]
+
+
+@pytest.mark.requirement("push:client:accepts-what-is-allowed")
+async def test_our_client_reads_a_snapshot_and_a_question_without_what_is_optional() -> None:
+    meta = {"provider": "ollama", "sandboxProvider": "local"}
+    snapshot = samples.event_frame("session_snapshot", {"state": "idle", "pendingApproval": None, "meta": meta}, seq=1)
+    complete = samples.event_frame("run_complete", {"runId": "run_01", "outcome": "success", "summary": ""}, seq=2)
+    async with scripted(snapshot, complete) as settings:
+        assert await seen(settings, 2) == [(1, "session_snapshot"), (2, "run_complete")]

@@ -1,14 +1,19 @@
-"""Retention and its gap: a cursor that can no longer be served gets a warning and a snapshot, under numbers of their own."""
+"""Retention and its gap: a cursor that can no longer be served gets a warning and a snapshot, under numbers of their own.
+
+Each gap moves its client to the next numbering (ADR 0003): a thousand million is added to every number from there on.
+"""
 
 import asyncio
 from pathlib import Path
 
 import pytest
-from tests.conftest import Connect, StartDaemon
+from tests.conftest import Connect, Daemon, StartDaemon
 
 from switchtower.testing.push_client import Event, PushClient
 
 KEPT = 20
+NEXT = 1_000_000_000
+"""What the first gap adds to a client's numbers."""
 
 
 @pytest.fixture
@@ -68,21 +73,23 @@ async def test_a_cursor_in_the_gap_gets_warning_then_snapshot_then_what_follows(
     }
     following = await forgetful.run(session_id, "say: onward")
     numbers = [warning.seq, snapshot.seq, *(event.seq for event in following)]
-    assert numbers == sorted(set(numbers)), "a client that dedupes by seq keeps them all"
-    assert warning.seq > 3
-    assert following[0].seq == snapshot.seq + 1 == head + 1
+    assert numbers == list(range(warning.seq, warning.seq + len(numbers))), "a client that dedupes by seq keeps them all"
+    assert (warning.seq > NEXT, warning.seq % NEXT) == (True, head - 1)
 
 
 @pytest.mark.requirement("push:attach:gap-sends-snapshot", "push:replay:retention")
 async def test_every_cursor_is_either_served_whole_or_told_of_the_gap(forgetful: PushClient, workspace: Path) -> None:
     session_id, head = await pruned(forgetful, workspace)
     told = []
+    last_numbering = 0
     for cursor in range(head + 1):
         attached = await forgetful.attach(session_id, cursor)
         told.append(attached["replay"]["gap"])
         if told[-1]:
             warning, snapshot = await gap_answer(forgetful)
-            assert cursor < warning.seq < snapshot.seq == head
+            assert (warning.seq % NEXT, snapshot.seq % NEXT) == (head - 1, head)
+            assert warning.seq // NEXT == snapshot.seq // NEXT > last_numbering, "this connection has seen all earlier ones"
+            last_numbering = snapshot.seq // NEXT
         else:
             assert [(await forgetful.event()).seq for _ in range(cursor, head)] == list(range(cursor + 1, head + 1))
         await forgetful.ping()
@@ -115,8 +122,8 @@ async def test_a_cursor_beyond_the_head_is_a_gap_too(either: PushClient, workspa
     attached = await either.attach(session_id, head + 5)
     assert attached["replay"] == {"fromSeq": head + 1, "toSeq": head, "completed": True, "gap": True}
     warning, snapshot = await gap_answer(either)
-    assert (warning.seq, snapshot.seq) == (head - 1, head)
-    assert (await either.run(session_id, "say: more"))[0].seq == head + 1
+    assert (warning.seq, snapshot.seq) == (NEXT + head - 1, NEXT + head)
+    assert (await either.run(session_id, "say: more"))[0].seq == NEXT + head + 1
 
 
 @pytest.mark.requirement("push:attach:gap-sends-snapshot", "push:event:seq-monotonic")
@@ -125,9 +132,9 @@ async def test_a_cursor_beyond_a_fresh_sessions_head_gets_two_numbers_as_well(ei
     await either.event()
     assert (await either.attach(session_id, 2**53 - 1))["replay"]["gap"]
     warning, snapshot = await gap_answer(either)
-    assert (warning.seq, snapshot.seq) == (1, 2)
+    assert (warning.seq, snapshot.seq) == (NEXT, NEXT + 1)
     assert snapshot.payload["state"] == "idle"
-    assert (await either.run(session_id, "say: more"))[0].seq == 3
+    assert (await either.run(session_id, "say: more"))[0].seq == NEXT + 2
 
 
 @pytest.mark.requirement("push:replay:slow-reader", "push:replay:gap-warning")
@@ -144,5 +151,90 @@ async def test_a_reader_too_slow_for_the_retention_is_told_of_the_gap(
     *whole, warning, snapshot = events
     assert [event.seq for event in whole] == list(range(2, len(whole) + 2)), "nothing is missing before the gap is told"
     assert (warning.type, warning.payload["code"]) == ("warning", "EVENT_GAP")
-    assert whole[-1].seq < warning.seq < snapshot.seq
+    assert NEXT < warning.seq < snapshot.seq
     assert (await slow.run(session_id, "say: live again"))[0].seq == snapshot.seq + 1
+
+
+class Careful:
+    """A client as the document wants it: it takes each (sessionId, seq) once, and nothing that is not after its cursor."""
+
+    def __init__(self, client: PushClient, session_id: str) -> None:
+        self.client = client
+        self.session_id = session_id
+        self.last_seen = 0
+        self._seen: set[int] = set()
+        self.types: list[str] = []
+
+    async def attach(self, last_seen_seq: int | None = None) -> None:
+        await self.client.attach(self.session_id, self.last_seen if last_seen_seq is None else last_seen_seq)
+
+    async def take_until(self, type_: str) -> None:
+        """All that arrives up to the first event of this type."""
+        for event in await self.client.until(type_):
+            if event.seq > self.last_seen and event.seq not in self._seen:
+                self._seen.add(event.seq)
+                self.last_seen = event.seq
+                self.types.append(event.type)
+
+
+@pytest.mark.requirement("push:replay:gap-is-no-duplicate", "push:event:clients-dedupe")
+@pytest.mark.parametrize("same_connection", [True, False])
+async def test_a_client_that_saw_everything_and_asks_from_the_beginning_takes_the_gap_for_news(
+    start_daemon: StartDaemon, connect: Connect, workspace: Path, same_connection: bool
+) -> None:
+    daemon = start_daemon(retention_entries=KEPT)
+    client = await connect(daemon)
+    session_id, head = await pruned(client, workspace)
+    careful = Careful(client if same_connection else await connect(daemon), session_id)
+    careful.last_seen = head
+    careful._seen = set(range(1, head + 1))
+    await careful.attach(3)
+    await careful.take_until("session_snapshot")
+    assert careful.types == ["warning", "session_snapshot"]
+    await client.send(session_id, "say: onward")
+    await careful.take_until("run_complete")
+    assert careful.types[-1] == "run_complete"
+
+
+@pytest.mark.requirement("push:replay:gap-is-no-duplicate", "push:replay:seq-greater-than-last-seen")
+async def test_a_client_ahead_of_the_daemon_is_sent_everything_that_follows_also_when_it_comes_again(
+    pushd: Daemon, connect: Connect, workspace: Path
+) -> None:
+    client = await connect(pushd)
+    session_id = (await client.start_session(workspace)).session_id
+    head = (await client.run(session_id, "say: hello"))[-1].seq
+    careful = Careful(await connect(pushd), session_id)
+    careful.last_seen = head + 1
+    await careful.attach()
+    await careful.take_until("session_snapshot")
+    assert careful.types == ["warning", "session_snapshot"]
+    following = await client.run(session_id, "say: onward")
+    await careful.take_until("run_complete")
+    assert careful.types[2:] == [event.type for event in following]
+    assert careful.last_seen == NEXT + following[-1].seq
+
+    careful.client = await connect(pushd)
+    missed = await client.run(session_id, "say: meanwhile")
+    attached = await careful.client.attach(session_id, careful.last_seen)
+    assert attached["replay"] == {
+        "fromSeq": careful.last_seen + 1,
+        "toSeq": NEXT + missed[-1].seq,
+        "completed": True,
+        "gap": False,
+    }
+    await careful.take_until("run_complete")
+    assert careful.types[2 + len(following) :] == [event.type for event in missed], "each once, and no second gap"
+
+
+@pytest.mark.requirement("push:replay:gap-is-no-duplicate")
+async def test_a_message_on_another_connection_is_answered_in_the_numbers_of_the_first(
+    pushd: Daemon, connect: Connect, workspace: Path
+) -> None:
+    client, other = await connect(pushd), await connect(pushd)
+    session_id = (await client.start_session(workspace)).session_id
+    await client.event()
+    await client.attach(session_id, 99)
+    await gap_answer(client)
+    sent = await other.run(session_id, "say: hello")
+    received = await client.until("run_complete")
+    assert [event.raw for event in sent] == [event.raw for event in received]

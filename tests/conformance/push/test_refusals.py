@@ -22,7 +22,7 @@ def refusal(response: Response, code: str, *, retryable: bool = False, session_i
         "requestId": response.request_id,
         "type": response.type,
         "ok": False,
-        "payload": None,
+        "payload": {},
         "error": {"code": code, "message": response.error["message"], "retryable": retryable},
     }
     assert response.error["message"]

@@ -155,7 +155,7 @@ async def test_events_of_other_sessions_are_not_sent(pushd: Daemon, connect: Con
 
 
 @pytest.mark.requirement("push:resume:attach-with-summary", "push:event:session_snapshot")
-async def test_resume_replays_and_then_summarises_in_the_sessions_own_sequence(
+async def test_resume_replays_and_then_summarises_for_its_caller_alone(
     either: PushClient, workspace: Path, pushd: Daemon, connect: Connect
 ) -> None:
     session_id = (await either.start_session(workspace)).session_id
@@ -172,7 +172,7 @@ async def test_resume_replays_and_then_summarises_in_the_sessions_own_sequence(
     *replayed, snapshot = await late.until("session_snapshot")
     assert [event.seq for event in replayed] == list(range(2, asked.seq + 1))
     spoken = "".join(event.payload["text"] for event in replayed if event.type == "assistant_token")
-    assert snapshot.seq == asked.seq + 1
+    assert snapshot.seq == asked.seq, "the last event that it includes"
     assert snapshot.payload == {
         "state": "awaiting_approval",
         "activeRunId": run_id,
@@ -180,9 +180,11 @@ async def test_resume_replays_and_then_summarises_in_the_sessions_own_sequence(
         "pendingApproval": asked.payload,
         "meta": {"provider": "demo", "sandboxProvider": "local"},
     }
-    assert (await either.event()).raw == snapshot.raw, "every observer is told"
+    assert (await late.attach(session_id, asked.seq))["replay"]["toSeq"] == asked.seq, "nothing was written"
     await either.decide(asked)
-    await either.until("run_complete")
+    following = await either.until("run_complete")
+    assert following[0].seq == asked.seq + 1, "no other observer sees the snapshot"
+    assert [event.raw for event in await late.until("run_complete")] == [event.raw for event in following]
 
 
 @pytest.mark.requirement("push:resume:attach-with-summary")
@@ -192,7 +194,7 @@ async def test_resuming_a_session_that_is_done_summarises_its_last_words(client:
     resumed = await client.ask("resume_session", {"lastSeenSeq": head}, session_id=session_id)
     assert resumed["replay"] == {"fromSeq": head + 1, "toSeq": head, "completed": True, "gap": False}
     snapshot = await client.event()
-    assert snapshot.seq == head + 1
+    assert snapshot.seq == head
     assert snapshot.payload == {
         "state": "completed",
         "activeRunId": None,
@@ -226,3 +228,19 @@ async def test_after_a_crash_what_was_seen_is_replayed_and_the_run_is_closed_as_
     assert error.type == "error"
     assert (error.payload["code"], error.payload["retryable"]) == ("RUN_INTERRUPTED", True)
     assert (complete.run_id, complete.payload["outcome"], complete.payload["headless"]) == (run_id, "failed", {"exitCodeHint": 1})
+
+
+@pytest.mark.requirement("push:resume:attach-with-summary")
+async def test_a_long_replay_that_new_events_join_has_its_summary_at_the_head_of_that_time(
+    pushd: Daemon, connect: Connect, workspace: Path
+) -> None:
+    client, late = await connect(pushd), await connect(pushd)
+    session_id = (await client.start_session(workspace)).session_id
+    await client.run(session_id, "count 5000")
+    await late.say(late.frame("resume_session", {"lastSeenSeq": 0}, session_id=session_id))
+    await client.run(session_id, "say: joined")
+    head = (await late.response()).payload["replay"]["toSeq"]
+    events = await late.until("session_snapshot")
+    assert [event.seq for event in events] == [*range(1, head + 1), head]
+    joined = await late.until("run_complete") if head < events[-1].seq + 1 else []
+    assert [event.seq for event in joined] == list(range(head + 1, head + 1 + len(joined)))

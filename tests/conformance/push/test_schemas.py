@@ -99,8 +99,14 @@ def test_what_we_send_is_closed_and_its_required_fields_are_required(frame: dict
         samples.response_frame("ping", samples.ANSWERS["ping"], sessionId=None),
         samples.response_frame("ping", None),
         samples.response_frame("ping", samples.ANSWERS["ping"], ok=False),
-        samples.response_frame("ping", None, ok=False, error={"code": "NONSENSE", "message": "", "retryable": False}),
-        samples.response_frame("ping", None, ok=False, error={"code": "INTERNAL_ERROR", "message": ""}),
+        samples.response_frame("ping", {}, ok=False, error={"code": "NONSENSE", "message": "", "retryable": False}),
+        samples.response_frame("ping", {}, ok=False, error={"code": "INTERNAL_ERROR", "message": ""}),
+        samples.response_frame("ping", None, ok=False, error=ERROR),
+        samples.response_frame("ping", [], ok=False, error=ERROR),
+        samples.response_frame("ping", samples.ANSWERS["ping"], ok=False, error=ERROR),
+        {key: value for key, value in samples.response_frame("ping", {}, ok=False, error=ERROR).items() if key != "payload"},
+        samples.response_frame("ping", samples.ANSWERS["ping"], requestId=""),
+        samples.response_frame("ping", samples.ANSWERS["ping"], requestId="x" * 257),
         samples.response_frame(
             "ping", samples.ANSWERS["ping"], error={"code": "INTERNAL_ERROR", "message": "", "retryable": False}
         ),
@@ -130,5 +136,5 @@ def test_an_event_of_a_session_needs_no_run(type_: str) -> None:
 @pytest.mark.parametrize("code", messages.ErrorCode.__args__)  # type: ignore[attr-defined]
 def test_every_error_code_of_the_document_is_in_the_schema(code: str) -> None:
     error = {"code": code, "message": "why", "retryable": False}
-    assert valid(samples.response_frame("ping", None, ok=False, error=error))
-    assert valid(samples.response_frame("ping", None, ok=False, error={**error, "detail": "more"}))
+    assert valid(samples.response_frame("ping", {}, ok=False, error=error))
+    assert valid(samples.response_frame("ping", {}, ok=False, error={**error, "detail": "more"}))

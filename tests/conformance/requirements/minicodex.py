@@ -18,6 +18,12 @@ HANDSHAKE = (
 
 ENVELOPE = (
     Requirement("minicodex:envelope:fields", "Envelope", "every command may carry every field of the envelope"),
+    Requirement(
+        "minicodex:envelope:stale-run",
+        "Semantics, Errors",
+        "`send`, `approve`, `deny` and `abort` with the `run_id` of another run than the active one are `STALE_RUN_ID`",
+    ),
+    Requirement("minicodex:envelope:other-session", OURS, "a command with another `session_id` is `BAD_ARGUMENT`"),
     Requirement("minicodex:envelope:strict", "Pydantic", "unknown fields and wrong types are refused"),
     Requirement(
         "minicodex:envelope:req-id", "Envelope", "an answer carries the `req_id` of its command, also when it is an error"
@@ -46,6 +52,8 @@ RUNS = (
     Requirement(
         "minicodex:send:idempotent", "Semantics, Idempotency", "a known `client_msg_id` is accepted and ignored, before `BUSY`"
     ),
+    Requirement("minicodex:send:another-text", OURS, "after a run, another text under one of its ids is `BAD_ARGUMENT`"),
+    Requirement("minicodex:run:busy-names-the-run", "RunState", "`BUSY` names the active run by its UUID"),
     Requirement("minicodex:abort:order", OURS, "aborting, the error `ABORTED`, then `finished`"),
     Requirement("minicodex:abort:open-calls", OURS, "every open call gets an output with `isError` before the last status"),
     Requirement("minicodex:abort:stale", OURS, "another run's id is `STALE_RUN_ID`"),
@@ -62,6 +70,11 @@ APPROVALS = (
     Requirement("minicodex:approval:conflict", "Error codes", "a second decision is `APPROVAL_CONFLICT`"),
     Requirement("minicodex:approval:unknown", "Error codes", "what was never asked is `UNKNOWN_CALL_ID`"),
     Requirement("minicodex:approval:serialised", "Semantics, Multi-client", "of many decisions the first counts"),
+    Requirement(
+        "minicodex:approval:withdrawn",
+        "Approvals",
+        "a question that is withdrawn or expires has an `approval_decision`, and a late decision is told what became of it",
+    ),
     Requirement("minicodex:tools:call-tool-result", "FunctionCallOutput", "a result is a serialized MCP CallToolResult"),
     Requirement("minicodex:tools:mcp-keys", OURS, "tools of MCP servers go by `{server}_{tool}`"),
 )
@@ -74,11 +87,20 @@ EVENTS = (
     Requirement("minicodex:resume:from-the-start", "Handshake & resume", "from 0 everything; without a place a snapshot"),
     Requirement("minicodex:resume:goes-on-live", "Handshake & resume", "behind the replay the stream goes on"),
     Requirement("minicodex:resume:gap", "Handshake & resume", "what cannot be replayed is `REPLAY_GAP`; `get_snapshot` goes on"),
+    Requirement(
+        "minicodex:state:nulls",
+        "State models",
+        "what the document lists as `… | null` is sent as null: a snapshot's run, a session's run and last event, a run's end",
+    ),
     Requirement("minicodex:state:fold", "Goals", "the events folded are the snapshot, with and without the transcript"),
     Requirement("minicodex:state:hello-snapshot", "Goals", "a snapshot and what follows it are as good as everything"),
     Requirement("minicodex:state:snapshot-event-id", OURS, "`event_id` is the last it includes; the stream goes on behind it"),
     Requirement("minicodex:flow:heartbeat", "Heartbeat", "at the configured interval, to who was greeted"),
-    Requirement("minicodex:flow:backpressure", "Backpressure", "`drain` when a client falls behind, `ok` when it has caught up"),
+    Requirement(
+        "minicodex:flow:backpressure",
+        "Backpressure",
+        "`drain` when no more can be handed to a client, `ok` when it has caught up",
+    ),
 )
 
 MATRIX = (

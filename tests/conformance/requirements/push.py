@@ -50,6 +50,10 @@ ENVELOPES = (
     Requirement("push:envelope:closed-when-sent", FIELD, "what the daemon sends has no field that the schema does not name"),
     Requirement("push:envelope:response-echoes", "Response Envelope", "a response carries its request's id and type"),
     Requirement("push:envelope:response-payload-or-error", FIELD, "a response has a payload when ok and an error when not"),
+    Requirement("push:envelope:refusal-payload", "Response Envelope", "a refusal has the empty object for a payload"),
+    Requirement(
+        "push:envelope:request-id-echoed", "Response Envelope", "an id of up to 256 characters is repeated, whatever it is"
+    ),
     Requirement("push:envelope:response-session-string", FIELD, "a response's `sessionId` is a string or absent"),
     Requirement(
         "push:envelope:event-fields", FIELD, "an event has `seq` ≥ 1, `ts` in whole milliseconds, and its run where it has one"
@@ -67,7 +71,22 @@ REQUESTS = (
     ),
     Requirement("push:ping:answer", "ping", "answers with `pong` and the daemon's clock"),
     Requirement("push:start:answer", "start_session", "answers with a new session's id, `idle`, and its attach token"),
-    Requirement("push:start:required-fields", FIELD, "needs mode, provider, sandbox and repo; takes remote URL and metadata"),
+    Requirement("push:start:required-fields", FIELD, "needs mode, provider and the repo's path; takes remote URL and metadata"),
+    Requirement("push:lean:hello", FIELD, "`hello {}` is answered like any other"),
+    Requirement(
+        "push:lean:start",
+        FIELD,
+        "`start_session` with `mode: tui`, without sandbox and branches, starts an interactive session",
+    ),
+    Requirement("push:lean:send", FIELD, "a message without `clientMessageId` starts a run and is never a duplicate"),
+    Requirement("push:lean:submit", FIELD, "an approval without `runId` is decided: it belongs to one run"),
+    Requirement(
+        "push:client:accepts-what-is-allowed",
+        FIELD,
+        "our client reads what the document allows: ids and words of any shape, absent optional fields, unknown fields and types",
+    ),
+    Requirement("push:client:odd-rows", FIELD, "our client leaves out a row of a list that it cannot read, and shows the others"),
+    Requirement("push:client:branches", FIELD, "our client sends no empty branch; it leaves an unknown one out"),
     Requirement("push:start:provider", "start_session", "a provider that is not configured is refused before a session exists"),
     Requirement(
         "push:start:providers-seen",
@@ -84,7 +103,7 @@ REQUESTS = (
     Requirement(
         "push:attach:gap-sends-snapshot", "attach_session", "a cursor that cannot be served gets `gap: true` and a snapshot"
     ),
-    Requirement("push:resume:attach-with-summary", "resume_session", "answers as attach does and sends a snapshot"),
+    Requirement("push:resume:attach-with-summary", "resume_session", "answers as attach does; its caller alone gets a snapshot"),
     Requirement("push:send:starts-run", "send_user_message", "starts a run and answers with its id"),
     Requirement("push:send:non-empty", FIELD, "text is not empty"),
     Requirement(
@@ -144,6 +163,11 @@ REPLAY = (
     ),
     Requirement(
         "push:replay:gap-warning", "Replay and Reconnect Semantics", "a gap is told as `EVENT_GAP`, then a snapshot, in order"
+    ),
+    Requirement(
+        "push:replay:gap-is-no-duplicate",
+        "Replay and Reconnect Semantics",
+        "a client that takes each (session, seq) once and nothing up to its cursor keeps a gap and all that follows",
     ),
     Requirement("push:replay:snapshot-is-baseline", "Replay and Reconnect Semantics", "a client starts afresh from a snapshot"),
     Requirement("push:replay:delivery", "Replay and Reconnect Semantics", "each event arrives at least once, in order"),

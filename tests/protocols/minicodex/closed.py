@@ -27,8 +27,8 @@ class SessionState(Closed):
     session_id: str
     version: str
     capabilities: list[str]
-    last_event_id: int | None = None
-    active_run_id: UUID | None = None
+    last_event_id: int | None
+    active_run_id: UUID | None
     run_counter: int
 
 
@@ -42,9 +42,9 @@ class RunState(Closed):
     run_id: UUID
     status: Literal["idle", "starting", "running", "awaiting_approval", "aborting", "finished", "error"]
     started_at: datetime
-    finished_at: datetime | None = None
+    finished_at: datetime | None
     pending_approvals: list[ApprovalBrief]
-    last_event_id: int | None = None
+    last_event_id: int | None
 
 
 class UserText(Closed):
@@ -114,7 +114,7 @@ class Snapshot(Envelope):
     type: Literal["snapshot"]
     v: str
     session_state: SessionState
-    run_state: RunState | None = None
+    run_state: RunState | None
     transcript: list[TranscriptItem]
     event_id: int
 

@@ -94,20 +94,17 @@ class Client:
             "session_id": SESSION,
             "version": "1.0.0",
             "capabilities": ["replay"],
+            "last_event_id": self.last_event_id,
+            "active_run_id": self.active_run_id,
             "run_counter": self.run_counter,
         }
-        if self.last_event_id is not None:
-            session_state["last_event_id"] = self.last_event_id
-        if self.active_run_id is not None:
-            session_state["active_run_id"] = self.active_run_id
         held: dict[str, Any] = {
             "type": "snapshot",
             "v": "1.0.0",
             "session_id": SESSION,
             "session_state": session_state,
+            "run_state": self.run_state,
             "transcript": self.transcript,
             "event_id": self.last_event_id or 0,
         }
-        if self.run_state is not None:
-            held["run_state"] = self.run_state
         return held

@@ -33,11 +33,14 @@ def test_a_wire_type_has_the_documents_fields(struct: type[msgspec.Struct]) -> N
         assert tag is None
 
 
-def test_what_is_not_said_is_not_sent() -> None:
+def test_what_the_document_lists_as_null_is_sent_and_what_is_optional_is_left_out() -> None:
     assert msgspec.json.encode(messages.Accepted()) == b'{"type":"accepted"}'
-    state = messages.SessionState(session_id="s", version="1.0.0", capabilities=[], run_counter=0)
+    state = messages.SessionState(
+        session_id="s", version="1.0.0", capabilities=[], last_event_id=None, active_run_id=None, run_counter=0
+    )
     assert msgspec.json.encode(messages.Welcome(v="1.0.0", session_state=state)) == (
-        b'{"type":"welcome","v":"1.0.0","session_state":{"session_id":"s","version":"1.0.0","capabilities":[],"run_counter":0}}'
+        b'{"type":"welcome","v":"1.0.0","session_state":{"session_id":"s","version":"1.0.0","capabilities":[],'
+        b'"last_event_id":null,"active_run_id":null,"run_counter":0}}'
     )
 
 

@@ -66,8 +66,8 @@ def test_an_ended_run_stays_in_the_snapshot_but_is_not_active(outcome: events.Ou
     snapshot = said(of(entries_of([STARTED, events.TextDelta("Hi"), ended(outcome)])))
     assert snapshot["run_state"]["run_id"] == RUN_UUID
     assert snapshot["run_state"]["last_event_id"] == snapshot["event_id"] == snapshot["session_state"]["last_event_id"]
-    assert "finished_at" in snapshot["run_state"]
-    assert "active_run_id" not in snapshot["session_state"]
+    assert snapshot["run_state"]["finished_at"] is not None
+    assert snapshot["session_state"]["active_run_id"] is None
     assert snapshot["session_state"]["run_counter"] == 1
 
 

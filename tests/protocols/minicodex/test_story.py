@@ -80,6 +80,7 @@ def test_a_status_has_the_whole_state_of_its_run() -> None:
         "run_id": RUN_UUID,
         "status": "starting",
         "started_at": "2025-10-09T08:53:20.001000Z",
+        "finished_at": None,
         "pending_approvals": [],
         "last_event_id": starting["event_id"],
     }
@@ -133,10 +134,22 @@ def test_each_verdict_has_its_decision(verdict: events.Verdict, decision: str) -
     assert [frame["decision"] for frame in told if frame["type"] == "approval_decision"] == [decision]
 
 
-@pytest.mark.parametrize("closing", [events.ApprovalExpired("appr_1"), events.ApprovalWithdrawn("appr_1", "the run has ended")])
-def test_a_question_that_nobody_decided_is_closed_by_a_status_alone(closing: events.AnyEvent) -> None:
+@pytest.mark.parametrize(
+    ("closing", "decision"),
+    [
+        (events.ApprovalExpired("appr_1"), "deny_abort"),
+        (events.ApprovalWithdrawn("appr_1", "answered at the terminal"), "deny_continue"),
+    ],
+)
+def test_a_question_without_a_decision_is_closed_by_the_nearest_that_the_document_has(
+    closing: events.AnyEvent, decision: str
+) -> None:
     told = tell(STARTED, CALLED, ASKED, closing)
-    assert in_short(told)[-2:] == ["run_status awaiting_approval", "run_status running"]
+    assert in_short(told)[-3:] == [
+        "run_status awaiting_approval",
+        f"approval_decision {decision}",
+        "run_status running",
+    ]
 
 
 def test_while_one_of_two_questions_is_open_the_run_awaits_it() -> None:
@@ -200,9 +213,13 @@ def test_a_denial_that_ends_the_run_is_an_abort() -> None:
     assert in_short(told)[3:] == ["run_status aborting", "error ABORTED", "run_status finished", "turn_done"]
 
 
-def test_a_run_that_is_being_aborted_stays_so_whatever_closes() -> None:
+def test_a_run_that_is_being_aborted_says_so_once_whatever_closes() -> None:
     told = tell(STARTED, CALLED, ASKED, CANCEL, events.ApprovalWithdrawn("appr_1", "cancelled"), CANCEL)
-    assert statuses(told)[-2:] == ["aborting", "aborting"]
+    assert in_short(told)[-3:] == [
+        "run_status awaiting_approval",
+        "run_status aborting",
+        "approval_decision deny_abort",
+    ]
     assert in_short(tell(STARTED, CANCEL)) == [
         "run_status starting",
         "user_text hello",

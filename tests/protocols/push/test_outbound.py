@@ -11,7 +11,7 @@ from tests.protocols.push import samples
 
 from switchtower.core import codec, events
 from switchtower.core.session import Session
-from switchtower.protocols.push import messages, outbound
+from switchtower.protocols.push import messages, numbers, outbound
 from switchtower.testing.sessions import Table
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -72,20 +72,21 @@ def test_a_pong_from_the_template_is_what_the_encoder_would_send(number: int, ts
 
 
 def snapshot_of(session: Session, last_seen_seq: int, earliest_seq: int) -> list[dict[str, object]]:
-    frames = [json.loads(frame) for frame in outbound.gap_frames(session, last_seen_seq, earliest_seq, ts_ms=5)]
+    told = outbound.gap_frames(session, last_seen_seq, earliest_seq, 5, numbers.next_numbering(last_seen_seq))
+    frames = [json.loads(frame) for frame in told]
     for frame in frames:
         schema_check.ANY_MESSAGE.validate(frame)
     return frames
 
 
 @pytest.mark.requirement("push:replay:gap-warning")
-def test_a_gap_is_told_under_the_last_two_numbers_before_what_follows() -> None:
+def test_a_gap_has_the_last_two_numbers_before_what_follows_in_a_new_numbering() -> None:
     table = Table()
     run_id = table.send("hello")
     table.tell(run_id, events.TextDelta(text="so far"))
     approval_id = table.ask(run_id)
     warning, snapshot = snapshot_of(table.session, last_seen_seq=0, earliest_seq=3)
-    assert (warning["seq"], snapshot["seq"]) == (table.session.seq - 1, table.session.seq)
+    assert (warning["seq"], snapshot["seq"]) == (numbers.STRIDE + table.session.seq - 1, numbers.STRIDE + table.session.seq)
     assert warning["payload"] == {
         "code": "EVENT_GAP",
         "message": "Replay gap detected; snapshot sent.",
@@ -98,7 +99,17 @@ def test_a_gap_is_told_under_the_last_two_numbers_before_what_follows() -> None:
 
 
 @pytest.mark.requirement("push:replay:gap-warning")
-def test_a_session_of_one_event_lends_its_number_to_the_warning_alone() -> None:
-    (warning,) = snapshot_of(Table().session, last_seen_seq=9, earliest_seq=1)
-    assert (warning["type"], warning["seq"]) == ("warning", 1)
+def test_a_session_of_one_event_has_two_numbers_for_a_gap() -> None:
+    warning, snapshot = snapshot_of(Table().session, last_seen_seq=9, earliest_seq=1)
+    assert (warning["type"], warning["seq"]) == ("warning", numbers.STRIDE)
+    assert (snapshot["type"], snapshot["seq"]) == ("session_snapshot", numbers.STRIDE + 1)
     assert warning["payload"]["detail"] == "Requested lastSeenSeq=9 but the last seq is 1"  # type: ignore[index]
+
+
+@given(last_seen=st.integers(0, 2**53 - 1), seq=st.integers(1, numbers.STRIDE - 1))
+def test_a_number_in_the_next_numbering_is_above_the_cursor_and_has_the_same_place(last_seen: int, seq: int) -> None:
+    number = numbers.next_numbering(last_seen) + seq
+    assert number > last_seen or last_seen >= 9_007_198 * numbers.STRIDE, "unless there is no higher number"
+    assert number < 2**53
+    assert numbers.journal_seq(number) == seq
+    assert numbers.numbering_of(number) + seq == number

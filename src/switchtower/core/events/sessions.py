@@ -80,7 +80,7 @@ class SessionConfigured(Event, frozen=True):
 
 
 class SessionResumed(Event, frozen=True):
-    """Somebody came back and asked where things stand; this is what they were told."""
+    """The summary that a push client asked for. Journals of earlier versions have it; now only that client gets one."""
 
     kind: ClassVar[str] = "session.resumed"
     by: Actor

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from switchtower.core import errors
+from switchtower.protocols.minicodex import stamps
 
 Code = Literal[
     # minicodex, Error codes
@@ -56,6 +57,9 @@ TABLE: dict[type[errors.CoreError], Code] = {
 
 def of(refusal: errors.CoreError, *, running: bool = False) -> tuple[Code, str]:
     """Its code and its message. `running` says that a run is active, only not the one that was meant."""
+    if isinstance(refusal, errors.RunInProgress) and refusal.detail and refusal.detail.startswith("run_"):
+        # minicodex, RunState: a run's id is a UUID
+        return "BUSY", errors.RunInProgress(stamps.run_uuid(refusal.detail).decode(), hint=refusal.hint).message
     if running and isinstance(refusal, errors.NoActiveRun):
         return "STALE_RUN_ID", refusal.message
     return TABLE[type(refusal)], refusal.message

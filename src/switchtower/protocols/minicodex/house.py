@@ -47,7 +47,14 @@ class House:
 
         if self._timer is None and self._settings.heartbeat_s:
             self._beat()
-        return MiniCodexPeer(self._library, self._peers, access, open_session, replay_entries=self._settings.replay_entries)
+        return MiniCodexPeer(
+            self._library,
+            self._peers,
+            access,
+            open_session,
+            replay_entries=self._settings.replay_entries,
+            session_id=session_id,
+        )
 
     async def _new_session(
         self, actor: events.Actor, preset: str | None, cwd: str, program: str | None, wishes: Mapping[str, str]

@@ -27,8 +27,8 @@ class Book:
         self.snapshot = Snapshot(session_id)
         self._asked: dict[str, str] = {}
         """The questions that are open: approval id to call id."""
-        self.closed: set[str] = set()
-        """Calls whose question is decided, expired or withdrawn."""
+        self.closed: dict[str, str] = {}
+        """Calls whose question is not open any more, with what became of it."""
         self._marks: list[tuple[int, Story]] = [(0, Story.empty())]
         """The story at places along the way, so that who comes back in the middle need not read from the beginning."""
 
@@ -54,12 +54,19 @@ class Book:
         match event:
             case events.ApprovalRequested():
                 self._asked[event.approval.id] = event.approval.call_id
-                self.closed.discard(event.approval.call_id)
-            case events.ApprovalDecided() | events.ApprovalExpired() | events.ApprovalWithdrawn():
-                if (call_id := self._asked.pop(event.approval_id, None)) is not None:
-                    self.closed.add(call_id)
+                self.closed.pop(event.approval.call_id, None)
+            case events.ApprovalDecided():
+                self._close(event.approval_id, f"was decided already, by {event.by.label}")
+            case events.ApprovalExpired():
+                self._close(event.approval_id, "expired before a decision")
+            case events.ApprovalWithdrawn():
+                self._close(event.approval_id, f"was withdrawn before a decision: {event.reason}")
             case _:
                 pass
+
+    def _close(self, approval_id: str, how: str) -> None:
+        if (call_id := self._asked.pop(approval_id, None)) is not None:
+            self.closed[call_id] = how
 
 
 _QUESTIONS = frozenset(

@@ -1,7 +1,8 @@
 """The MiniCodex protocol's wire types, field for field as its document has them. Knows nothing of ours and does no I/O.
 
-Everything is closed: unknown fields are refused on the way in and never sent. What is None is left out on the wire. Lists and
-counters that a client's types call required have no default here, so that they are always sent.
+Everything is closed: unknown fields are refused on the way in and never sent. Fields of the envelope and those that the document
+marks with `?` are left out when they are None. All others have no default here, so that they are always sent: a field that the
+document lists as `… | null` is null then.
 """
 
 from datetime import datetime
@@ -53,12 +54,12 @@ class Envelope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 # State
 
 
-class SessionState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class SessionState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     session_id: str
     version: str
     capabilities: list[str]
-    last_event_id: EventId | None = None
-    active_run_id: RunId | None = None
+    last_event_id: EventId | None
+    active_run_id: RunId | None
     run_counter: int
 
 
@@ -68,13 +69,13 @@ class ApprovalBrief(Struct, frozen=True, forbid_unknown_fields=True):
     args: JsonObject
 
 
-class RunState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class RunState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     run_id: RunId
     status: RunStatus
     started_at: Timestamp
-    finished_at: Timestamp | None = None
+    finished_at: Timestamp | None
     pending_approvals: list[ApprovalBrief]
-    last_event_id: EventId | None = None
+    last_event_id: EventId | None
 
 
 # Transcript items
@@ -164,7 +165,7 @@ class Welcome(Envelope, frozen=True, kw_only=True, tag="welcome"):
 class Snapshot(Envelope, frozen=True, kw_only=True, tag="snapshot"):
     v: SemVer
     session_state: SessionState
-    run_state: RunState | None = None
+    run_state: RunState | None
     transcript: list[TranscriptItem]
     event_id: EventId
 

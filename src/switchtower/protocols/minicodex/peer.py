@@ -29,6 +29,8 @@ POLICY_VIOLATION, PROTOCOL_ERROR, SERVICE_RESTART = 1008, 1002, 1012
 MAJOR = messages.VERSION.partition(".")[0]
 CAPABILITIES = ("reasoning", "approvals", "replay", "deny_abort")
 """What we can do; `deny_abort` only counts for a client that says it too."""
+_OF_A_RUN = (messages.Send, messages.Approve, messages.Deny, messages.Abort)
+"""Commands that change something, and whose `run_id` counts."""
 
 
 class MiniCodexPeer:
@@ -42,7 +44,10 @@ class MiniCodexPeer:
         open_session: OpenSession,
         *,
         replay_entries: int,
+        session_id: str | None = None,
     ) -> None:
+        """`session_id` is the session that the client has chosen in the URL."""
+        self._chosen_id = session_id
         self._library = library
         self._tower = library.tower
         self._peers = peers
@@ -171,7 +176,25 @@ class MiniCodexPeer:
         elif not self._greeted or self._session_id is None:
             raise inbound.Refused("INVALID_COMMAND", "say `hello` or `resume` first", message.req_id)
         else:
+            self._check_session(message, self._session_id)
+            await self._check_run(message, self._session_id)
             await self._command(message, self._session_id)
+
+    def _check_session(self, message: messages.ClientMessage, session_id: str) -> None:
+        """minicodex, Envelope: a command for another session does nothing in this one."""
+        if message.session_id not in (None, session_id):
+            about = f"`session_id`: this connection has the session `{session_id}`"
+            raise inbound.Refused("BAD_ARGUMENT", about, message.req_id, {"field": "session_id"})
+
+    async def _check_run(self, message: messages.ClientMessage, session_id: str) -> None:
+        """minicodex, Errors: what is meant for another run than the active one does nothing in this one."""
+        if message.run_id is None or not isinstance(message, _OF_A_RUN):
+            return
+        session = await self._tower.session(session_id)
+        if session.run is None and isinstance(message, messages.Abort):
+            raise inbound.Refused("NOT_RUNNING", "no run is active", message.req_id)
+        if session.run is None or message.run_id.lower() != story.run_uuid(session.run.id).decode():
+            raise inbound.Refused("STALE_RUN_ID", f"`{message.run_id}` is not the active run", message.req_id)
 
     # Coming and coming back
 
@@ -182,12 +205,12 @@ class MiniCodexPeer:
             self._part(PROTOCOL_ERROR, "unsupported version")
             return
         self._capabilities = frozenset(message.client_capabilities) & frozenset(CAPABILITIES)
-        session_id = await self._opened(message.req_id)
+        session_id = await self._opened(message)
         if session_id is not None:
             await self._tell_all(session_id, welcome=True, req_id=message.req_id)
 
     async def _resume(self, message: messages.Resume) -> None:
-        session_id = await self._opened(message.req_id)
+        session_id = await self._opened(message)
         if session_id is None:
             return
         if message.last_seen_event_id is None:
@@ -245,12 +268,17 @@ class MiniCodexPeer:
                 subscription.close()
         self._subscription = self._coming = None
 
-    async def _opened(self, req_id: str | None) -> str | None:
+    async def _opened(self, message: messages.Hello | messages.Resume) -> str | None:
+        if message.session_id is not None and (chosen := self._session_id or self._chosen_id) is None:
+            about = "`session_id`: a session is chosen in the URL; hint: connect with `?session_id=`"
+            raise inbound.Refused("BAD_ARGUMENT", about, message.req_id, {"field": "session_id"})
+        if message.session_id is not None and chosen is not None:
+            self._check_session(message, chosen)
         if self._session_id is None:
             try:
                 self._session_id = await self._open_session(self._actor)
             except core_errors.SessionNotFound as refusal:
-                self._say(outbound.error("UNKNOWN_SESSION", refusal.message, req_id))
+                self._say(outbound.error("UNKNOWN_SESSION", refusal.message, message.req_id))
                 self._part(POLICY_VIOLATION, "no such session")
         return self._session_id
 
@@ -329,7 +357,7 @@ class MiniCodexPeer:
         if call_id not in pending:
             book = await self._library.book(session_id, session.seq)
             if call_id in book.closed:
-                raise inbound.Refused("APPROVAL_CONFLICT", f"`{call_id}` was decided already", req_id)
+                raise inbound.Refused("APPROVAL_CONFLICT", f"the question about `{call_id}` {book.closed[call_id]}", req_id)
             raise inbound.Refused("UNKNOWN_CALL_ID", f"nothing is asked about `{call_id}`", req_id)
         command = commands.DecideApproval(session_id=session_id, actor=self._actor, approval_id=pending[call_id], verdict=verdict)
         await self._ask(command, req_id)
@@ -338,8 +366,6 @@ class MiniCodexPeer:
         session: Session = await self._tower.session(session_id)
         if session.run is None:
             raise inbound.Refused("NOT_RUNNING", "no run is active", message.req_id)
-        if message.run_id is not None and message.run_id.lower() != story.run_uuid(session.run.id).decode():
-            raise inbound.Refused("STALE_RUN_ID", f"`{message.run_id}` is not the active run", message.req_id)
         command = commands.CancelRun(session_id=session_id, actor=self._actor, run_id=session.run.id, reason="abort")
         await self._ask(command, message.req_id)
 

@@ -72,7 +72,7 @@ class Scribe:
                 stamps.run_uuid(run_id),
                 status.encode(),
                 stamps.moment(started_ms),
-                b',"finished_at":"%b"' % self.ts if ended else b"",
+                b',"finished_at":"%b"' % self.ts if ended else b',"finished_at":null',
                 b",".join(pending),
                 LAST_EVENT,
                 self.event_id,

@@ -107,10 +107,10 @@ class Snapshot:
 
     def frame(self, capabilities: Sequence[str], *, with_transcript: bool, req_id: str | None = None) -> bytes:
         """The `snapshot` message. Its `event_id` is the last that it includes; 0 when nothing was told yet."""
-        run_state = b""
+        run_state = b"null"
         if self._run_state:
-            run_state = b',"run_state":%b%b%d}' % (self._run_state, scribe.LAST_EVENT, self._run_event_id)
-        head = b'{"type":"snapshot","v":"%b","session_id":%b,"session_state":%b%b,"transcript":[' % (
+            run_state = b"%b%b%d}" % (self._run_state, scribe.LAST_EVENT, self._run_event_id)
+        head = b'{"type":"snapshot","v":"%b","session_id":%b,"session_state":%b,"run_state":%b,"transcript":[' % (
             messages.VERSION.encode(),
             _encode(self.session_id),
             _encode(self.session_state(capabilities)),

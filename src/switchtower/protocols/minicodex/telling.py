@@ -129,8 +129,11 @@ class Teller:
                     self._ask(event.approval)
             case events.ApprovalDecided():
                 self._close(event.approval_id, _DECISIONS[event.verdict])
-            case events.ApprovalExpired() | events.ApprovalWithdrawn():
-                self._close(event.approval_id, None)
+            case events.ApprovalExpired():
+                self._close(event.approval_id, "deny_abort")
+            case events.ApprovalWithdrawn():
+                # minicodex, Approvals: each question has its decision, and the document has no word for one that is void
+                self._close(event.approval_id, "deny_abort" if self._aborting else "deny_continue")
             case events.ErrorRaised():
                 self._is_explained = True
                 details: messages.JsonObject = {"retryable": event.retryable}
@@ -293,14 +296,14 @@ class Teller:
         self._scribe.message(messages.ApprovalPendingEvt(call_id=call.call_id, tool_key=call.tool, args_json=call.args.decode()))
         self._tell_status()
 
-    def _close(self, approval_id: str, decision: messages.Decision | None) -> None:
+    def _close(self, approval_id: str, decision: messages.Decision) -> None:
         closed = next((asked for asked in self._questions if asked.approval_id == approval_id), None)
         if closed is None:
             return
         self._questions = tuple(asked for asked in self._questions if asked is not closed)
-        if decision is not None:
-            self._scribe.message(messages.ApprovalDecisionEvt(call_id=closed.call.call_id, decision=decision))
-        self._tell_status()
+        self._scribe.message(messages.ApprovalDecisionEvt(call_id=closed.call.call_id, decision=decision))
+        if not self._aborting:  # which was told once, and nothing but the run's end follows it
+            self._tell_status()
 
 
 def _result(text: str, *, is_error: bool) -> messages.JsonObject:

@@ -26,6 +26,7 @@ CAPABILITIES = [
     "queue_messages",
     "configure",
     "sandbox_setting",
+    "optional_branches",
     "compact",
     "undo",
     "models",

@@ -13,7 +13,9 @@ from switchtower.core import errors as core_errors
 from switchtower.protocols.push import errors, extensions, messages
 
 UNKNOWN_REQUEST = "req_unknown"
-"""Answers a frame whose own `requestId` cannot be told."""
+"""Answers a frame whose own `requestId` is missing, empty or too long to repeat."""
+LONGEST_ECHO = 256
+"""Characters of a `requestId` that are repeated in an answer."""
 
 
 class Request(Struct, frozen=True):
@@ -112,7 +114,8 @@ def _refuse_frame(frame: bytes, problem: Exception) -> Refused:
     if not isinstance(loose, dict):
         return Refused(UNKNOWN_REQUEST, "unknown", errors.make("INVALID_REQUEST", reason))
     given_id, given_type, version = loose.get("requestId"), loose.get("type"), loose.get("v")
-    request_id = given_id if isinstance(given_id, str) and _is_request_id(given_id) else UNKNOWN_REQUEST
+    # An id that the protocol does not allow is repeated all the same: by no other could its client match the answer.
+    request_id = given_id if isinstance(given_id, str) and 1 <= len(given_id) <= LONGEST_ECHO else UNKNOWN_REQUEST
     type_ = given_type if isinstance(given_type, str) else "unknown"
     if isinstance(version, str) and version != messages.VERSION:
         return _refuse_version(request_id, type_, version)
@@ -133,15 +136,16 @@ def start_session(
     """`is_owner`: the request came over the owner's own socket."""
     if request.trust and not is_owner:
         raise core_errors.AttachForbidden(hint="only the owner's own socket can say that a folder is trusted")
+    sandbox = None if request.sandboxProvider == "auto" else request.sandboxProvider
     return commands.StartSession(
         session_id=session_id,
         actor=actor,
         engine=request.engine,
-        mode=request.mode,
+        mode="interactive" if request.mode == "tui" else request.mode,
         provider=request.provider,
         model=request.model,
-        sandbox=None if request.sandboxProvider == "auto" else request.sandboxProvider,
-        sandbox_is_settled=is_owner and request.sandboxProvider != "auto",
+        sandbox=sandbox,
+        sandbox_is_settled=is_owner and sandbox is not None,
         workspace=events.Workspace(
             root=request.repo.rootPath,
             branch=request.repo.currentBranch,

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from switchtower.core import commands, errors, events, forks, journal
 from switchtower.core.session import Session
-from switchtower.protocols.push import inbound, listings, outbound
+from switchtower.protocols.push import inbound, listings, numbers, outbound
 
 if TYPE_CHECKING:
     from switchtower.protocols.push.peer import PushPeer
@@ -82,7 +82,8 @@ class _Listings:
 
     def fork_session(self, request: inbound.Request) -> None:
         assert isinstance(request.payload, listings.ForkSession) and request.session_id
-        parent_id, before_seq, tower = request.session_id, request.payload.beforeSeq, self._peer.tower
+        parent_id, wished, tower = request.session_id, request.payload.beforeSeq, self._peer.tower
+        before_seq = None if wished is None else numbers.journal_seq(wished)
         self._peer.check_may_command(parent_id)
         self._peer.check_sees_all()
         token = tower.mint_secret("att")

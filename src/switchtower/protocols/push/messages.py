@@ -11,6 +11,8 @@ VERSION = "push.runtime.v1"
 
 # `(?!\n)` because Python's `$`, unlike JSON Schema's, also matches before a final line feed.
 RequestId = Annotated[str, Meta(pattern=r"^req_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
+EchoedRequestId = Annotated[str, Meta(min_length=1, max_length=256)]
+"""A response has its request's id, also when the request is refused because of that id."""
 SessionId = Annotated[str, Meta(pattern=r"^sess_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 RunId = Annotated[str, Meta(pattern=r"^run_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 ClientMessageId = Annotated[str, Meta(pattern=r"^msg_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
@@ -36,6 +38,8 @@ SessionState = Literal["idle", "running", "awaiting_approval", "completed", "fai
 RunOutcome = Literal["success", "failed", "cancelled", "denied"]
 ApprovalDecision = Literal["approve", "deny"]
 Mode = Literal["interactive", "headless"]
+WishedMode = Literal["interactive", "headless", "tui"]
+"""Deployed clients call a terminal UI's session `tui`; it is `interactive` here."""
 SandboxProvider = Literal["local", "modal"]
 SandboxWish = Literal["local", "modal", "bubblewrap", "auto"]
 """What a client may ask for; `bubblewrap` is ours, and told as `local`, which existing clients know."""
@@ -85,15 +89,16 @@ class ProtocolError(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ResponseEnvelope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Any response: a payload when `ok`, an error when not."""
+    """Any response: a payload when `ok`, an error and an empty payload when not."""
 
     v: str = VERSION
     kind: Literal["response"] = "response"
-    requestId: RequestId
+    requestId: EchoedRequestId
     type: str
     sessionId: SessionId | UnsetType = UNSET
     ok: bool
-    payload: Any | None
+    payload: dict[str, Any]
+    """An object in every response; the encoder takes a struct for one."""
     error: ProtocolError | None
 
 
@@ -107,22 +112,26 @@ class EventEnvelope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     seq: Seq
     ts: int
     type: str
-    payload: Any
+    payload: dict[str, Any]
 
 
 # Requests
 
 
 class Hello(Struct, frozen=True):
-    clientName: str
-    clientVersion: str
+    """Deployed clients leave all of it out."""
+
+    clientName: str = ""
+    clientVersion: str = ""
     capabilities: list[str] = []
 
 
 class Repo(Struct, frozen=True):
+    """A folder outside of git has no branches; deployed clients never send them."""
+
     rootPath: NonEmpty
-    currentBranch: str
-    defaultBranch: str
+    currentBranch: str | None = None
+    defaultBranch: str | None = None
     remoteUrl: str | None = None
 
 
@@ -149,11 +158,11 @@ class FlowWish(Struct, frozen=True):
 class StartSession(Struct, frozen=True):
     """All behind `metadata` is ours. `worktree` asks for a worktree of the repository, for this session alone."""
 
-    mode: Mode
+    mode: WishedMode
     provider: NonEmpty
-    sandboxProvider: SandboxWish
-    """`auto`, which is ours, leaves it to the daemon."""
     repo: Repo
+    sandboxProvider: SandboxWish | None = None
+    """`auto`, which is ours, leaves it to the daemon, and so does a client that does not send it."""
     metadata: dict[str, Any] = {}
     model: str | None = None
     policy: PolicyProfile | None = None
@@ -204,18 +213,20 @@ class RunRule(Struct, frozen=True):
     command: RulePart | None = None
 
 
-class SendUserMessage(Struct, frozen=True):
+class SendUserMessage(Struct, frozen=True, kw_only=True):
     """`rules` is ours: rules of the policy for this run alone."""
 
-    clientMessageId: ClientMessageId
+    clientMessageId: ClientMessageId | None = None
+    """Deployed clients send none. Such a message is never taken for a duplicate."""
     text: NonEmpty
     sessionId: SessionId | None = None
     acceptanceCriteria: Annotated[list[AcceptanceCriterion], Meta(max_length=100)] = []
     rules: Annotated[list[RunRule], Meta(max_length=100)] = []
 
 
-class SubmitApproval(Struct, frozen=True):
-    runId: RunId
+class SubmitApproval(Struct, frozen=True, kw_only=True):
+    runId: RunId | None = None
+    """Deployed clients send none. An approval belongs to one run."""
     approvalId: ApprovalId
     decision: ApprovalDecision
     sessionId: SessionId | None = None

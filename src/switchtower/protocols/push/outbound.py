@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from switchtower.core import codec, events, journal
 from switchtower.core.session import Session, Usage
-from switchtower.protocols.push import extensions, messages
+from switchtower.protocols.push import extensions, messages, numbers
 
 _encode = msgspec.json.Encoder().encode
 
@@ -41,14 +41,15 @@ SCREEN_PHASE = "Screen"
 _TOOL_ERROR_TYPES = frozenset(get_args(messages.ToolErrorType))
 
 
-def frames(session_id: str, entries: Sequence[journal.Entry]) -> list[bytes]:
+def frames(session_id: str, entries: Sequence[journal.Entry], numbering: int = 0) -> list[bytes]:
+    """`numbering` is what a client's numbers have in addition to the journal's, see `numbers.py`."""
     as_stored = SENT_AS_STORED
     session = session_id.encode()
     return [
         b'{"v":"push.runtime.v1","kind":"event","sessionId":"%b","runId":"%b","seq":%d,"ts":%d,"type":"%b","payload":%b}'
-        % (session, run_id.encode(), seq, ts_ms, as_stored[kind], data)
+        % (session, run_id.encode(), numbering + seq, ts_ms, as_stored[kind], data)
         if kind in as_stored and run_id is not None
-        else event_frame(session_id, run_id, seq, ts_ms, codec.decode(kind, data))
+        else event_frame(session_id, run_id, numbering + seq, ts_ms, codec.decode(kind, data))
         for seq, ts_ms, run_id, kind, data in entries
     ]
 
@@ -60,8 +61,15 @@ def event_frame(session_id: str, run_id: str | None, seq: int, ts_ms: int, event
 
 def _event(session_id: str, run_id: str | None, seq: int, ts_ms: int, type_: str, payload: Struct) -> bytes:
     return _encode(
-        messages.EventEnvelope(sessionId=session_id, runId=_or_unset(run_id), seq=seq, ts=ts_ms, type=type_, payload=payload)
+        messages.EventEnvelope(
+            sessionId=session_id, runId=_or_unset(run_id), seq=seq, ts=ts_ms, type=type_, payload=_as_object(payload)
+        )
     )
+
+
+def _as_object(payload: Struct) -> dict[str, Any]:
+    """A struct is an object on the wire; the envelope's type describes the wire."""
+    return cast("dict[str, Any]", payload)
 
 
 def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -> tuple[str, Struct]:
@@ -222,20 +230,26 @@ def approval_required(approval: events.Approval) -> messages.ApprovalRequired:
     )
 
 
-def gap_frames(session: Session, last_seen_seq: int, earliest_seq: int, ts_ms: int) -> list[bytes]:
+def gap_frames(session: Session, last_seen_seq: int, earliest_seq: int, ts_ms: int, numbering: int) -> list[bytes]:
     """What a client is sent when its cursor cannot be served: a warning, and where the session stands.
 
-    Neither is journalled, yet clients dedupe by seq. So they borrow the last two numbers of what this client is not sent:
-    the snapshot stands for everything up to the session's head, and what comes next is the head's successor. A session
-    with a single event has a number for the warning only; a snapshot has to follow in its sequence.
+    Neither is journalled, so they have the last two numbers of what this client is not sent, in a numbering that this client
+    has not seen: no number of theirs is a duplicate, and what comes next has the snapshot's successor.
     """
-    if last_seen_seq > session.seq:
+    cursor = numbers.journal_seq(last_seen_seq)
+    if cursor > session.seq:
         detail = f"Requested lastSeenSeq={last_seen_seq} but the last seq is {session.seq}"
     else:
         detail = f"Requested lastSeenSeq={last_seen_seq} but earliest retained seq is {earliest_seq}"
     warning = messages.Warn("EVENT_GAP", "Replay gap detected; snapshot sent.", detail)
-    if session.seq == 1:
-        return [_event(session.id, None, 1, ts_ms, "warning", warning)]
+    return [
+        _event(session.id, None, numbering + session.seq - 1, ts_ms, "warning", warning),
+        snapshot_frame(session, ts_ms, numbering),
+    ]
+
+
+def snapshot_frame(session: Session, ts_ms: int, numbering: int) -> bytes:
+    """Where the session stands, for one client. It has the number of the last event that it includes."""
     pending = session.pending_approval
     snapshot = messages.SessionSnapshot(
         state=wire_state(session.state),
@@ -244,16 +258,13 @@ def gap_frames(session: Session, last_seen_seq: int, earliest_seq: int, ts_ms: i
         pendingApproval=approval_required(pending) if pending else None,
         meta=messages.SnapshotMeta(session.provider, _sandbox(session.sandbox)),
     )
-    return [
-        _event(session.id, None, session.seq - 1, ts_ms, "warning", warning),
-        _event(session.id, None, session.seq, ts_ms, "session_snapshot", snapshot),
-    ]
+    return _event(session.id, None, numbering + session.seq, ts_ms, "session_snapshot", snapshot)
 
 
 def answer(request_id: str, type_: str, session_id: str | None, payload: Struct) -> bytes:
     return _encode(
         messages.ResponseEnvelope(
-            requestId=request_id, type=type_, sessionId=_or_unset(session_id), ok=True, payload=payload, error=None
+            requestId=request_id, type=type_, sessionId=_or_unset(session_id), ok=True, payload=_as_object(payload), error=None
         )
     )
 
@@ -272,7 +283,7 @@ _PONG = (
 def refusal(request_id: str, type_: str, session_id: str | None, error: messages.ProtocolError) -> bytes:
     return _encode(
         messages.ResponseEnvelope(
-            requestId=request_id, type=type_, sessionId=_or_unset(session_id), ok=False, payload=None, error=error
+            requestId=request_id, type=type_, sessionId=_or_unset(session_id), ok=False, payload={}, error=error
         )
     )
 

@@ -23,6 +23,7 @@ from switchtower.protocols.push import (
     listing_requests,
     messages,
     node_requests,
+    numbers,
     outbound,
     permissions,
     trust_requests,
@@ -54,6 +55,10 @@ class PushPeer:
         self._runtime_version = runtime_version
         self._stream: Stream | None = None
         self._subscriptions: dict[str, tower.Subscription] = {}
+        self._numberings: dict[str, int] = {}
+        """By session, where this client's numbers are not the journal's; see `numbers.py`."""
+        self._summaries: dict[str, tuple[int, bytes]] = {}
+        """By session, the snapshot that follows the event with this seq."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._unanswered = 0
         self._leaving = False
@@ -103,6 +108,8 @@ class PushPeer:
         for subscription in self._subscriptions.values():
             subscription.close()
         self._subscriptions.clear()
+        self._numberings.clear()
+        self._summaries.clear()
         for task in self._tasks:
             task.cancel()
 
@@ -131,9 +138,19 @@ class PushPeer:
         return self._stream is not None and self._stream.writable
 
     def deliver(self, batch: tower.Batch) -> None:
-        packet = batch.encodings.get("push")
+        session_id = batch.session_id
+        numbering = self._numberings.get(session_id, 0)
+        if (summary := self._summaries.get(session_id)) and summary[0] <= batch.last_seq:
+            del self._summaries[session_id]
+            replayed = [entry for entry in batch.entries if entry.seq <= summary[0]]
+            frames = outbound.frames(session_id, replayed, numbering)
+            frames += [summary[1], *outbound.frames(session_id, batch.entries[len(replayed) :], numbering)]
+            self._send(Packet(frames))
+            return
+        encoding = f"push+{numbering}" if numbering else "push"
+        packet = batch.encodings.get(encoding)
         if packet is None:
-            packet = batch.encodings["push"] = Packet(outbound.frames(batch.session_id, batch.entries))
+            packet = batch.encodings[encoding] = Packet(outbound.frames(session_id, batch.entries, numbering))
         self._send(packet)
 
     def fell_behind(self, session_id: str) -> None:
@@ -147,7 +164,7 @@ class PushPeer:
             elif self._stream is None:
                 attachment.subscription.close()
             else:
-                self._follow(attachment, session_id, behind.cursor, [])
+                self._follow(attachment, self._numberings.get(session_id, 0) + behind.cursor, [])
 
         self.tower.attach(session_id, behind.cursor, self, admit=lambda _: None, done=attached)
 
@@ -174,8 +191,8 @@ class PushPeer:
 
     def _hello(self, request: inbound.Request) -> bytes:
         assert isinstance(request.payload, messages.Hello)
-        client = f"{request.payload.clientName} {request.payload.clientVersion}"
-        self.actor = self._access.actor(client[:CLIENT_NAME_LIMIT])
+        client = f"{request.payload.clientName} {request.payload.clientVersion}".strip()
+        self.actor = self._access.actor(client[:CLIENT_NAME_LIMIT] or None)
         greeting = messages.HelloAnswer("pushd", self._runtime_version, messages.VERSION, CAPABILITIES)
         return outbound.answer(request.request_id, "hello", request.session_id, greeting)
 
@@ -236,6 +253,7 @@ class PushPeer:
     def _attach(self, request: inbound.Request, *, with_summary: bool = False) -> None:
         assert isinstance(request.payload, messages.AttachSession) and request.session_id
         session_id, last_seen_seq, token = request.session_id, request.payload.lastSeenSeq, request.payload.attachToken
+        cursor = numbers.journal_seq(last_seen_seq)
 
         def attached(attachment: tower.Attachment | core_errors.CoreError) -> None:
             self._one_answered()
@@ -244,32 +262,49 @@ class PushPeer:
             elif self._stream is None:
                 attachment.subscription.close()
             else:
-                self._follow(attachment, session_id, last_seen_seq, [self._attach_answer(request, attachment)])
-                # Whoever is ahead of a session that has but one event leaves no second number to borrow for a snapshot.
-                if with_summary or (attachment.gap and attachment.session.seq == 1):
-                    self._summarise(session_id)
+                answer = self._attach_answer(request, attachment, numbers.numbering_of(last_seen_seq))
+                self._follow(attachment, last_seen_seq, [answer], with_summary=with_summary)
 
         self._one_more_unanswered()
-        self.tower.attach(session_id, last_seen_seq, self, admit=lambda session: self._admit(session, token), done=attached)
+        self.tower.attach(session_id, cursor, self, admit=lambda session: self._admit(session, token), done=attached)
 
-    def _summarise(self, session_id: str) -> None:
-        """Where things stand: a `session_snapshot` of its own, in the session's sequence."""
-        self.tower.submit(commands.ResumeSession(session_id=session_id, actor=self.actor), lambda _: None)
-
-    def _attach_answer(self, request: inbound.Request, attachment: tower.Attachment) -> bytes:
+    def _attach_answer(self, request: inbound.Request, attachment: tower.Attachment, numbering: int) -> bytes:
         session, subscription = attachment.session, attachment.subscription
-        replay = messages.Replay(subscription.cursor + 1, session.seq, completed=True, gap=attachment.gap)
+        # With a gap nothing is replayed, and the answer has the journal's numbers: a place to attach at another time.
+        base = 0 if attachment.gap else numbering
+        replay = messages.Replay(base + subscription.cursor + 1, base + session.seq, completed=True, gap=attachment.gap)
         return self.answer(request, session.id, messages.AttachAnswer(session.id, outbound.wire_state(session.state), replay))
 
-    def _follow(self, attachment: tower.Attachment, session_id: str, last_seen_seq: int, frames: list[bytes]) -> None:
+    def _follow(
+        self, attachment: tower.Attachment, last_seen_seq: int, frames: list[bytes], *, with_summary: bool = False
+    ) -> None:
+        session, now_ms = attachment.session, self.tower.now_ms()
+        session_id, numbering = session.id, numbers.numbering_of(last_seen_seq)
+        self._summaries.pop(session_id, None)
         if attachment.gap:
-            frames += outbound.gap_frames(attachment.session, last_seen_seq, attachment.earliest_seq, self.tower.now_ms())
+            numbering = numbers.next_numbering(max(last_seen_seq, self._numberings.get(session_id, 0)))
+            frames += outbound.gap_frames(session, last_seen_seq, attachment.earliest_seq, now_ms, numbering)
+        elif with_summary:
+            # push, resume_session: behind the replay, and with the last replayed number. A client that takes it for a
+            # duplicate of that event has all that it summarises.
+            summary = outbound.snapshot_frame(session, now_ms, numbering)
+            if attachment.subscription.cursor >= session.seq:
+                frames.append(summary)
+            else:
+                self._summaries[session_id] = (session.seq, summary)
+        self._number(session_id, numbering)
         if frames:
             self._send(Packet(frames))
         if earlier := self._subscriptions.pop(session_id, None):
             earlier.close()
         self._subscriptions[session_id] = attachment.subscription
         attachment.subscription.start()
+
+    def _number(self, session_id: str, numbering: int) -> None:
+        if numbering:
+            self._numberings[session_id] = numbering
+        else:
+            self._numberings.pop(session_id, None)
 
     def _send_user_message(self, request: inbound.Request) -> None:
         assert isinstance(request.payload, messages.SendUserMessage) and request.session_id
@@ -356,6 +391,8 @@ class PushPeer:
     def hear_of(self, session_id: str, outcome: tower.Outcome) -> None:
         """Existing clients expect to hear of a run that they started, attached or not."""
         if session_id not in self._subscriptions:
+            # Another connection of the same client may have passed a gap: numbers below its own it would drop.
+            self._number(session_id, max((peer._numberings.get(session_id, 0) for peer in self._peers or ()), default=0))
             self._subscribe(session_id, after_seq=outcome["after_seq"])
 
     def _subscribe(self, session_id: str, after_seq: int) -> None:

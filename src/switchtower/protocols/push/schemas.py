@@ -85,18 +85,18 @@ def _responses() -> Schema:
         "properties": {
             "v": {"const": messages.VERSION},
             "kind": {"const": "response"},
-            "requestId": msgspec.json.schema(messages.RequestId),
+            "requestId": msgspec.json.schema(messages.EchoedRequestId),
             "type": {"type": "string"},
             "sessionId": msgspec.json.schema(messages.SessionId),
             "ok": {"type": "boolean"},
-            "payload": {},
+            "payload": {"type": "object"},
             "error": {"anyOf": [_ref(messages.ProtocolError), {"type": "null"}]},
         },
         "required": ["v", "kind", "requestId", "type", "ok", "payload", "error"],
         "additionalProperties": False,
         "if": {"properties": {"ok": {"const": True}}},
         "then": {"properties": {"error": {"type": "null"}}, "allOf": _payload_by_type(ANSWERS)},
-        "else": {"properties": {"error": _ref(messages.ProtocolError), "payload": {"type": "null"}}},
+        "else": {"properties": {"error": _ref(messages.ProtocolError), "payload": {"maxProperties": 0}}},
     }
 
 
