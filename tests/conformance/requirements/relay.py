@@ -22,6 +22,15 @@ ENVELOPE = (
     Requirement("relay:envelope:hostile", OURS, "what cannot be read is answered with `error`, and the connection goes on"),
 )
 
+FRAMES = (
+    Requirement("relay:frames:host-limit", OURS, "a frame between a host and its hub has up to 16 MiB, or what is configured"),
+    Requirement(
+        "relay:frames:events-fit", OURS, "an event that is too long reaches the hub shortened, with its number and sha256"
+    ),
+    Requirement("relay:frames:forward-fits", OURS, "what is too long for a host is refused to the app that sent it"),
+    Requirement("relay:frames:app-limit", OURS, "an app whose frame is too long gets `error`, and its connection stays"),
+)
+
 ENDPOINTS = (
     Requirement("relay:endpoints:app", "WebSocket Endpoints", "apps connect to `/ws/app`"),
     Requirement(
@@ -150,6 +159,7 @@ RPC = (
     Requirement(
         "relay:limits:logs-tail", "rpc.host.logs.tail", "200 lines and 200,000 bytes by default, 2,000 and 2,000,000 at most"
     ),
+    Requirement("relay:limits:logs-tail-maximum", "rpc.host.logs.tail", "the maximum passes from our host through our hub"),
     Requirement("relay:gate:order", HOST, "`tool.call`, then `run.permission_requested` with the call's own id; then it is done"),
     Requirement(
         "relay:gate:preview",
@@ -257,4 +267,4 @@ FREE_OF = (
     Requirement("relay:faults:page-injection", FAULTS, "no output becomes HTML in the page", NO_PAGE),
 )
 
-REQUIREMENTS = (*ENVELOPE, *ENDPOINTS, *EVENTS, *COMMANDS, *HTTP_SURFACE, *RPC, *HOSTS, *LOCAL, *AGENTS, *FREE_OF)
+REQUIREMENTS = (*ENVELOPE, *FRAMES, *ENDPOINTS, *EVENTS, *COMMANDS, *HTTP_SURFACE, *RPC, *HOSTS, *LOCAL, *AGENTS, *FREE_OF)

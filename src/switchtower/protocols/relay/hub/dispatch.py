@@ -11,7 +11,7 @@ import msgspec
 
 from switchtower.core import commands, events, tower
 from switchtower.core import errors as core_errors
-from switchtower.protocols.relay import errors, messages, names, outbound
+from switchtower.protocols.relay import errors, frame_limits, messages, names, outbound
 from switchtower.protocols.relay.hub import forward, roster
 from switchtower.protocols.relay.nodes import letters
 from switchtower.transports.mesh.ports import Mesh
@@ -47,9 +47,17 @@ class Unanswered(msgspec.Struct, frozen=True):
 
 
 class Dispatch:
-    def __init__(self, tower_: tower.Tower, roster_: roster.Roster, mesh: Mesh | None = None) -> None:
-        """`mesh` is the way to other nodes, if there are any."""
+    def __init__(
+        self,
+        tower_: tower.Tower,
+        roster_: roster.Roster,
+        mesh: Mesh | None = None,
+        *,
+        max_frame_bytes: int = frame_limits.DEFAULT_BYTES,
+    ) -> None:
+        """`mesh` is the way to other nodes, if there are any. A host reads frames up to `max_frame_bytes`."""
         self._tower = tower_
+        self._max_frame_bytes = max_frame_bytes
         self._roster = roster_
         self._mesh = mesh
         # A host is told things by several nodes; its refusal says by its number which of them to tell.
@@ -66,7 +74,7 @@ class Dispatch:
         """The result of an RPC. Raises `Refused`."""
         data = _passed_on(asked, actor, sender)
         line = self._roster.line(host_id)
-        frame = roster.command(type_, self._tower.now_ms(), host_id=host_id, run_id=run_id, data=data)
+        frame = self._frame(type_, host_id, run_id, data)
         response = await line.call(frame, data["request_id"], None if type_ in messages.GATED else PLAIN_RPC_TIMEOUT)
         if not response.ok:
             raise errors.Refused(response.error or "failed")
@@ -80,13 +88,18 @@ class Dispatch:
         line = self._roster.line(host_id)
         if sender.refused is not None:
             data["command_id"] = self._expect(Unanswered(host_id, run_id, sender.refused))
+        try:
+            frame = self._frame(type_, host_id, run_id, data)
+        except errors.FrameTooLong:
+            self._unanswered.pop(data.get("command_id", ""), None)
+            raise
         posted: asyncio.Future[errors.Refused | None] = asyncio.get_running_loop().create_future()
 
         def done(problem: errors.Refused | None) -> None:
             if not posted.done():
                 posted.set_result(problem)
 
-        line.post(roster.command(type_, self._tower.now_ms(), host_id=host_id, run_id=run_id, data=data), done)
+        line.post(frame, done)
         problem = await posted
         if problem is not None:
             self._unanswered.pop(data.get("command_id", ""), None)
@@ -97,19 +110,28 @@ class Dispatch:
         try:
             type_, data, outcome = forward.spelled(command, self._tower.mint("msg"))
             line = self._roster.line(host)
+            frame = self._frame(type_, host, names.run_of(command.session_id), data)
         except core_errors.CoreError as refusal:
             done(refusal)
+            return
+        except errors.FrameTooLong as refusal:
+            done(core_errors.InvalidCommand(refusal.text, hint="send it in smaller parts"))
             return
         except errors.HostOffline:
             done(core_errors.HostUnreachable(host, hint="ask again when it is back"))
             return
-        run_id = names.run_of(command.session_id)
 
         def posted(problem: errors.Refused | None) -> None:
             away = None if problem is None else core_errors.HostUnreachable(host, hint="ask again when it is back")
             done({"after_seq": 0, **outcome} if away is None else away)
 
-        line.post(roster.command(type_, self._tower.now_ms(), host_id=host, run_id=run_id, data=data), posted)
+        line.post(frame, posted)
+
+    def _frame(self, type_: str, host_id: str, run_id: str | None, data: dict[str, Any]) -> bytes:
+        """Raises `FrameTooLong`."""
+        frame = roster.command(type_, self._tower.now_ms(), host_id=host_id, run_id=run_id, data=data)
+        frame_limits.check(frame, self._max_frame_bytes)
+        return frame
 
     def refused(self, host_id: str, problem: dict[str, Any]) -> None:
         """A host did not do what it was told. Without our number for it nobody can be told."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from switchtower.core import events, journal, registry, tower
 from switchtower.core.session import Session
-from switchtower.protocols.relay import errors, messages, names, outbound, rows
+from switchtower.protocols.relay import errors, frame_limits, messages, names, outbound, rows
 from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.hub import screens
 from switchtower.protocols.relay.hub.dispatch import NOBODY, Dispatch, Sender
@@ -42,8 +42,10 @@ class Hub:
         lost_after_s: float,
         mesh: Mesh | None = None,
         quotas: Quotas = UNLIMITED,
+        max_frame_bytes: int = frame_limits.DEFAULT_BYTES,
     ) -> None:
-        """`mesh` is the way to the other nodes of the tower; None when it is alone. `quotas` are those of each host."""
+        """`mesh` is the way to the other nodes of the tower; None when it is alone. `quotas` are those of each host, which reads
+        frames up to `max_frame_bytes`."""
         self.tower = tower_
         self._quotas = quotas
         self._usages: dict[str, HostUsage] = {}
@@ -54,7 +56,7 @@ class Hub:
         )
         far = None if nodes is None else nodes.reach
         self._presence = presence = Presence(tower_, hosts, own, lost_after_s=lost_after_s, far=far)
-        self._dispatch = Dispatch(tower_, presence.roster, mesh)
+        self._dispatch = Dispatch(tower_, presence.roster, mesh, max_frame_bytes=max_frame_bytes)
         self.forward = self._dispatch.forward
         self.apps: set[AppPeer] = set()
         """Those that are connected."""
