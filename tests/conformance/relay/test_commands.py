@@ -114,6 +114,8 @@ async def test_a_call_to_a_host_goes_by_host_id_whatever_run_is_named(
         await app.command(type_, run_id, request_id=request_id, host_id=host.host_id, **data)
         call = await host.next_of(type_)
         assert call["data"] == {"request_id": request_id, "host_id": host.host_id, **data, **PASSED_ON}
+        if type_ == "rpc.run.start":
+            await host.begin("run_new")
         await host.respond(call, result={"run_id": "run_new"} if type_ == "rpc.run.start" else {})
         answer = await app.told("rpc.response", request_id=request_id)
         assert answer["data"]["ok"] is True
@@ -122,9 +124,25 @@ async def test_a_call_to_a_host_goes_by_host_id_whatever_run_is_named(
 @pytest.mark.requirement("relay:rpc:run-start-envelope")
 async def test_the_answer_to_run_start_names_the_run_in_the_envelope_and_in_the_result(app: App, host: Host) -> None:
     await app.command("rpc.run.start", request_id="s-1", host_id=host.host_id, tool="codex", cmd="codex", cwd=None)
-    await host.respond(await host.next_of("rpc.run.start"), result={"run_id": "run_from_there"})
+    run_id = f"run_{uuid4().hex[:12]}"
+    await host.respond(await host.next_of("rpc.run.start"), result={"run_id": run_id})
+    await host.say(host.started(run_id))
     answer = await app.told("rpc.response", request_id="s-1")
-    assert (answer["run_id"], answer["data"]["result"]) == ("run_from_there", {"run_id": "run_from_there"})
+    assert (answer["run_id"], answer["data"]["result"]) == (run_id, {"run_id": run_id})
+
+
+@pytest.mark.requirement("relay:rpc:run-start-known")
+async def test_a_run_whose_host_answers_before_it_tells_of_the_run_is_known_on_the_answer(app: App, web: Web, host: Host) -> None:
+    await app.command("rpc.run.start", request_id="known-1", host_id=host.host_id, tool="codex", cmd="codex")
+    run_id = f"run_{uuid4().hex[:12]}"
+    await host.respond(await host.next_of("rpc.run.start"), result={"run_id": run_id})
+    await host.heard()
+    assert not [frame for frame in app.frames if frame["type"] == "rpc.response"]
+    await host.say(host.started(run_id))
+    await app.answer("known-1")
+    assert web.get(f"/sessions/{run_id}")["tool"] == "codex"
+    web.post(f"/runs/{run_id}/input", {"input_id": "i", "text": "x"}, 204)
+    assert (await host.ordered("run.send_input", run_id))["text"] == "x"
 
 
 @pytest.mark.requirement("relay:faults:answers-to-all", "relay:faults:answers-stored")

@@ -146,6 +146,7 @@ RPC = (
     Requirement("relay:rpc:git-diff", "rpc.git.status / rpc.git.diff", "of everything, or of one path"),
     Requirement("relay:rpc:run-start", "rpc.run.start", "starts a run on the named host"),
     Requirement("relay:rpc:run-start-envelope", "rpc.run.start", "the answer has run_id in the envelope and in the result"),
+    Requirement("relay:rpc:run-start-known", OURS, "a run is known to the hub when its start is answered"),
     Requirement("relay:rpc:run-stop", "rpc.run.stop", "answered with the signal, `term` by default"),
     Requirement("relay:rpc:runs-list", "rpc.runs.list", "those under way, with pid and what they wait for"),
     Requirement("relay:rpc:host-info", "rpc.host.info / rpc.host.doctor", "who the host is, and its tools"),

@@ -11,6 +11,7 @@ import msgspec
 
 from switchtower.core import commands, events, tower
 from switchtower.core import errors as core_errors
+from switchtower.core.session import Session
 from switchtower.protocols.relay import errors, frame_limits, messages, names, outbound
 from switchtower.protocols.relay.hub import forward, roster
 from switchtower.protocols.relay.nodes import letters
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 
 PLAIN_RPC_TIMEOUT = 60.0
 """For calls that nobody has to decide about."""
+STORED_TIMEOUT = 5.0
+"""How long the answer to `rpc.run.start` waits for the run."""
 MOST_UNANSWERED = 10_000
 """Commands that their hosts may yet refuse."""
 
@@ -78,7 +81,32 @@ class Dispatch:
         response = await line.call(frame, data["request_id"], None if type_ in messages.GATED else PLAIN_RPC_TIMEOUT)
         if not response.ok:
             raise errors.Refused(response.error or "failed")
+        if type_ == "rpc.run.start" and isinstance(response.result, dict):
+            await self._until_stored(response.result.get("run_id"))
         return response.result
+
+    async def _until_stored(self, run_id: object) -> None:
+        """Waits until the journal has a run that its host has just started: a command that the app sends on the answer must
+        find it. A host that answers and never sends `run.started` is waited for only so long."""
+        try:
+            session_id = names.session_of(run_id if isinstance(run_id, str) else "")
+        except names.BadId:
+            return
+        stored = asyncio.Event()
+
+        def saw(session: Session, event: events.AnyEvent) -> None:
+            if session.id == session_id:
+                stored.set()
+
+        unwatch = self._tower.watch(saw)
+        try:
+            async with asyncio.timeout(STORED_TIMEOUT):
+                if await self._tower.card(session_id) is None:
+                    await stored.wait()
+        except (TimeoutError, core_errors.CoreError) as problem:
+            log.warning("the host answered that it has started %s, but has not sent `run.started`: %r", session_id, problem)
+        finally:
+            unwatch()
 
     async def send(
         self, host_id: str, type_: str, run_id: str, asked: msgspec.Struct, actor: events.Actor, sender: Sender
