@@ -120,6 +120,8 @@ HTTP_SURFACE = (
     Requirement("relay:auth:argon2", HTTP, "passwords are kept as argon2 hashes"),
     Requirement("relay:auth:one-admin", HTTP, "the environment may name an admin"),
     Requirement("relay:auth:environment", HOST, "JWT_SECRET, ADMIN_USERNAME and ADMIN_PASSWORD_HASH are obeyed"),
+    Requirement("relay:auth:environment-checked", OURS, "a secret or hash that cannot be used stops the start of the daemon"),
+    Requirement("relay:auth:short-passwords", HOST, "a hash is made of a short password too, with a warning"),
     Requirement("relay:auth:hash-password", HOST, "a command prints a password's hash; ours is `tower user hash`"),
     Requirement(
         "relay:auth:bind-and-database",
