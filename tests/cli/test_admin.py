@@ -249,7 +249,8 @@ def test_no_hash_is_made_of_a_password_that_is_too_long(tower: Any) -> None:
     [
         (
             {"JWT_SECRET": "dev"},
-            "`JWT_SECRET` from the environment: is shorter than 16 bytes; hint: set a longer one, or none: then one is made and kept",
+            "`JWT_SECRET` from the environment: is shorter than 16 bytes; "
+            "hint: set a longer one, or none: then one is made and kept",
         ),
         (
             {"ADMIN_USERNAME": "ann", "ADMIN_PASSWORD_HASH": "plain"},

@@ -15,7 +15,7 @@ from switchtower.daemon import passwords, private_files
 log = logging.getLogger(__name__)
 
 SHORTEST_SECRET_BYTES = 16
-_SECRET_FILE = "jwt.secret"
+_SECRET_FILE = "jwt.secret"  # noqa: S105 - a name
 OWNER = "owner"
 """Who comes with the owner's token. No user can be called so."""
 

@@ -221,7 +221,9 @@ def _approval(fields: _Fields, at_ms: int) -> events.Approval:
     prompt = fields.text("prompt", "")
     tool = fields.text("op_tool", "")
     args = fields.any("op_args")
-    details: dict[str, Any] = {"reason": fields.choice("reason", outbound.REASONS, "permission"), "args": args}
+    details: dict[str, Any] = {"reason": fields.choice("reason", outbound.REASONS, "permission")}
+    if args is not None:
+        details["args"] = args
     if tool:
         details["tool"] = tool
     for name in ("approve_text", "deny_text"):

@@ -21,13 +21,15 @@ log = logging.getLogger(__name__)
 
 PLAIN_RPC_TIMEOUT = 60.0
 """For calls that nobody has to decide about."""
+OTHER_RPC_TIMEOUT = 600.0
+"""For calls of a type that we do not know: their host may put them to a person."""
 STORED_TIMEOUT = 5.0
 """How long the answer to `rpc.run.start` waits for the run."""
 MOST_UNANSWERED = 10_000
 """Commands that their hosts may yet refuse."""
 
-Refused = Callable[[str, dict[str, Any]], None]
-"""Told the run, and what its host said."""
+Refused = Callable[[str, str, dict[str, Any]], None]
+"""Gets the host, the run, and what the host said."""
 
 
 class Sender(msgspec.Struct, frozen=True):
@@ -78,7 +80,7 @@ class Dispatch:
         data = _passed_on(asked, actor, sender)
         line = self._roster.line(host_id)
         frame = self._frame(type_, host_id, run_id, data)
-        response = await line.call(frame, data["request_id"], None if type_ in messages.GATED else PLAIN_RPC_TIMEOUT)
+        response = await line.call(frame, data["request_id"], _timeout(type_))
         if not response.ok:
             raise errors.Refused(response.error or "failed")
         if type_ == "rpc.run.start" and isinstance(response.result, dict):
@@ -187,7 +189,7 @@ class Dispatch:
         # Numbers can be guessed: what was asked of one host, another cannot refuse.
         if command is not None and command.host_id == host_id:
             del self._unanswered[command_id]
-            command.refused(command.run_id, problem)
+            command.refused(host_id, command.run_id, problem)
 
     def _expect(self, command: Unanswered) -> str:
         command_id = f"{self._prefix}{next(self._numbers)}"
@@ -197,9 +199,17 @@ class Dispatch:
         return command_id
 
 
+def _timeout(type_: str) -> float | None:
+    if type_ in messages.GATED:
+        return None
+    return PLAIN_RPC_TIMEOUT if type_ in messages.RPCS else OTHER_RPC_TIMEOUT
+
+
 def _passed_on(asked: msgspec.Struct, actor: events.Actor, sender: Sender) -> dict[str, Any]:
     """What a host is told: all that was said, as we read it where we do, and by whom."""
     said = msgspec.json.decode(sender.raw, type=dict[str, Any])
     read: dict[str, Any] = msgspec.to_builtins(asked)
+    # Null is the default, which a host may know only as an absent field.
+    said = {name: value for name, value in said.items() if value is not None or name not in read}
     read = {name: value for name, value in read.items() if value is not None}
     return {**said, **read, "actor": outbound.actor(actor), "by": actor.name}

@@ -5,6 +5,7 @@ Implements `tower.Elsewhere`: commands of other protocols for a session on anoth
 """
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from switchtower.core import events, journal, registry, tower
@@ -207,6 +208,21 @@ class Hub:
 
     async def send_input(self, run_id: str, asked: messages.SendInput, actor: events.Actor) -> None:
         await self.command("run.send_input", run_id, asked, actor)
+
+    async def other_rpc(
+        self, type_: str, run_id: str | None, asked: messages.OtherRpc, actor: events.Actor, sender: Sender = NOBODY
+    ) -> Any:
+        """A call of a type that we do not know: forwarded to the host that is named, or else to the run's, unless that is a
+        machine of ours. Raises `Refused`."""
+        if asked.host_id is not None:
+            if not self.is_a_node(asked.host_id) and await self._presence.knows(asked.host_id):
+                return await self._dispatch.call(asked.host_id, type_, run_id, asked, actor, sender)
+        elif run_id is not None:
+            with contextlib.suppress(errors.UnknownRun):
+                card = await self.card(run_id)
+                if card.host is not None:
+                    return await self._dispatch.call(card.host, type_, run_id, asked, actor, sender)
+        raise errors.Refused(errors.UNKNOWN_RPC)
 
     async def run_rpc(self, type_: str, run_id: str, asked: messages.RunRpc, actor: events.Actor, sender: Sender = NOBODY) -> Any:
         """Done on the machine that the run lives on. Raises `Refused`."""

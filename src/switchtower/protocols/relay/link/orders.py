@@ -48,7 +48,6 @@ _REFUSALS = {
 _LONGEST_PROBLEM = 500
 _ENVELOPE_BYTES = 4_096
 """Of an answer, beside its result."""
-_VIAS = frozenset({"web", "cli", "system"})
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _shapes = messages.COMMAND_DATA | messages.RPC_DATA
@@ -224,7 +223,7 @@ class Orders:
     def _actor(self, asker: _Asker) -> events.Actor:
         """The hub, with whom it names. That is its claim, and says nothing about the users of this host."""
         name = asker.by if isinstance(asker.by, str) and 0 < len(asker.by) <= names.LONGEST else "a user"
-        claims = events.Claim(name, asker.actor if asker.actor in _VIAS else "web")
+        claims = events.Claim(name, asker.actor if asker.actor in messages.ACTORS else "web")
         return events.Actor(name=self._hub, via="hub", claims=claims)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
