@@ -101,7 +101,7 @@ export interface Resize {
 }
 
 export interface Stop {
-  signal?: "kill" | "term";
+  signal?: "int" | "kill" | "term" | null;
   actor?: string | null;
 }
 
@@ -167,7 +167,7 @@ export interface RunsList {
 
 export interface RunStop {
   request_id: string;
-  signal?: "kill" | "term";
+  signal?: "int" | "kill" | "term" | null;
   actor?: string | null;
 }
 

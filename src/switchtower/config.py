@@ -252,6 +252,9 @@ class Settings:
     host_bytes_per_minute: int = _setting(
         67_108_864, values.whole(0), "BYTES", "How much of one host is taken in a minute; 0 is no limit"
     )
+    host_max_frame_bytes: int = _setting(
+        16_777_216, values.whole(65_536), "BYTES", "The longest frame between a host and its hub, in both directions"
+    )
     lost_after: float = _setting(
         60.0, values.number(0.001), "SECONDS", "How long a host may be away before its runs count as lost"
     )

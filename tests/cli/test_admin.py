@@ -224,11 +224,51 @@ def test_a_hash_is_printed_without_a_daemon_and_is_the_password_s(tower: Any) ->
     assert not (tower.home / "run").exists()
 
 
-def test_no_hash_is_made_of_a_password_that_could_not_be_set(tower: Any) -> None:
+@pytest.mark.requirement("relay:auth:short-passwords")
+def test_a_hash_of_a_short_password_comes_with_a_warning(tower: Any) -> None:
     ended = tower("user", "hash", "--password-stdin", stdin=b"s3cret")
 
+    assert ended.code == 0
+    assert passwords.is_hash(ended.stdout.decode().removesuffix("\n"))
+    assert ended.stderr == (
+        "Warning: the password is shorter than 8 characters; it is easy to guess. "
+        "Choose a longer one where others can reach the port.\n"
+    )
+
+
+def test_no_hash_is_made_of_a_password_that_is_too_long(tower: Any) -> None:
+    ended = tower("user", "hash", "--password-stdin", stdin=b"s3cret" * 200)
+
     assert (ended.code, ended.stdout) == (1, b"")
-    assert ended.stderr == "tower: the password is shorter than 8 characters; hint: choose another one\n"
+    assert ended.stderr == "tower: the password is longer than 1024 bytes; hint: choose another one\n"
+
+
+@pytest.mark.requirement("relay:auth:environment-checked")
+@pytest.mark.parametrize(
+    ("variables", "problem"),
+    [
+        (
+            {"JWT_SECRET": "dev"},
+            "`JWT_SECRET` from the environment: is shorter than 16 bytes; "
+            "hint: set a longer one, or none: then one is made and kept",
+        ),
+        (
+            {"ADMIN_USERNAME": "ann", "ADMIN_PASSWORD_HASH": "plain"},
+            "`ADMIN_PASSWORD_HASH` from the environment: is not an argon2 hash; hint: make one with `tower user hash`",
+        ),
+    ],
+    ids=["secret", "hash"],
+)
+def test_a_daemon_with_an_unusable_secret_or_hash_does_not_start_and_the_doctor_names_it(
+    tower: Any, variables: dict[str, str], problem: str
+) -> None:
+    ended = tower("serve", **variables)
+    assert (ended.code, ended.stderr) == (1, f"tower: {problem}\n")
+    (found,) = [
+        check for check in json.loads(tower("doctor", "--json", **variables).stdout)["checks"] if check["name"] == "logins"
+    ]
+    detail, _, remedy = problem.partition("; hint: ")
+    assert found == {"name": "logins", "status": "fail", "detail": detail, "remedy": remedy}
 
 
 # Hosts

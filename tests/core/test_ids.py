@@ -1,4 +1,4 @@
-from uuid import UUID
+from uuid import RFC_4122, UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,3 +22,12 @@ def test_later_ids_sort_after_earlier_ones(now_ms: int, earlier: int, later: int
 def test_an_id_has_its_prefix_and_26_symbols() -> None:
     prefix, _, symbols = ids.spell("sess", 1_760_000_000_000, 42).partition("_")
     assert (prefix, len(symbols)) == ("sess", 26)
+
+
+@given(moment=st.integers(0, 2**48 - 1), randomness=st.integers(0, 2**80 - 1))
+def test_an_id_with_version_7_bits_is_a_valid_uuid_and_still_sorts_by_its_moment(moment: int, randomness: int) -> None:
+    identifier = ids.spell("appr", moment, ids.as_version_7(randomness))
+    uuid = ids.as_uuid(identifier)
+    assert (uuid.variant, uuid.version) == (RFC_4122, 7)
+    assert uuid.int >> 80 == moment
+    assert ids.from_uuid("appr", uuid) == identifier

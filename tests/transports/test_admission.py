@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 from tests.transports.conftest import CONTINUATION, TEXT, Counting, page
 
@@ -77,3 +78,68 @@ async def test_both_ends_of_its_connection_are_known(server: Server, dial: Any) 
     assert origin.address == "{}:{}".format(*client.writer.get_extra_info("sockname"))
     assert origin.reached_at == "{}:{}".format(*client.writer.get_extra_info("peername"))
     assert server.listener.websocket_url == f"ws://127.0.0.1:{server.listener.port}"
+
+
+class Discarding(Server):
+    def accept(self, request: upgrade.Upgrade) -> upgrade.Admission:
+        return msgspec.structs.replace(super().accept(request), discards_long_frames=True)
+
+
+@pytest.fixture
+async def discarding() -> AsyncIterator[Server]:
+    made = Discarding()
+    made.listener = await http.serve(page, "127.0.0.1", 0, made.accept, max_message_bytes=OF_THE_PORT, output_limit_bytes=100_000)
+    yield made
+    await made.listener.close(grace=0)
+
+
+async def test_a_frame_of_any_length_is_discarded_and_the_next_one_is_read(discarding: Server, dial: Any) -> None:
+    client = await dial(discarding.listener.port)
+    client.send(TEXT, b"before")
+    client.send(TEXT, b"x" * (40 * LIMIT))
+    client.send(TEXT, b"next")
+    (guest,) = discarding.guests
+    assert [await guest.next(), await guest.next()] == [b"before", b"next"]
+    assert guest.refusals == [f"{40 * LIMIT} over {LIMIT}"]
+    guest.send(b"answer")
+    assert await client.receive() == (TEXT, b"answer")
+
+
+async def test_the_complaint_is_sent_before_the_long_frame_has_arrived(discarding: Server, dial: Any) -> None:
+    client = await dial(discarding.listener.port)
+    announced = b"\x81\xff" + (2**40).to_bytes(8) + b"mask"
+    client.writer.write(announced + b"x" * 100)
+    (guest,) = discarding.guests
+    await guest.until(lambda: bool(guest.refusals))
+    assert guest.refusals == [f"{2**40} over {LIMIT}"]
+
+
+async def test_frames_that_arrive_a_few_bytes_at_a_time_are_told_apart(discarding: Server, dial: Any) -> None:
+    client = await dial(discarding.listener.port)
+    (guest,) = discarding.guests
+    sent = bytearray()
+    client.writer.write, write = sent.extend, client.writer.write
+    client.send(TEXT, b"a" * 200)
+    client.send(TEXT, b"x" * (LIMIT + 7))
+    client.send(TEXT, b"b" * 70_000)
+    client.send(TEXT, b"c")
+    client.writer.write = write
+    for start in range(0, len(sent), 997):
+        step = 997 if 1_000 < start < LIMIT - 1_000 or start > LIMIT + 2_000 else 1  # byte by byte where headers are
+        for place in range(start, min(start + 997, len(sent)), step):
+            client.writer.write(bytes(sent[place : place + step]))
+            await client.writer.drain()
+    assert [await guest.next() for _ in range(3)] == [b"a" * 200, b"b" * 70_000, b"c"]
+    assert guest.refusals == [f"{LIMIT + 7} over {LIMIT}"]
+
+
+async def test_long_frames_among_fragments_are_counted_with_them(discarding: Server, dial: Any) -> None:
+    client = await dial(discarding.listener.port)
+    client.send(TEXT, b"x" * (LIMIT + 1), fin=False)
+    client.send(CONTINUATION, b"y", fin=False)
+    client.send(CONTINUATION, b"z" * (LIMIT + 2))
+    client.send(TEXT, b"in ", fin=False)
+    client.send(CONTINUATION, b"pieces")
+    (guest,) = discarding.guests
+    assert await guest.next() == b"in pieces"
+    assert guest.refusals == [f"{2 * LIMIT + 4} over {LIMIT}"]

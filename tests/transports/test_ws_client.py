@@ -353,3 +353,29 @@ async def test_over_tls_only_who_is_vouched_for_is_spoken_to(certificate: Path) 
         assert await inbox.next() == b"through TLS"
         stream.abort()
         await inbox.until(lambda: inbox.closed)
+
+
+async def test_with_a_complaint_a_long_message_is_discarded_and_the_connection_stays(serve: Serve) -> None:
+    server, inbox = await serve(), Inbox()
+    await connect(at(server), inbox, max_message_bytes=1_000, complaint=lambda size, limit: f"{size} over {limit}")
+    server.inboxes[0].send(b"fine", b"z" * 300_000, b"fine again")
+    assert [await inbox.next(), await inbox.next()] == [b"fine", b"fine again"]
+    assert inbox.refusals == ["300000 over 1000"]
+
+
+async def test_what_comes_right_behind_the_handshake_is_read_with_a_complaint_too() -> None:
+    inbox = Inbox()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(accepting(head) + b"\x81\x02hi" + b"\x81\x7e\x07\xd0" + b"z" * 2_000 + b"\x81\x03end")
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    stream = await connect(f"ws://127.0.0.1:{port}/", inbox, max_message_bytes=1_000, complaint=lambda size, limit: f"{size}")
+    assert [await inbox.next(), await inbox.next(), inbox.refusals] == [b"hi", b"end", ["2000"]]
+    stream.abort()
+    await inbox.until(lambda: inbox.closed)
+    server.close()

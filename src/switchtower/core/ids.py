@@ -12,6 +12,10 @@ Mint = Callable[[str], str]
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
+_VERSION_7 = 0x7 << 76 | 0b10 << 62
+_RANDOM_OF_VERSION_7 = 0xFFF << 64 | (1 << 62) - 1
+UUID_KINDS = frozenset({"appr"})
+"""Ids that protocols show to clients as UUIDs."""
 _VALUE_OF = {symbol: value for value, symbol in enumerate(_CROCKFORD)}
 
 
@@ -37,6 +41,12 @@ def spell(prefix: str, now_ms: int, randomness: int) -> str:
         + pairs[bits >> 10 & 1023]
         + pairs[bits & 1023]
     )
+
+
+def as_version_7(randomness: int) -> int:
+    """80 bits of randomness with those in place by which a UUID of version 7 is known (RFC 9562, 5.7). Behind a moment in
+    milliseconds they make an id that is a ULID and, spelled as a UUID, a valid one."""
+    return randomness & _RANDOM_OF_VERSION_7 | _VERSION_7
 
 
 def as_uuid(identifier: str) -> UUID:

@@ -16,7 +16,7 @@ import uvloop
 
 from switchtower import __version__, config
 from switchtower.core import errors, journal, redact, search, workshop
-from switchtower.daemon import flow_engine, hardening, logs, pi_house, terminal_engine
+from switchtower.daemon import credentials, flow_engine, hardening, logs, pi_house, terminal_engine
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.agent import Agent
 from switchtower.daemon.home import AlreadyRunning, Endpoints, Home
@@ -61,6 +61,7 @@ def run(settings: config.Settings, announce: Announce | None = None, *, stdio: "
     home = Home(settings)
     try:
         _check_hub(settings)
+        credentials.check(settings.data_dir, environment.whole())
         home.claim()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings, home, announce, stdio))

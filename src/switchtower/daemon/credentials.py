@@ -15,6 +15,7 @@ from switchtower.daemon import passwords, private_files
 log = logging.getLogger(__name__)
 
 SHORTEST_SECRET_BYTES = 16
+_SECRET_FILE = "jwt.secret"  # noqa: S105 - a name
 OWNER = "owner"
 """Who comes with the owner's token. No user can be called so."""
 
@@ -33,6 +34,13 @@ def is_reserved(name: str) -> bool:
     return name.lower() == OWNER
 
 
+def check(data_dir: Path, environ: Mapping[str, str]) -> None:
+    """Raises `ConfigError` for what would fail only when a client logs in. Makes nothing."""
+    if environ.get("JWT_SECRET") or (data_dir / _SECRET_FILE).exists():
+        jwt_secret(data_dir, environ)
+    environment_user(environ)
+
+
 def jwt_secret(data_dir: Path, environ: Mapping[str, str]) -> bytes:
     """The environment's, or one that is made once."""
     if given := environ.get("JWT_SECRET"):
@@ -45,7 +53,7 @@ def jwt_secret(data_dir: Path, environ: Mapping[str, str]) -> bytes:
                 hint="set a longer one, or none: then one is made and kept",
             )
         return secret
-    path = data_dir / "jwt.secret"
+    path = data_dir / _SECRET_FILE
     kept = private_files.made_once(path, lambda: secrets.token_urlsafe(32)).encode()
     if len(kept) < SHORTEST_SECRET_BYTES:
         raise config.ConfigError(

@@ -34,8 +34,8 @@ class HostDoor:
     async def admit(self, request: upgrade.Upgrade) -> str | upgrade.Refusal:
         """The id of the host that asks, or why it stays outside."""
         host_id, token = request.query.get("host_id", ""), request.origin.token or ""
-        if not 0 < len(host_id) <= names.LONGEST or not host_id.isprintable():
-            return upgrade.Refusal(400, "pass the host's id as `host_id`")
+        if not host_id.strip() or len(host_id) > names.LONGEST or not host_id.isprintable():
+            return upgrade.Refusal(400, "pass the host's id as `host_id`; it cannot be blank")
         if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
             return upgrade.Refusal(401, f"pass the host's token, at least {SHORTEST_TOKEN} characters, as `host_token`")
         if self._is_ours(host_id):

@@ -26,6 +26,8 @@ class HostIdentity(Struct, frozen=True):
 def identity(settings: config.Settings, environ: Mapping[str, str] = os.environ) -> HostIdentity:
     kept = _kept(settings.host_file)
     host_id = settings.host_id or kept.host_id
+    if not host_id.strip():
+        raise config.ConfigError("host_id", "the settings", "is blank", hint="choose another one, or none: then one is made")
     if len(host_id) > LONGEST_ID:
         raise config.ConfigError("host_id", "the settings", f"is longer than {LONGEST_ID}", hint="choose a shorter one")
     return HostIdentity(host_id, environ.get("HOST_TOKEN") or kept.host_token)

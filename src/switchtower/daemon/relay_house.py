@@ -122,11 +122,18 @@ class RelayHouse:
         access = await self.identify(request)
         if access is None:
             return upgrade.Refusal(401, "log in, and pass the access token as `?token=`")
+        from switchtower.protocols.relay import frame_limits
         from switchtower.protocols.relay.hub.app_peer import AppPeer
 
         # Whatever token it came with, it is a page or an app that has come in here.
         access = msgspec.structs.replace(access, via="web", trusted=True)
-        return await self.supervised(request, AppPeer((await self.parts()).hub, access), access)
+        admission = upgrade.Admission(
+            receiver=AppPeer((await self.parts()).hub, access),
+            max_message_bytes=self._settings.max_line_bytes,
+            complaint=frame_limits.complain,
+            discards_long_frames=True,
+        )
+        return await self.supervised(request, admission, access)
 
     async def supervised(self, request: "upgrade.Upgrade", verdict: "websocket.Verdict", access: Access) -> "websocket.Verdict":
         """The same, for as long as the token is good that it came with and has the same role. The owner's token has no end."""
@@ -157,7 +164,18 @@ class RelayHouse:
             return upgrade.Refusal(403, "a process of a run cannot be a host")
         parts = await self.parts()
         admitted = await parts.host_door.admit(request)
-        return admitted if isinstance(admitted, upgrade.Refusal) else parts.hub.welcome(admitted)
+        if isinstance(admitted, upgrade.Refusal):
+            return admitted
+        from switchtower.daemon.relay_parts import PING_SECONDS
+        from switchtower.protocols.relay import frame_limits
+
+        return upgrade.Admission(
+            receiver=parts.hub.welcome(admitted),
+            max_message_bytes=self._settings.host_max_frame_bytes,
+            complaint=frame_limits.complain,
+            discards_long_frames=True,
+            ping_seconds=PING_SECONDS,
+        )
 
     async def let_go(self, code: int, reason: str) -> None:
         """Apps and hosts that are connected."""

@@ -13,6 +13,7 @@ from switchtower.daemon.accounts import Accounts
 from switchtower.daemon.host_door import HostDoor
 from switchtower.daemon.relay_house import Shared
 from switchtower.daemon.web_page import WebPage
+from switchtower.protocols.relay import frame_limits
 from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.host.settings import HostSettings
 from switchtower.protocols.relay.hub.hub import Hub
@@ -24,8 +25,9 @@ from switchtower.transports.stream import Origin
 if TYPE_CHECKING:
     from switchtower.protocols.relay.link.link import Link
 
-PING_SECONDS = 15.0
-"""How long the hub may be silent before it is asked whether it lives."""
+PING_SECONDS = 9.0
+"""How long the other end of a link may be silent before it is pinged. One that is silent for three such periods counts as dead,
+so each end notices a dead link within 30 seconds."""
 
 
 class RelayParts:
@@ -82,6 +84,7 @@ class RelayParts:
             lost_after_s=settings.lost_after,
             mesh=mesh,
             quotas=quotas,
+            max_frame_bytes=settings.host_max_frame_bytes,
         )
         self.host_door = HostDoor(settings, self._registry, self.hub.is_a_node, runtime.now_ms)
         self.link: Link | None = None
@@ -98,12 +101,14 @@ class RelayParts:
                 hub_may=cast(Any, settings.hub_may),
                 heartbeat_s=settings.heartbeat,
                 started_at_ms=started_at_ms,
+                max_frame_bytes=settings.host_max_frame_bytes,
             )
             connect = partial(
                 ws_client.connect,
-                max_message_bytes=settings.max_line_bytes,
+                max_message_bytes=settings.host_max_frame_bytes,
                 output_limit_bytes=settings.output_limit_bytes,
                 ping_seconds=PING_SECONDS,
+                complaint=frame_limits.complain,
             )
             self.link = links.Link(runtime, self._registry, self.rpc, link, connect, random.random)
         if page.web_push is not None:

@@ -154,7 +154,10 @@ class Runtime:
     # The tower port
 
     def mint(self, prefix: str) -> str:
-        return ids.spell(prefix, self.now_ms(), int.from_bytes(self._random(_ID_BYTES), "big"))
+        randomness = int.from_bytes(self._random(_ID_BYTES), "big")
+        if prefix in ids.UUID_KINDS:
+            randomness = ids.as_version_7(randomness)
+        return ids.spell(prefix, self.now_ms(), randomness)
 
     def mint_secret(self, prefix: str) -> str:
         return f"{prefix}_{self._random(_SECRET_BYTES).hex()}"

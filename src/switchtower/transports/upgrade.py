@@ -59,6 +59,10 @@ class Admission(Struct, frozen=True):
     """Told of a message of up to twice the limit, and the connection goes on after it. A longer frame closes it, as elsewhere."""
     authenticated: bool = True
     """False for a client that is only told why it may not stay."""
+    discards_long_frames: bool = False
+    """A frame above the limit is discarded as it arrives, however long it is, and the complaint is sent at once."""
+    ping_seconds: float | None = None
+    """How long the client may be silent before it is pinged; None for the port's own."""
 
 
 def read(head: bytes, address: str, reached_at: str = "", *, proxies: TrustedProxies = NO_PROXIES) -> Upgrade:

@@ -102,8 +102,13 @@ class WebSocketConnection(WsConnection):
         largest_frame = self._door.max_message_bytes
         if isinstance(answer, upgrade.Admission):
             self._terms, answer = answer, answer.receiver
-            self._messages = wire.Messages(self._terms.max_message_bytes, tolerant=True)
-            self._patience = largest_frame = 2 * self._terms.max_message_bytes
+            limit = self._terms.max_message_bytes
+            self._messages = wire.Messages(limit, tolerant=True)
+            self._patience = largest_frame = 2 * limit
+            if self._terms.discards_long_frames:
+                self._filter = wire.FrameFilter(self._messages, limit, masked=True)
+            if self._terms.ping_seconds is not None:
+                self._ping_seconds = self._terms.ping_seconds
         if self._door.limit is not None and (self._terms is None or self._terms.authenticated):
             self._door.limit.authenticate(self.transport)
         self.origin = request.origin
@@ -133,7 +138,7 @@ class WebSocketConnection(WsConnection):
         self._heard = True
         if self._deaf:
             return  # the bytes are not taken, so the next read overwrites them
-        self._wire.buffer_updated(nbytes)
+        self._parse(nbytes)
         messages, frames = self._messages, self._frames()
         if not self.is_open or self._receiver is None:
             self._listen_for_goodbye(nbytes)

@@ -6,7 +6,7 @@ control frames. It does not log, does not ping and does not close: those are the
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSProtocolError, WSTransport
 from picows.picows import WSProtocol  # type: ignore[attr-defined]
@@ -56,6 +56,16 @@ class Messages(WSListener):
         elif kind is WSMsgType.CLOSE:
             self.goodbye = int.from_bytes(frame.get_payload_as_bytes()[:2]) if frame.payload_size else 1000
 
+    def skip(self, *, is_continuation: bool, fin: bool, size: int) -> None:
+        """Counts a data frame that was discarded before it reached picows."""
+        before = self._size if is_continuation and self._fragments is not None else 0
+        self._size = before + size
+        if fin:
+            self.oversizes.append(self._size)
+            self._fragments = None
+        else:
+            self._fragments = bytearray()
+
     def _continue(self, frame: WSFrame) -> None:
         if self._fragments is None:
             raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "nothing to continue")
@@ -76,6 +86,112 @@ class Messages(WSListener):
         if not self._tolerant:
             self._fragments = None
             raise WSProtocolError(WSCloseCode.MESSAGE_TOO_BIG, f"a message may have {self._limit} bytes")
+
+
+class FrameFilter:
+    """Discards data frames above the limit as they arrive, so that a frame of any length needs no memory and does not end the
+    connection. picows would gather such a frame whole, or close. All other bytes reach picows unchanged."""
+
+    def __init__(self, messages: Messages, limit: int, *, masked: bool) -> None:
+        """`masked` says whether frames of the other side are masked: those of a client are."""
+        self._messages = messages
+        self._limit = limit
+        self._mask_size = 4 if masked else 0
+        self._passing = 0
+        """Bytes of the current frame that are still to come and that picows gets."""
+        self._skipping = 0
+        """Bytes of the current frame that are still to come and that are discarded."""
+        self._header = b""
+        """The beginning of a header whose rest has not arrived."""
+
+    def feed(self, picows: Any, data: memoryview, *, is_in_place: bool) -> None:
+        """Passes on what has arrived. `is_in_place` says that it is in the buffer of picows already."""
+        if self._header:
+            data = memoryview(self._header + bytes(data))
+            self._header, is_in_place = b"", False
+        while data:
+            size = 0 if self._skipping else self._passable(data)
+            # picows moves its buffer when it reads from it.
+            rest = memoryview(bytes(data[size:])) if is_in_place else data[size:]
+            if is_in_place and size:
+                picows.buffer_updated(size)
+            elif size:
+                _copy(picows, data[:size])
+            is_in_place = False
+            data = self._discard(rest)
+
+    def _passable(self, data: memoryview) -> int:
+        """How many bytes come before a frame that is too long, or before a header that is not whole."""
+        place, end = 0, len(data)
+        while place < end:
+            if not self._passing:
+                header = _frame_header(data[place : place + 14], self._mask_size)
+                if header is None or self._is_too_long(header):
+                    return place
+                place += header.length
+                self._passing = header.payload_size
+            step = min(self._passing, end - place)
+            self._passing -= step
+            place += step
+        return place
+
+    def _discard(self, data: memoryview) -> memoryview:
+        """What follows the frame that is too long, as far as it has arrived."""
+        if not data:
+            return data
+        if not self._skipping:
+            header = _frame_header(data, self._mask_size)
+            if header is None:
+                self._header = bytes(data)
+                return data[:0]
+            self._messages.skip(is_continuation=header.opcode == _CONTINUATION, fin=header.fin, size=header.payload_size)
+            self._skipping = header.payload_size
+            data = data[header.length :]
+        step = min(self._skipping, len(data))
+        self._skipping -= step
+        return data[step:]
+
+    def _is_too_long(self, header: "_FrameHeader") -> bool:
+        # A frame with the wrong mask is for picows to refuse.
+        is_data = header.opcode <= _BINARY and header.is_masked is bool(self._mask_size)
+        return is_data and header.payload_size > self._limit
+
+
+_CONTINUATION, _BINARY = 0, 2
+
+
+class _FrameHeader(NamedTuple):
+    """RFC 6455, 5.2: two bytes, a longer length where the short one says so, and the mask."""
+
+    length: int
+    payload_size: int
+    opcode: int
+    fin: bool
+    is_masked: bool
+
+
+def _frame_header(data: memoryview, mask_size: int) -> _FrameHeader | None:
+    """None: it has not all arrived."""
+    if len(data) < 2:
+        return None
+    first, second = data[0], data[1]
+    size = second & 0x7F
+    extended = 2 if size == 126 else 8 if size == 127 else 0
+    length = 2 + extended + mask_size
+    if len(data) < length:
+        return None
+    if extended:
+        size = int.from_bytes(data[2 : 2 + extended])
+    return _FrameHeader(length, size, first & 0x0F, bool(first & 0x80), bool(second & 0x80))
+
+
+def _copy(picows: Any, data: memoryview) -> None:
+    while data:
+        room: memoryview = picows.get_buffer(len(data))
+        size = min(len(room), len(data))
+        room[:size] = data[:size]
+        picows.buffer_updated(size)
+        data = data[size:]
 
 
 _SILENT = logging.Logger("picows", logging.CRITICAL + 1)

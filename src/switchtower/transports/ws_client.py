@@ -17,7 +17,7 @@ from picows import WSHandshakeError, WSInvalidStatusError, WSMsgType
 
 from switchtower.transports import wire
 from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Origin, Receiver, Stream
+from switchtower.transports.stream import Complaint, Origin, Receiver, Stream
 from switchtower.transports.ws_connection import GOODBYE_SECONDS, WsConnection
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LONGEST_BODY = 200
+_LONGEST_HEAD = 65_536
 _PORTS = {"ws": 80, "wss": 443}
 _TARGET = re.compile(r"[!-~]*", re.ASCII)
 
@@ -65,17 +66,20 @@ async def connect(
     token: str | None = None,
     ssl: "SSLContext | None" = None,
     connect_timeout: float = 10,
+    complaint: Complaint | None = None,
 ) -> Stream:
     """Connects `receiver` to `ws://` or `wss://`. Raises `Rejected` or `Unreachable`; the receiver has then heard nothing.
 
     `token` travels in the header `Authorization: Bearer`. Redirections are not followed: they would take it elsewhere.
+    With a `complaint` a frame above the limit is discarded as it arrives and the receiver gets the complaint; without one the
+    connection ends.
     """
     address = _address(url)
     if address.scheme == "wss" and ssl is None:
         from ssl import create_default_context
 
         ssl = create_default_context()
-    connection = _Connection(address, receiver, max_message_bytes, output_limit_bytes, ping_seconds, token)
+    connection = _Connection(address, receiver, max_message_bytes, output_limit_bytes, ping_seconds, token, complaint)
     try:
         async with asyncio.timeout(connect_timeout):
             await asyncio.get_running_loop().create_connection(
@@ -153,6 +157,7 @@ class _Connection(WsConnection):
         output_limit_bytes: int,
         ping_seconds: float,
         token: str | None,
+        complaint: Complaint | None,
     ) -> None:
         super().__init__(max_message_bytes, ping_seconds)
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -162,6 +167,9 @@ class _Connection(WsConnection):
         self._receiver = receiver
         self._max_message_bytes = max_message_bytes
         self._output_limit_bytes = output_limit_bytes
+        self._complaint = complaint
+        self._messages = wire.Messages(max_message_bytes, tolerant=complaint is not None)
+        self._head = b""
         self._handle: _Handle | None = None
         self._told = False
         self._ended = False
@@ -187,7 +195,7 @@ class _Connection(WsConnection):
         self._heard = True
         if self._deaf:
             return  # the bytes are not taken, so the next read overwrites them
-        self._wire.buffer_updated(nbytes)
+        self._parse(nbytes)
         if self._told:
             self._pass_on(nbytes)
 
@@ -273,12 +281,40 @@ class _Connection(WsConnection):
         messages, frames = self._messages, self._frames()
         if not self.is_open:
             self._listen_for_goodbye(nbytes)
-        elif self._ws.is_close_frame_sent or messages.oversizes:
+        elif self._ws.is_close_frame_sent or (messages.oversizes and self._complaint is None):
             self._fail()
-        elif frames:
-            self._receiver.received(frames)
+        else:
+            if frames:
+                self._receiver.received(frames)
+            self._refuse_oversized(messages)
         if messages.goodbye is not None:
             self._part(messages.goodbye)
+
+    def _parse(self, nbytes: int) -> None:
+        """Only what follows the answer to the handshake is made of frames."""
+        if self._complaint is None or self._filter is not None:
+            super()._parse(nbytes)
+            return
+        arrived = bytes(self._buffer[:nbytes])
+        before = len(self._head)
+        self._head += arrived
+        end = self._head.find(b"\r\n\r\n")
+        if len(self._head) > _LONGEST_HEAD:
+            self.transport.abort()
+        elif end < 0 or not self._head.startswith(b"HTTP/1.1 101"):
+            super()._parse(nbytes)
+        else:
+            size = end + 4 - before
+            self._head = b""
+            super()._parse(size)
+            self._filter = wire.FrameFilter(self._messages, self._max_message_bytes, masked=False)
+            self._filter.feed(self._wire, memoryview(arrived)[size:], is_in_place=False)
+
+    def _refuse_oversized(self, messages: wire.Messages) -> None:
+        sizes, messages.oversizes = messages.oversizes, []
+        for size in sizes:
+            assert self._complaint is not None, "without a complaint, a long message ends the connection"
+            self._receiver.refused(self._complaint(size, self._max_message_bytes))
 
     def _fail(self) -> None:
         """The other side broke the rules, and picows has told it so."""

@@ -31,6 +31,8 @@ class WsConnection(asyncio.BufferedProtocol):
         self._messages = wire.Messages(max_message_bytes)
         self._ping_seconds = ping_seconds
         self._wire: Any = None
+        self._filter: wire.FrameFilter | None = None
+        self._buffer: memoryview
         self._ws: WSTransport
         self._deaf = False
         self._patience = max_message_bytes
@@ -44,7 +46,8 @@ class WsConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         buffer: memoryview = self._wire.get_buffer(sizehint)
-        return buffer if len(buffer) <= MOST_PER_READ else buffer[:MOST_PER_READ]
+        self._buffer = buffer if len(buffer) <= MOST_PER_READ else buffer[:MOST_PER_READ]
+        return self._buffer
 
     def eof_received(self) -> bool:
         return False
@@ -80,6 +83,13 @@ class WsConnection(asyncio.BufferedProtocol):
         """From now on it is open."""
         self.is_open = self.writable = True
         self._after(self._ping_seconds, self._check_life)
+
+    def _parse(self, nbytes: int) -> None:
+        """Has picows read what has arrived in its buffer."""
+        if self._filter is None:
+            self._wire.buffer_updated(nbytes)
+        else:
+            self._filter.feed(self._wire, self._buffer[:nbytes], is_in_place=True)
 
     def _frames(self) -> list[bytes]:
         """The whole messages of the last read."""

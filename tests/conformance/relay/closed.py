@@ -199,7 +199,7 @@ class SendInput(Order):
 
 
 class Stop(Order):
-    signal: Literal["term", "kill"]
+    signal: Literal["term", "kill", "int"]
 
 
 class Decide(Order):

@@ -93,6 +93,72 @@ async def test_a_call_on_a_run_goes_to_its_host_and_the_answer_to_who_asked(
     assert answer["data"] == {"request_id": f"{request_id}-2", "ok": False, "rpc_type": type_, "error": "it broke"}
 
 
+@pytest.mark.requirement("relay:commands:actor")
+@pytest.mark.parametrize(("said", "kept"), [("cli", "cli"), ("system", "system"), ("web", "web"), ("root", "web")])
+async def test_what_an_app_calls_itself_is_passed_on_when_the_document_knows_it(
+    app: App, host: Host, said: str, kept: str
+) -> None:
+    run_id = await host.begin()
+    await app.command("run.permission.approve", run_id, request_id="q", actor=said)
+    assert await host.ordered("run.permission.approve", run_id) == {"request_id": "q", "actor": kept, "by": "owner"}
+    await app.command("rpc.run.stop", run_id, request_id=f"stop-{run_id}", actor=said)
+    call = await host.next_of("rpc.run.stop", run_id)
+    assert (call["data"]["actor"], call["data"]["by"]) == (kept, "owner")
+    await host.respond(call, result={})
+    await app.answer(f"stop-{run_id}")
+
+
+@pytest.mark.requirement("relay:commands:signal-null", "relay:commands:signal-int")
+@pytest.mark.parametrize(("said", "told"), [(None, {"signal": "term"}), ("int", {"signal": "int"})])
+async def test_a_signal_that_is_null_or_newer_reaches_the_host(app: App, host: Host, said: object, told: dict[str, Any]) -> None:
+    run_id = await host.begin()
+    await app.command("run.stop", run_id, signal=said)
+    assert await host.ordered("run.stop", run_id) == {**told, **PASSED_ON}
+
+
+@pytest.mark.requirement("relay:commands:malformed", "relay:envelope:host-id")
+async def test_a_command_that_cannot_be_read_is_refused_with_its_run(app: App, host: Host) -> None:
+    run_id = await host.begin()
+    await app.command("run.stop", run_id, signal="hup")
+    refusal = await app.next_of("run.error", run_id)
+    assert refusal["data"] == {"command": "run.stop", "error": "Invalid enum value 'hup' - at `$.signal`"}
+
+
+@pytest.mark.requirement("relay:routing:other-calls", "relay:envelope:host-id")
+async def test_a_call_that_only_the_host_knows_is_forwarded_by_host_or_run(app: App, host: Host) -> None:
+    run_id = await host.begin()
+    for named in ({"host_id": host.host_id}, {}):
+        request_id = str(uuid4())
+        await app.command("rpc.juggle", run_id, request_id=request_id, balls=[1, 2], **named)
+        call = await host.next_of("rpc.juggle")
+        assert call["data"] == {"request_id": request_id, "balls": [1, 2], **named, **PASSED_ON}
+        await host.respond(call, result={"caught": 2})
+        answer = await app.told("rpc.response", request_id=request_id)
+        assert (answer["host_id"], answer["data"]["result"]) == (host.host_id, {"caught": 2})
+    assert await app.error("rpc.juggle", host_id="nobody") == "unknown rpc type"
+
+
+@pytest.mark.requirement("relay:envelope:host-id")
+async def test_answers_and_refusals_name_the_runs_host(app: App, host: Host) -> None:
+    run_id = await host.begin()
+    await app.command("rpc.fs.read", run_id, request_id=f"r-{run_id}", path="x")
+    await host.respond(await host.next_of("rpc.fs.read"), ok=False, error="no such file")
+    assert (await app.told("rpc.response", request_id=f"r-{run_id}"))["host_id"] == host.host_id
+    await app.command("run.send_input", run_id, input_id="i", text="x")
+    problem = {"command": "run.send_input", "error": "run has exited"}
+    command_id = (await host.next_of("run.send_input"))["data"]["command_id"]
+    await host.say({"type": "run.error", "run_id": run_id, "data": {**problem, "command_id": command_id}})
+    assert (await app.next_of("run.error", run_id))["host_id"] == host.host_id
+
+
+@pytest.mark.requirement("relay:approvals:absent-fields")
+async def test_what_a_host_leaves_out_of_a_question_stays_out(app: App, host: Host) -> None:
+    run_id = await host.begin()
+    given = {"request_id": str(uuid4()), "reason": "prompt", "prompt": "Which one?"}
+    await host.tell("run.permission_requested", run_id, 2, given)
+    assert (await app.told("run.permission_requested", run_id))["data"] == {**given, "approve_text": "", "deny_text": ""}
+
+
 HOST_CALLS: list[tuple[str, dict[str, Any]]] = [
     ("rpc.host.info", {}),
     ("rpc.host.doctor", {}),
@@ -114,6 +180,8 @@ async def test_a_call_to_a_host_goes_by_host_id_whatever_run_is_named(
         await app.command(type_, run_id, request_id=request_id, host_id=host.host_id, **data)
         call = await host.next_of(type_)
         assert call["data"] == {"request_id": request_id, "host_id": host.host_id, **data, **PASSED_ON}
+        if type_ == "rpc.run.start":
+            await host.begin("run_new")
         await host.respond(call, result={"run_id": "run_new"} if type_ == "rpc.run.start" else {})
         answer = await app.told("rpc.response", request_id=request_id)
         assert answer["data"]["ok"] is True
@@ -122,9 +190,25 @@ async def test_a_call_to_a_host_goes_by_host_id_whatever_run_is_named(
 @pytest.mark.requirement("relay:rpc:run-start-envelope")
 async def test_the_answer_to_run_start_names_the_run_in_the_envelope_and_in_the_result(app: App, host: Host) -> None:
     await app.command("rpc.run.start", request_id="s-1", host_id=host.host_id, tool="codex", cmd="codex", cwd=None)
-    await host.respond(await host.next_of("rpc.run.start"), result={"run_id": "run_from_there"})
+    run_id = f"run_{uuid4().hex[:12]}"
+    await host.respond(await host.next_of("rpc.run.start"), result={"run_id": run_id})
+    await host.say(host.started(run_id))
     answer = await app.told("rpc.response", request_id="s-1")
-    assert (answer["run_id"], answer["data"]["result"]) == ("run_from_there", {"run_id": "run_from_there"})
+    assert (answer["run_id"], answer["data"]["result"]) == (run_id, {"run_id": run_id})
+
+
+@pytest.mark.requirement("relay:rpc:run-start-known")
+async def test_a_run_whose_host_answers_before_it_tells_of_the_run_is_known_on_the_answer(app: App, web: Web, host: Host) -> None:
+    await app.command("rpc.run.start", request_id="known-1", host_id=host.host_id, tool="codex", cmd="codex")
+    run_id = f"run_{uuid4().hex[:12]}"
+    await host.respond(await host.next_of("rpc.run.start"), result={"run_id": run_id})
+    await host.heard()
+    assert not [frame for frame in app.frames if frame["type"] == "rpc.response"]
+    await host.say(host.started(run_id))
+    await app.answer("known-1")
+    assert web.get(f"/sessions/{run_id}")["tool"] == "codex"
+    web.post(f"/runs/{run_id}/input", {"input_id": "i", "text": "x"}, 204)
+    assert (await host.ordered("run.send_input", run_id))["text"] == "x"
 
 
 @pytest.mark.requirement("relay:faults:answers-to-all", "relay:faults:answers-stored")
@@ -195,7 +279,8 @@ async def test_ids_that_are_empty_or_too_long_are_refused(app: App, host: Host) 
     for input_id in ("", "x" * 129):
         since = len(app.frames)
         await app.command("run.send_input", run_id, input_id=input_id, text="x")
-        await app.told("error", since=since)
+        refusal = await app.told("run.error", run_id, since=since)
+        assert refusal["data"]["command"] == "run.send_input"
 
 
 # Who is told what

@@ -57,6 +57,12 @@ async def test_the_first_token_of_a_host_is_trusted_and_later_only_that_one(hub:
     await again.begin()
 
 
+@pytest.mark.requirement("relay:endpoints:host-id-blank")
+@pytest.mark.parametrize("host_id", ["", " ", "\t", "\u2003"])
+async def test_a_blank_host_id_is_refused(hub: Daemon, host_id: str) -> None:
+    assert await refused("/ws/host", hub, host_id=host_id, host_token="a-token-of-a-host") == 400
+
+
 @shared_store.only_with_sqlite
 @pytest.mark.requirement("relay:tofu:hash-only")
 async def test_only_the_hash_of_a_hosts_token_is_stored(hub: Daemon, dial: Dial) -> None:

@@ -77,11 +77,7 @@ def test_paths_out_of_the_runs_folder_are_refused_in_the_documents_words(
     assert linked.error(type_, run, path="../x", **more) == "path contains .."
     assert linked.error(type_, run, path="a/../b", **more) == "path contains .."
     if type_ == "rpc.fs.write":
-        linked.send(type_, {"request_id": f"out-{run}", "path": "out/tw", **more}, run_id=run)
-        # Behind `tool.call`. Whether it is asked about before it is looked at is the host's business.
-        linked.wait(lambda: [f for f in linked.frames if f["data"].get("request_id") == f"out-{run}"][1:])
-        linked.send("run.permission.approve", {"request_id": f"out-{run}"}, run_id=run)
-        assert linked.until("rpc.response", request_id=f"out-{run}")["data"]["error"] == "path escapes run cwd"
+        assert linked.error(type_, run, path="out/tw", **more) == "path escapes run cwd"
         return
     assert linked.error(type_, run, request_id=f"l-{type_}{run}", path="out", **more) == "path escapes run cwd"
     _, told = around(linked, run, f"l-{type_}{run}")
@@ -175,6 +171,18 @@ def test_fs_write_is_told_asked_about_under_its_own_id_and_done_when_approved(
     assert linked.of(run, "run.input") == [], "a decision about a call types nothing into the terminal"
 
 
+@pytest.mark.requirement("relay:gate:fails-first")
+def test_what_must_fail_is_refused_before_anybody_is_asked(linked: FakeHub, run: str, repository: Path) -> None:
+    (repository / "folder").mkdir()
+    (repository / "link").symlink_to("/etc")
+    since = linked.forget()
+    for path, problem in (("folder", "is a directory"), ("link/x", "path escapes run cwd"), ("new/", "is a directory")):
+        assert linked.error("rpc.fs.write", run, path=path, content="x") == problem
+    assert linked.error("rpc.bash", run, cmd=" ") == "`cmd` is empty"
+    assert linked.of(run, "run.permission_requested", since=since) == []
+    assert not (repository / "new").exists()
+
+
 @pytest.mark.requirement("relay:gate:preview")
 def test_what_would_be_written_is_shown_whole_or_not_asked_about(linked: FakeHub, run: str, repository: Path) -> None:
     linked.send("rpc.fs.write", {"request_id": "big", "path": "big", "content": "x" * 100_000}, run_id=run)
@@ -210,12 +218,13 @@ def bash(hub: FakeHub, run_id: str, cmd: str) -> Any:
     request_id = str(uuid4())
     hub.send("rpc.bash", {"request_id": request_id, "cmd": cmd}, run_id=run_id)
     asked = hub.until("run.permission_requested", run_id, request_id=request_id)["data"]
-    assert (asked["op_tool"], asked["op_args"]) == ("rpc.bash", {"cmd": cmd})
+    assert (asked["op_tool"], asked["op_args"]) == ("bash", {"cmd": cmd})
+    assert (asked["approve_text"], asked["deny_text"]) == ("", "")
     hub.send("run.permission.approve", {"request_id": request_id}, run_id=run_id)
     return hub.until("rpc.response", request_id=request_id)["data"]["result"]
 
 
-@pytest.mark.requirement("relay:rpc:bash", "relay:faults:bash-loses-output")
+@pytest.mark.requirement("relay:rpc:bash", "relay:gate:op-tool", "relay:gate:no-text", "relay:faults:bash-loses-output")
 def test_bash_gives_both_channels_and_the_exit_code_also_when_it_fails(linked: FakeHub, run: str, repository: Path) -> None:
     result = bash(linked, run, "pwd; echo oh >&2; shopt -q login_shell && echo login; exit 3")
     assert result == {"stdout": f"{repository}\nlogin\n", "stderr": "oh\n", "exit_code": 3, "truncated": False}

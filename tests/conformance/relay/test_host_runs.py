@@ -4,7 +4,7 @@ import hashlib
 import time
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import RFC_4122, UUID
 
 import pytest
 from tests.conformance.relay.conftest import Linked
@@ -115,16 +115,41 @@ def test_a_run_is_a_login_shell_in_its_cwd_or_in_the_hosts_own(linked: FakeHub, 
     assert linked.of(without)[0]["data"]["cwd"] == linked.output(without).strip()
 
 
+@pytest.mark.requirement("relay:runs:empty-cmd")
+def test_an_empty_cmd_runs_the_tool(linked: FakeHub, workspace: Path) -> None:
+    (workspace / "my tool").write_text("#!/bin/sh\necho it ran\n")
+    (workspace / "my tool").chmod(0o755)
+    run_id = linked.start("", workspace, tool=str(workspace / "my tool"))
+    linked.until("run.exited", run_id, exit_code=0)
+    assert linked.output(run_id) == "it ran\r\n"
+    assert linked.error("rpc.run.start", tool=" ", cmd="", cwd=str(workspace)) == "`cmd` and `tool` are empty"
+
+
+@pytest.mark.requirement("relay:commands:signal-int", "relay:commands:signal-null")
+def test_int_is_ctrl_c_and_null_is_term(linked: FakeHub, workspace: Path) -> None:
+    script = "trap 'echo interrupted' INT; trap 'echo terminated; exit 3' TERM; echo ready; while :; do sleep 0.1; done"
+    run_id = linked.start(script, workspace)
+    linked.output_when(run_id, "ready")
+    assert linked.result("rpc.run.stop", run_id, signal="int") == {"signal": "int"}
+    linked.output_when(run_id, "interrupted")
+    assert linked.result("rpc.run.stop", run_id, signal=None) == {"signal": "term"}
+    linked.until("run.exited", run_id, exit_code=3)
+    assert "terminated" in linked.output(run_id)
+
+
 # Prompts
 
 
-@pytest.mark.requirement("relay:prompts:order", "relay:prompts:fields", "relay:prompts:shared-id")
+@pytest.mark.requirement("relay:prompts:order", "relay:prompts:fields", "relay:prompts:shared-id", "relay:prompts:uuid")
 def test_a_prompt_is_a_permission_requested_and_then_awaiting_input_with_the_same_id(linked: FakeHub, workspace: Path) -> None:
     run_id = linked.start(ASK, workspace)
     waiting = linked.until("run.awaiting_input", run_id)
     asked = linked.until("run.permission_requested", run_id)
     assert asked["seq"] < waiting["seq"]
-    assert str(UUID(asked["data"]["request_id"])) == asked["data"]["request_id"] == waiting["data"]["request_id"]
+    request_id = UUID(asked["data"]["request_id"])
+    assert str(request_id) == asked["data"]["request_id"] == waiting["data"]["request_id"]
+    assert (request_id.variant, request_id.version) == (RFC_4122, 7)
+    assert "op_tool" not in asked["data"], "a program's prompt is about no tool"
     assert (asked["data"]["approve_text"], asked["data"]["deny_text"]) == ("y\n", "n\n")
     assert asked["data"]["reason"] == waiting["data"]["reason"] == "permission"
     assert "Proceed?" in asked["data"]["prompt"]

@@ -54,12 +54,13 @@ async def test_runs_are_started_and_listed(local: Web, app: App, repository: Pat
     assert run_id not in [row["run_id"] for row in local.get("/runs")]
 
 
-@pytest.mark.requirement("relay:local:input")
-async def test_input_is_typed_by_local(local: Web, app: App, run: str) -> None:
+@pytest.mark.requirement("relay:local:input", "relay:input:actor-local")
+async def test_input_is_typed_by_the_command_line(local: Web, app: App, run: str) -> None:
     assert local.ask("POST", f"/runs/{run}/input", {"input_id": "l-1", "text": "né\n"}).status == 204
     await app.told("run.exited", run, exit_code=4)
     typed = await app.told("run.input", run)
     assert (typed["data"]["input_id"], typed["data"]["text_redacted"]) == ("l-1", "né\n")
+    assert typed["data"]["actor"] == "cli"
     assert "got:né:" in app.output(run)
 
 

@@ -57,6 +57,17 @@ async def test_a_run_is_started_asks_is_approved_and_exits(app: App, web: Web, w
     assert kept == [(frame["id"], frame["type"], frame["data"]) for frame in told], "history is what was told live"
 
 
+@pytest.mark.requirement("relay:rpc:run-start-known")
+async def test_a_command_that_is_sent_on_the_answer_finds_the_run(app: App, web: Web, where: str, workspace: Path) -> None:
+    for number in range(5):
+        run_id = await app.start(where, "read line; echo got:$line:", cwd=str(workspace))
+        await app.command("run.send_input", run_id, input_id=f"first-{number}", text="word\n")
+        assert web.get(f"/sessions/{run_id}")["host_id"] == where
+        await app.told("run.exited", run_id, exit_code=0)
+        assert "got:word:" in app.output(run_id)
+    assert not [frame for frame in app.frames if frame["type"] in ("run.error", "error")]
+
+
 @pytest.mark.requirement("relay:approvals:first-wins", "relay:approvals:provenance", "relay:faults:undeliverable")
 async def test_of_two_decisions_the_first_counts_and_says_whose_it_was(
     hub: Daemon, app: App, web: Web, open_app: OpenApp, where: str, workspace: Path

@@ -22,6 +22,15 @@ ENVELOPE = (
     Requirement("relay:envelope:hostile", OURS, "what cannot be read is answered with `error`, and the connection goes on"),
 )
 
+FRAMES = (
+    Requirement("relay:frames:host-limit", OURS, "a frame between a host and its hub has up to 16 MiB, or what is configured"),
+    Requirement(
+        "relay:frames:events-fit", OURS, "an event that is too long reaches the hub shortened, with its number and sha256"
+    ),
+    Requirement("relay:frames:forward-fits", OURS, "what is too long for a host is refused to the app that sent it"),
+    Requirement("relay:frames:app-limit", OURS, "an app whose frame is too long gets `error`, and its connection stays"),
+)
+
 ENDPOINTS = (
     Requirement("relay:endpoints:app", "WebSocket Endpoints", "apps connect to `/ws/app`"),
     Requirement(
@@ -32,6 +41,7 @@ ENDPOINTS = (
     Requirement("relay:endpoints:close", WEBSOCKET, "a client's close is answered with 1000"),
     Requirement("relay:endpoints:origin", OURS, "pages of other sites are refused"),
     Requirement("relay:endpoints:no-token-in-logs", OURS, "tokens of query strings reach no log"),
+    Requirement("relay:endpoints:host-id-blank", OURS, "a blank host_id is refused"),
     Requirement("relay:tofu:first-use", "WebSocket Endpoints", "the first token that a host comes with is trusted"),
     Requirement("relay:tofu:same-token", "WebSocket Endpoints", "later it must come with the same one"),
     Requirement("relay:tofu:hash-only", "WebSocket Endpoints", "only the token's sha256 is stored"),
@@ -74,6 +84,16 @@ COMMANDS = (
     Requirement("relay:clients:newer-decisions", WEBSOCKET, "approve and deny may carry `decision`, `allow_tools`, `answers`"),
     Requirement("relay:clients:carriage-return", WEBSOCKET, "`\\r` ends a typed line"),
     Requirement("relay:clients:run-ready", WEBSOCKET, "`run.ready` follows `run.started`"),
+    Requirement(
+        "relay:commands:actor",
+        "run.permission.approve / run.permission.deny",
+        "`actor` of a command or call is kept when it is `web`, `cli` or `system`",
+    ),
+    Requirement("relay:commands:signal-null", "run.stop", "a signal that is null is the default"),
+    Requirement("relay:commands:signal-int", OURS, "the signal `int` of newer clients is Ctrl-C"),
+    Requirement("relay:routing:other-calls", "WS-RPC", "a call of a type that the hub does not know goes to the host"),
+    Requirement("relay:envelope:host-id", "Event Envelope", "`rpc.response` and `run.error` name the host"),
+    Requirement("relay:approvals:absent-fields", "run.permission_requested", "what a host leaves out stays absent for apps"),
     Requirement("relay:approvals:first-wins", OURS, "of two decisions the first counts, and the second is told so"),
     Requirement("relay:approvals:provenance", OURS, "`run.permission_decided` says who decided"),
 )
@@ -111,6 +131,8 @@ HTTP_SURFACE = (
     Requirement("relay:auth:argon2", HTTP, "passwords are kept as argon2 hashes"),
     Requirement("relay:auth:one-admin", HTTP, "the environment may name an admin"),
     Requirement("relay:auth:environment", HOST, "JWT_SECRET, ADMIN_USERNAME and ADMIN_PASSWORD_HASH are obeyed"),
+    Requirement("relay:auth:environment-checked", OURS, "a secret or hash that cannot be used stops the start of the daemon"),
+    Requirement("relay:auth:short-passwords", HOST, "a hash is made of a short password too, with a warning"),
     Requirement("relay:auth:hash-password", HOST, "a command prints a password's hash; ours is `tower user hash`"),
     Requirement(
         "relay:auth:bind-and-database",
@@ -137,6 +159,7 @@ RPC = (
     Requirement("relay:rpc:git-diff", "rpc.git.status / rpc.git.diff", "of everything, or of one path"),
     Requirement("relay:rpc:run-start", "rpc.run.start", "starts a run on the named host"),
     Requirement("relay:rpc:run-start-envelope", "rpc.run.start", "the answer has run_id in the envelope and in the result"),
+    Requirement("relay:rpc:run-start-known", OURS, "a run is known to the hub when its start is answered"),
     Requirement("relay:rpc:run-stop", "rpc.run.stop", "answered with the signal, `term` by default"),
     Requirement("relay:rpc:runs-list", "rpc.runs.list", "those under way, with pid and what they wait for"),
     Requirement("relay:rpc:host-info", "rpc.host.info / rpc.host.doctor", "who the host is, and its tools"),
@@ -150,12 +173,16 @@ RPC = (
     Requirement(
         "relay:limits:logs-tail", "rpc.host.logs.tail", "200 lines and 200,000 bytes by default, 2,000 and 2,000,000 at most"
     ),
+    Requirement("relay:limits:logs-tail-maximum", "rpc.host.logs.tail", "the maximum passes from our host through our hub"),
     Requirement("relay:gate:order", HOST, "`tool.call`, then `run.permission_requested` with the call's own id; then it is done"),
     Requirement(
         "relay:gate:preview",
         "rpc.fs.write",
         "the question shows what would be written, whole; what is too long to be shown is refused",
     ),
+    Requirement("relay:gate:fails-first", OURS, "a gated call that must fail is refused before a person is asked"),
+    Requirement("relay:gate:no-text", "run.permission_requested", "no text decides a gated call: approve_text is empty"),
+    Requirement("relay:gate:op-tool", "run.permission_requested", "op_tool of a gated command is `bash`"),
     Requirement("relay:gate:denied", HOST, "a denied call is not done and answered `denied`"),
     Requirement("relay:tools:around", "Tool Events", "a call is told before it is done, and its result after"),
     Requirement("relay:tools:failure", "tool.result", "a failed one has ok false and an error"),
@@ -187,6 +214,7 @@ HOSTS = (
     Requirement("relay:runs:coalesced", HOST, "output is put together, up to 16 KiB"),
     Requirement("relay:runs:binary", OURS, "what is no text is survived"),
     Requirement("relay:runs:environment", HOST, "RELAY_RUN_ID, RELAY_TOOL, RELAY_HOSTD_SOCK, RELAY_CWD"),
+    Requirement("relay:runs:empty-cmd", HOST, "an empty `cmd` runs `tool`"),
     Requirement("relay:runs:cwd", "rpc.run.start", "in the cwd that is named, or in the host's own"),
     Requirement("relay:runs:bash-lc", "rpc.run.start", "by `bash -lc`, in a terminal"),
     Requirement("relay:prompts:order", HOST, "`run.permission_requested`, then `run.awaiting_input`"),
@@ -201,6 +229,8 @@ HOSTS = (
     Requirement("relay:input:recorded", "run.input", "what was written is told with the sha256 of the raw text"),
     Requirement("relay:input:redacted", "run.input", "and redacted"),
     Requirement("relay:input:once", "Identifiers", "an input_id counts once"),
+    Requirement("relay:input:actor-local", "run.input", "what the host's own socket types is of `cli`"),
+    Requirement("relay:prompts:uuid", "run.permission_requested", "a request_id of ours is a valid UUID of version 7"),
     Requirement("relay:input:actor", "run.input", "with who typed it"),
     Requirement("relay:stop:term", "run.stop", "`term` is the default, and a program can hear it"),
     Requirement("relay:stop:kill", "run.stop", "`kill` ends it without a word"),
@@ -257,4 +287,4 @@ FREE_OF = (
     Requirement("relay:faults:page-injection", FAULTS, "no output becomes HTML in the page", NO_PAGE),
 )
 
-REQUIREMENTS = (*ENVELOPE, *ENDPOINTS, *EVENTS, *COMMANDS, *HTTP_SURFACE, *RPC, *HOSTS, *LOCAL, *AGENTS, *FREE_OF)
+REQUIREMENTS = (*ENVELOPE, *FRAMES, *ENDPOINTS, *EVENTS, *COMMANDS, *HTTP_SURFACE, *RPC, *HOSTS, *LOCAL, *AGENTS, *FREE_OF)

@@ -32,7 +32,7 @@ class App:
 
     def __init__(self, raw: bytes = b"{}") -> None:
         self.refusals: list[tuple[str, dict[str, Any]]] = []
-        self.sender = Sender(msgspec.Raw(raw), lambda run_id, problem: self.refusals.append((run_id, problem)))
+        self.sender = Sender(msgspec.Raw(raw), lambda host_id, run_id, problem: self.refusals.append((run_id, problem)))
 
 
 async def asked_to_stop(hall: Hall, host: FarHost, app: App, run_id: str = "run-7") -> str:

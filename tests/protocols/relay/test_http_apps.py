@@ -225,11 +225,12 @@ async def test_input_is_typed_once_in_the_name_of_who_sent_it(stage: Stage) -> N
     assert (other.status, other.json["error"]) == (409, "request_id is already in use")
 
 
-async def test_nobody_can_say_that_they_are_the_system(stage: Stage) -> None:
+@pytest.mark.parametrize(("said", "kept"), [("cli", "cli"), ("system", "system"), ("daemon", "web"), (None, "web")])
+async def test_an_app_may_call_itself_by_the_documents_words_alone(stage: Stage, said: str | None, kept: str) -> None:
     run_id = await stage.start_run()
-    await stage.app.post(f"/runs/{run_id}/input", {"input_id": "i-1", "text": "x", "actor": "system"})
+    await stage.app.post(f"/runs/{run_id}/input", {"input_id": "i-1", "text": "x", "actor": said})
     (typed,) = [event for event in await stage.told(run_id) if isinstance(event, events.TerminalTyped)]
-    assert typed.by.via == "web"
+    assert typed.by.via == kept
 
 
 async def test_input_that_cannot_be_typed_is_refused_with_its_reason(stage: Stage) -> None:

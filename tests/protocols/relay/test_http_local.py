@@ -51,13 +51,14 @@ async def test_a_run_that_has_ended_is_listed_on_request(stage: Stage) -> None:
     assert [row["run_id"] for row in (await stage.local.get("/runs?all=true")).json] == [run_id]
 
 
-@pytest.mark.parametrize("asked", [{}, {"cmd": ""}, {"cmd": 1}, {"cmd": "x", "cols": 0}, {"cmd": "x", "rows": 10**9}])
+@pytest.mark.parametrize("asked", [{}, {"cmd": 1}, {"cmd": "x", "cols": 0}, {"cmd": "x", "rows": 10**9}])
 async def test_a_run_that_cannot_be_is_refused(stage: Stage, asked: object) -> None:
     assert (await stage.local.post("/runs", asked)).status == 400
 
 
 async def test_a_command_of_blanks_is_refused_by_the_core(stage: Stage) -> None:
     assert (await stage.local.post("/runs", {"cmd": "  "})).status == 409
+    assert (await stage.local.post("/runs", {"cmd": "", "tool": " "})).status == 409
 
 
 async def test_input_without_an_id_is_given_one(stage: Stage) -> None:

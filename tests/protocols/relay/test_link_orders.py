@@ -94,7 +94,7 @@ async def test_a_call_is_answered_with_its_result(stage: Stage) -> None:
         ("rpc.fs.paint", RUN, {}, "unknown rpc type"),
         ("rpc.fs.read", RUN, {"path": 7}, "Expected `str`, got `int` - at `$.path`"),
         ("rpc.host.info", None, {"host_id": "host_2"}, "unknown host_id"),
-        ("rpc.run.start", None, {"cmd": ""}, "Expected `str` of length >= 1 - at `$.cmd`"),
+        ("rpc.run.start", None, {"cmd": ""}, "`cmd` and `tool` are empty"),
     ],
 )
 async def test_a_call_that_cannot_be_done_says_why(

@@ -117,7 +117,7 @@ def test_an_agent_s_run_ends_only_when_nobody_can_send_it_another_message(ends: 
 
 
 @pytest.mark.parametrize(
-    ("via", "actor"), [("web", "web"), ("app", "web"), ("cli", "cli"), ("local", "local"), ("host", "system"), ("", "system")]
+    ("via", "actor"), [("web", "web"), ("app", "web"), ("cli", "cli"), ("local", "cli"), ("host", "system"), ("", "system")]
 )
 def test_who_it_was_is_one_of_the_document_s_words(via: str, actor: str) -> None:
     assert outbound.actor(events.Actor(name="ada", via=via)) == actor

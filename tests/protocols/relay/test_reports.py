@@ -239,7 +239,6 @@ def test_data_that_is_no_object_is_noted_as_unreadable(data: bytes) -> None:
     ("type_", "data"),
     [
         ("run.output", {"text": 7}),
-        ("run.output", {"text": "x" * 1_048_577}),
         ("run.exited", {"exit_code": "0"}),
         ("run.exited", {"exit_code": True}),
         ("run.screen", {"text": "", "cols": 0, "rows": 24}),

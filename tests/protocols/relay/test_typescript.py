@@ -23,7 +23,7 @@ def test_everything_that_an_app_may_send_has_its_typescript(type_: str) -> None:
     [
         "  text: string;",
         "  after_id?: number | null;",
-        '  signal?: "kill" | "term";',
+        '  signal?: "int" | "kill" | "term" | null;',
         "  online: boolean;",
         "  last_seen_at: string | null;",
         "  pending_request_id?: string;",

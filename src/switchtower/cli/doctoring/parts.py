@@ -14,6 +14,7 @@ from switchtower.cli import admin, amounts
 from switchtower.cli.doctoring import finding, store
 from switchtower.cli.mcp_servers import probing
 from switchtower.client import discover
+from switchtower.daemon import credentials
 from switchtower.models.catalog import Catalog
 from switchtower.stores import sqlite_look
 from switchtower.tools.sandboxes import sandbox
@@ -32,6 +33,7 @@ def look(settings: config.Settings, *, deep: bool = False) -> Iterator[finding.F
         yield from _registry(settings)
     else:
         yield from store.look(settings)
+    yield _logins(settings)
     yield _sandbox(settings)
     yield from _models(settings)
     yield from _servers(settings, deep=deep)
@@ -71,6 +73,15 @@ def _journal(settings: config.Settings) -> Iterator[finding.Finding]:
         yield finding.ok("journal", detail)
     if newest_ms is not None and newest_ms > time.time() * 1000 + FUTURE_MS:
         yield finding.warn("journal's clock", "its newest entry is in the future", "set the clock of this machine")
+
+
+def _logins(settings: config.Settings) -> finding.Finding:
+    """The secret that signs access tokens, and the user of the environment."""
+    try:
+        credentials.check(settings.data_dir, os.environ)
+    except config.ConfigError as problem:
+        return finding.fail("logins", problem.message, problem.hint)
+    return finding.ok("logins", "secret and environment can be used")
 
 
 def _registry(settings: config.Settings) -> Iterator[finding.Finding]:

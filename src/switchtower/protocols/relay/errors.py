@@ -79,5 +79,12 @@ class HostOffline(Refused):
         super().__init__(text)
 
 
+class FrameTooLong(Refused):
+    """The host would not read a frame of this length."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"too long for the run's host: {size:,} bytes, and a frame has at most {limit:,}")
+
+
 def of(refusal: errors.CoreError) -> str:
     return TABLE[type(refusal)] or refusal.message

@@ -11,7 +11,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
 Seq = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 Reason = Literal["permission", "choice", "prompt", "unknown"]
-Signal = Literal["term", "kill"]
+Signal = Literal["term", "kill", "int"]
+"""`int` is of newer clients: Ctrl-C."""
 Size = Annotated[int, Meta(ge=1, le=1_000)]
 Text = Annotated[str, Meta(max_length=1_048_576)]
 
@@ -75,8 +76,13 @@ class Resize(Struct, frozen=True):
 
 
 class Stop(Struct, frozen=True):
-    signal: Signal = "term"
+    signal: Signal | None = "term"
+    """Null is the default."""
     actor: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.signal is None:
+            msgspec.structs.force_setattr(self, "signal", "term")
 
 
 class Decide(Struct, frozen=True):
@@ -89,6 +95,8 @@ class Decide(Struct, frozen=True):
 
 RunCommand = SendInput | SendStdin | Resize | Stop | Decide
 
+ACTORS = ("web", "cli", "system")
+"""What a client may call itself."""
 APPROVE = "run.permission.approve"
 COMMAND_DATA: dict[str, type[Struct]] = {
     "run.send_input": SendInput,
@@ -159,13 +167,19 @@ class RunsList(Struct, frozen=True):
 
 class RunStop(Struct, frozen=True):
     request_id: Id
-    signal: Signal = "term"
+    signal: Signal | None = "term"
+    """Null is the default."""
     actor: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.signal is None:
+            msgspec.structs.force_setattr(self, "signal", "term")
 
 
 class RunStart(Struct, frozen=True):
     request_id: Id
-    cmd: Annotated[str, Meta(min_length=1, max_length=65_536)]
+    cmd: Annotated[str, Meta(max_length=65_536)]
+    """Empty: the program is `tool`."""
     tool: str = ""
     host_id: Id | None = None
     cwd: str | None = None
@@ -187,6 +201,14 @@ class LogsTail(Struct, frozen=True):
     host_id: Id | None = None
     lines: int | None = None
     max_bytes: int | None = None
+    actor: str | None = None
+
+
+class OtherRpc(Struct, frozen=True):
+    """A call of a type that we do not know: another maker's host may."""
+
+    request_id: Id
+    host_id: Id | None = None
     actor: str | None = None
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from switchtower.core import codec, events, journal, mirrors
-from switchtower.core.session import Session
+from switchtower.core.session import ERRAND, Session
 from switchtower.protocols.relay import names, stamps
 
 TERMINAL = "terminal"
@@ -23,7 +23,10 @@ RESULT_LIMIT = 4_000
 SUMMARY_LIMIT = 80
 REASONS = ("permission", "choice", "prompt", "unknown")
 _APPROVE, _DENY = "y\n", "n\n"
-_ACTORS = {"web": "web", "app": "web", "cli": "cli", "local": "local"}
+_LOCAL = "local"
+_ACTORS = {"web": "web", "app": "web", "cli": "cli", _LOCAL: "cli"}
+_OP_TOOLS = {"rpc.bash": "bash"}
+"""relay, run.permission_requested: its own example of `op_tool`."""
 DECIDED = {
     events.Verdict.APPROVE: "approve",
     events.Verdict.DENY_CONTINUE: "deny",
@@ -179,7 +182,7 @@ def message(about: About, event: events.AnyEvent) -> tuple[str, dict[str, Any]] 
             reason = "choice" if event.dialog.method in ("select", "confirm") else "prompt"
             return "run.awaiting_input", {"reason": reason, "prompt": event.dialog.title}
         case events.ApprovalRequested():
-            return "run.permission_requested", permission(event.approval)
+            return "run.permission_requested", permission(event.approval, mirrored=about.mirrored)
         case events.ApprovalDecided():
             by = mirrors.attribute(event.by, about.host_id) if about.mirrored else event.by
             decided: dict[str, Any] = {"decision": DECIDED[event.verdict], "actor": actor(by), "by": by.name, "via": by.via}
@@ -201,12 +204,12 @@ def message(about: About, event: events.AnyEvent) -> tuple[str, dict[str, Any]] 
             return "tool.result", _tool_result(event)
         case events.ErrandStarted():
             args = _bounded(event.args)
-            return "tool.call", {"request_id": event.errand_id, "tool": event.tool, "actor": actor(event.by), "args": args}
+            return "tool.call", {"request_id": event.errand_id, "tool": event.tool, "actor": _tool_actor(event.by), "args": args}
         case events.ErrandFinished():
             return "tool.result", _errand_result(event)
         case events.ShellStarted():
             args = {"cmd": event.command}
-            return "tool.call", {"request_id": event.shell_id, "tool": "bash", "actor": actor(event.by), "args": args}
+            return "tool.call", {"request_id": event.shell_id, "tool": "bash", "actor": _tool_actor(event.by), "args": args}
         case events.ShellFinished():
             return "tool.result", _shell_result(event)
         case events.WarningRaised():
@@ -264,22 +267,47 @@ def actor(by: events.Actor) -> str:
     return _ACTORS.get(by.via if by.claims is None else by.claims.via, "system")
 
 
-def permission(approval: events.Approval) -> dict[str, Any]:
+def _tool_actor(by: events.Actor) -> str:
+    """relay, Tool Events: only these also know `local`, for the host's own socket."""
+    via = by.via if by.claims is None else by.claims.via
+    return via if via == _LOCAL else actor(by)
+
+
+def op_tool(kind: str, tool: object) -> str | None:
+    """What a question is about. None for a prompt of a program, which is about no tool."""
+    if kind == TERMINAL or not isinstance(tool, str):
+        return None if kind == TERMINAL else kind
+    return _OP_TOOLS.get(tool, tool)
+
+
+def permission(approval: events.Approval, *, mirrored: bool = False) -> dict[str, Any]:
+    """Of a question of another host (`mirrored`) the fields that the host has left out stay absent."""
     details = approval.details
     tool = details.get("tool")
-    return {
+    told: dict[str, Any] = {
         "request_id": names.request_of(approval.id),
         "reason": reason if (reason := details.get("reason")) in REASONS else "permission",
         "prompt": approval.title,
-        "op_tool": tool if isinstance(tool, str) else approval.kind,
+        "op_tool": tool if mirrored else op_tool(approval.kind, tool),
         # relay, events: what is decided is shown whole. The core asks nothing that would not fit a frame.
-        "op_args": details.get("args", details),
+        "op_args": details.get("args", None if mirrored else details),
         "op_args_summary": approval.summary[:SUMMARY_LIMIT],
-        "approve_text": details.get("approve_text", _APPROVE),
-        "deny_text": details.get("deny_text", _DENY),
-        # Ours: it can only be denied, and why. There is no text that would approve it.
-        **({} if "approve" in approval.options else {events.CANNOT_APPROVE: str(details.get(events.CANNOT_APPROVE, ""))}),
     }
+    if mirrored and approval.summary == approval.title[:SUMMARY_LIMIT]:
+        told["op_args_summary"] = None
+    # Ours: it can only be denied, and why. There is no text that would approve it.
+    cannot = {} if "approve" in approval.options else {events.CANNOT_APPROVE: str(details.get(events.CANNOT_APPROVE, ""))}
+    return {name: value for name, value in told.items() if value is not None} | _answer_texts(approval, mirrored) | cannot
+
+
+def _answer_texts(approval: events.Approval, mirrored: bool) -> dict[str, Any]:
+    details = approval.details
+    if mirrored:
+        return {name: details.get(name, "") for name in ("approve_text", "deny_text")}
+    if approval.kind == ERRAND:
+        # The program of the run asks nothing: a text that a client types there would not decide this.
+        return {"approve_text": "", "deny_text": ""}
+    return {"approve_text": details.get("approve_text", _APPROVE), "deny_text": details.get("deny_text", _DENY)}
 
 
 def _started(event: events.SessionStarted, *, mirrored: bool) -> dict[str, Any]:
@@ -325,7 +353,7 @@ def _tool_result(event: events.ToolFinished) -> dict[str, Any]:
 
 
 def _errand_result(event: events.ErrandFinished) -> dict[str, Any]:
-    told = {"request_id": event.errand_id, "tool": event.tool, "actor": actor(event.by), "ok": event.ok}
+    told = {"request_id": event.errand_id, "tool": event.tool, "actor": _tool_actor(event.by), "ok": event.ok}
     outcome = {"result": event.result} if event.ok else {"error": event.error or "failed"}
     return {**told, "duration_ms": event.duration_ms, **outcome}
 

@@ -113,8 +113,12 @@ class _Fields:
         value = self.left.pop(name, None)
         if value is None and otherwise is not None:
             return otherwise
-        if not isinstance(value, str) or len(value) > _LONGEST:
+        if not isinstance(value, str):
             raise Unreadable(f"`{name}` is not a text")
+        if len(value) > _LONGEST:
+            # The rest is on the host; the apps see that something is missing.
+            self.left["truncated"] = True
+            value = f"{value[:_LONGEST]}… ({len(value)} characters)"
         return value
 
     def number(self, name: str, otherwise: int | None = None) -> int:
@@ -217,7 +221,9 @@ def _approval(fields: _Fields, at_ms: int) -> events.Approval:
     prompt = fields.text("prompt", "")
     tool = fields.text("op_tool", "")
     args = fields.any("op_args")
-    details: dict[str, Any] = {"reason": fields.choice("reason", outbound.REASONS, "permission"), "args": args}
+    details: dict[str, Any] = {"reason": fields.choice("reason", outbound.REASONS, "permission")}
+    if args is not None:
+        details["args"] = args
     if tool:
         details["tool"] = tool
     for name in ("approve_text", "deny_text"):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from switchtower.core import events, journal, states
 from switchtower.protocols.relay import messages, names, outbound, stamps
@@ -29,6 +29,12 @@ def status(card: journal.Card) -> Status:
     return "exited"
 
 
+def _op_tool(card: journal.Card, tool: str) -> str | UnsetType:
+    """A program's own prompt is about no tool."""
+    is_prompt = bool(card.tool) and tool in (card.tool, outbound.TERMINAL)
+    return UNSET if is_prompt else outbound.op_tool("", tool) or UNSET
+
+
 def run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
     state = status(card)
     question, waits = card.question, card.waits
@@ -40,7 +46,7 @@ def run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
     if question is not None:
         asked |= {
             "pending_prompt": question.title,
-            "pending_op_tool": question.tool,
+            "pending_op_tool": _op_tool(card, question.tool),
             "pending_op_args_summary": question.summary,
         }
     elif waits is not None:

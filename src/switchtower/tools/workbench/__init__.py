@@ -19,5 +19,6 @@ from switchtower.tools.workbench.repository import git_diff as git_diff
 from switchtower.tools.workbench.repository import git_status as git_status
 from switchtower.tools.workbench.searching import search as search
 from switchtower.tools.workbench.shell import bash as bash
+from switchtower.tools.workbench.writing import check_write as check_write
 from switchtower.tools.workbench.writing import preview_of_write as preview_of_write
 from switchtower.tools.workbench.writing import write as write

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from switchtower.tools.files import writing
+from switchtower.tools.files import scope, writing
 from switchtower.tools.running import patience, threads
 from switchtower.tools.workbench import paths, refusals
 
@@ -20,12 +20,7 @@ class WriteResult(Struct, frozen=True):
 async def write(cwd: str, path: str, content: str) -> WriteResult:
     """Creates the file and the folders on the way, or replaces it; its mode stays. Cancelled, it has either happened or will
     not happen any more."""
-    try:
-        encoded = content.encode()
-    except UnicodeEncodeError:
-        raise refusals.Refused("content is not valid Unicode") from None
-    if len(encoded) > WRITE_LIMIT:
-        raise refusals.Refused(refusals.TOO_LARGE)
+    encoded = _encode(content)
     permit = writing.Permit()
     changing = asyncio.create_task(threads.call(_write, cwd, path, encoded, permit))
     try:
@@ -35,6 +30,34 @@ async def write(cwd: str, path: str, content: str) -> WriteResult:
             await patience.to_the_end(_settled(changing))
         raise
     return changing.result()
+
+
+async def check_write(cwd: str, path: str, content: str) -> None:
+    """Raises `Refused` for what `write` would refuse as things stand. Changes nothing."""
+    _encode(content)
+    await threads.call(_check_place, cwd, path)
+
+
+def _check_place(cwd: str, path: str) -> None:
+    paths.check(cwd, path)
+    if path.endswith(("/", "/.")):
+        raise refusals.Refused(refusals.IS_A_FOLDER)
+    with refusals.explained():
+        try:
+            with scope.locate(cwd, path) as place:
+                paths.refuse_all_but_files(path, place)
+        except FileNotFoundError:
+            return  # its folders are made when it is written
+
+
+def _encode(content: str) -> bytes:
+    try:
+        encoded = content.encode()
+    except UnicodeEncodeError:
+        raise refusals.Refused("content is not valid Unicode") from None
+    if len(encoded) > WRITE_LIMIT:
+        raise refusals.Refused(refusals.TOO_LARGE)
+    return encoded
 
 
 def preview_of_write(path: str, content: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from switchtower.core import errors as core_errors
 from switchtower.protocols.relay import errors, messages, names
 
 _YES, _NO = frozenset({"y", "yes"}), frozenset({"n", "no"})
+_CTRL_C = "\x03"
 _VERDICTS = {
     "approve": events.Verdict.APPROVE,
     "approve_for_session": events.Verdict.APPROVE,
@@ -78,8 +79,13 @@ class RunCommands:
     async def resize(self, card: journal.Card, asked: messages.Resize, actor: events.Actor) -> None:
         await self._ask(commands.ResizeTerminal(session_id=card.session_id, actor=actor, cols=asked.cols, rows=asked.rows))
 
-    async def stop(self, card: journal.Card, signal: messages.Signal, actor: events.Actor) -> None:
+    async def stop(self, card: journal.Card, signal: messages.Signal | None, actor: events.Actor) -> messages.Signal:
+        """The signal that was meant. `int` interrupts: Ctrl-C at a terminal, the end of the run for an agent."""
+        if signal == "int" and card.tool:
+            await self._ask(commands.TypeKeys(session_id=card.session_id, actor=actor, text=_CTRL_C))
+            return signal
         await self._ask(commands.CancelRun(session_id=card.session_id, actor=actor, force=signal == "kill"))
+        return signal or "term"
 
     async def decide(self, card: journal.Card, asked: messages.Decide, actor: events.Actor, *, approve: bool) -> None:
         verdict = _VERDICTS.get(asked.decision or ("approve" if approve else "deny"))

@@ -3,9 +3,10 @@ full only to who asked. What the journal keeps of a result is its beginning."""
 
 import asyncio
 import hashlib
+import shlex
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import msgspec
 
@@ -25,6 +26,7 @@ MOST_LISTED = 1_000
 MOST_AT_ONCE = 256
 
 Result = msgspec.Struct | dict[str, Any]
+Done = TypeVar("Done")
 
 
 class HostRpc:
@@ -57,8 +59,7 @@ class HostRpc:
             case messages.RunsList():
                 return await self._runs()
             case messages.RunStop():
-                await self.commands.stop(card, asked.signal, actor)
-                return {"signal": asked.signal}
+                return {"signal": await self.commands.stop(card, asked.signal, actor)}
             case messages.FsRead():
                 return await self._errand(card, tool, asked, actor, lambda: workbench.read(cwd, asked.path))
             case messages.FsSearch():
@@ -70,7 +71,8 @@ class HostRpc:
             case messages.GitDiff():
                 return await self._errand(card, tool, asked, actor, lambda: workbench.git_diff(cwd, asked.path))
             case messages.FsWrite():
-                self._check_path(cwd, asked.path)
+                # What cannot be done is refused before a person is asked. It is checked again when it is done.
+                await self._plain(workbench.check_write(cwd, asked.path, asked.content))
 
                 async def write() -> Result:
                     preview = workbench.preview_of_write(asked.path, asked.content)
@@ -80,6 +82,8 @@ class HostRpc:
 
                 return await self._errand(card, tool, asked, actor, write)
             case messages.Bash():
+                if not asked.cmd.strip():
+                    raise errors.Refused("`cmd` is empty")
 
                 async def bash() -> Result:
                     await self._permit(card, tool, asked, title=f"Run {asked.cmd}", args={"cmd": asked.cmd}, subject=asked.cmd)
@@ -109,7 +113,10 @@ class HostRpc:
         session_id = self._tower.mint("sess")
         token = self._tower.mint_secret("att")  # nobody knows it: over other doors only the owner attaches
         try:
-            program = terminals.program(asked.cmd, tool=asked.tool or None, cols=asked.cols, rows=asked.rows)
+            command_line = asked.cmd if asked.cmd.strip() else shlex.quote(asked.tool) if asked.tool.strip() else ""
+            if not command_line:
+                raise errors.Refused("`cmd` and `tool` are empty")
+            program = terminals.program(command_line, tool=asked.tool or None, cols=asked.cols, rows=asked.rows)
             command = commands.StartSession(
                 session_id=session_id,
                 actor=actor,
@@ -211,13 +218,7 @@ class HostRpc:
         except core_errors.SandboxUnavailable as refusal:
             raise errors.Refused(errors.of(refusal)) from refusal
 
-    def _check_path(self, cwd: str, path: str) -> None:
-        try:
-            workbench.check(cwd, path)
-        except workbench.Refused as refusal:
-            raise errors.Refused(refusal.message) from refusal
-
-    async def _plain(self, work: Awaitable[Result]) -> Result:
+    async def _plain(self, work: Awaitable[Done]) -> Done:
         try:
             return await work
         except workbench.Refused as refusal:

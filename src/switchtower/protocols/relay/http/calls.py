@@ -9,14 +9,13 @@ from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 
 from switchtower.core import events, roles
-from switchtower.protocols.relay import names
+from switchtower.protocols.relay import messages, names
 from switchtower.protocols.relay.http import bodies, problems
 
 Body = TypeVar("Body")
 Answer = TypeVar("Answer")
 
 _FALSE, _TRUE = ("false", "0", "no"), ("true", "1", "yes", "")
-_CLAIMS = ("web", "cli")
 _MOST_DIGITS = 18
 LONGEST_AGENT = 200
 
@@ -38,7 +37,7 @@ class Caller(Struct, frozen=True, kw_only=True):
         """`claimed` is what an app calls itself. Who came over the owner's socket is what it is."""
         return events.Actor(
             name=self.name,
-            via=claimed if self.via == "web" and claimed in _CLAIMS else self.via,
+            via=claimed if self.via == "web" and claimed in messages.ACTORS else self.via,
             device=self.device or None,
             address=self.address or None,
         )

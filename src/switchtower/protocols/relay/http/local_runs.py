@@ -64,8 +64,7 @@ class LocalRuns:
     async def stop(self, call: Call) -> Any:
         card = await self._finder.card(call)
         asked = await call.asked_with(messages.Stop)
-        await self._rpc.commands.stop(card, asked.signal, call.caller.actor())
-        return {"signal": asked.signal}
+        return {"signal": await self._rpc.commands.stop(card, asked.signal, call.caller.actor())}
 
     async def resize(self, call: Call) -> Any:
         card = await self._finder.card(call)

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from switchtower.core import errors as core_errors
-from switchtower.core import tower
+from switchtower.core import events, tower
 from switchtower.core.access import Access
 from switchtower.core.session import Session
 from switchtower.protocols.relay import attaching, errors, messages, names, outbound, permissions
@@ -44,14 +44,7 @@ _decoders = {
 }
 
 
-class _Correlation(msgspec.Struct):
-    """What lets a client tell which of its messages an error is about."""
-
-    request_id: Any = None
-    input_id: Any = None
-
-
-_decode_correlation = msgspec.json.Decoder(_Correlation).decode
+_decode_other_rpc = msgspec.json.Decoder(messages.OtherRpc).decode
 
 
 class AppPeer:
@@ -174,7 +167,8 @@ class AppPeer:
     def _take(self, frame: bytes) -> None:
         try:
             envelope = _decode(frame)
-            decode = _decoders.get(envelope.type)
+            is_call = envelope.type.startswith("rpc.")
+            decode = _decoders.get(envelope.type, _decode_other_rpc if is_call else None)
             if decode is None:
                 self._unknown(envelope)
                 return
@@ -182,16 +176,13 @@ class AppPeer:
         except _UNREADABLE as problem:
             self._unreadable(frame, str(problem))
             return
-        if envelope.type in messages.RPC_DATA:
+        if is_call:
             self._call(envelope, asked)
         else:
             self._incoming.put_nowait((envelope, asked))
 
     def _unknown(self, envelope: messages.Envelope) -> None:
-        if envelope.type.startswith("rpc."):
-            request_id = _correlation(envelope.data).get("request_id", "")
-            self._respond(envelope.run_id, messages.Response(request_id, False, envelope.type, error=errors.UNKNOWN_RPC))
-        elif envelope.type not in ("ping", "host.heartbeat"):
+        if envelope.type not in ("ping", "host.heartbeat"):
             self._say("error", {"error": f"unknown type `{envelope.type}`"}, envelope.run_id)
 
     def _unreadable(self, frame: bytes, problem: str) -> None:
@@ -200,13 +191,20 @@ class AppPeer:
             loose = msgspec.json.decode(frame)
         except _UNREADABLE:
             loose = None
-        type_ = loose.get("type") if isinstance(loose, dict) else None
-        data = loose.get("data") if isinstance(loose, dict) else None
-        request_id = data.get("request_id") if isinstance(data, dict) else None
-        if isinstance(type_, str) and type_ in messages.RPC_DATA and isinstance(request_id, str):
-            self._respond(None, messages.Response(request_id[:128], False, type_, error=problem[:_LONGEST_ERROR]))
+        problem = problem[:_LONGEST_ERROR]
+        whole = loose if isinstance(loose, dict) else {}
+        type_, run_id, data = (whole.get(name) for name in ("type", "run_id", "data"))
+        given = data if isinstance(data, dict) else {}
+        request_id = given.get("request_id")
+        ids = {name: given[name] for name in ("input_id", "request_id") if _is_id(given.get(name))}
+        run_id = run_id if _is_id(run_id) else None
+        if isinstance(type_, str) and type_.startswith("rpc.") and isinstance(request_id, str):
+            refusal = messages.Response(request_id[: names.LONGEST], False, type_[: names.LONGEST], error=problem)
+            self._respond(None, run_id, refusal)
+        elif isinstance(type_, str) and type_ in messages.COMMAND_DATA and run_id is not None and given:
+            self._say("run.error", {"command": type_, "error": problem, **ids}, run_id)
         else:
-            self._say("error", {"error": problem[:_LONGEST_ERROR]})
+            self._say("error", {"error": problem})
 
     async def _work(self) -> None:
         """One at a time and in order: what is typed first arrives first."""
@@ -215,12 +213,24 @@ class AppPeer:
             try:
                 await self._do(envelope, asked)
             except errors.Refused as refusal:
-                self._say("run.error", {"command": envelope.type, "error": refusal.text, **_ids_of(asked)}, envelope.run_id)
+                await self._refuse(envelope, asked, refusal.text)
             except Exception:
                 log.exception("a %s of an app failed", envelope.type)
-                self._say("run.error", {"command": envelope.type, "error": errors.INTERNAL, **_ids_of(asked)}, envelope.run_id)
+                await self._refuse(envelope, asked, errors.INTERNAL)
             if self._stream is not None and self._incoming.qsize() < MOST_WAITING // 2:
                 self._stream.resume_reading()
+
+    async def _refuse(self, envelope: messages.Envelope, asked: Any, problem: str) -> None:
+        host_id = await self._host_of_run(envelope.run_id)
+        data = {"command": envelope.type, "error": problem, **_ids_of(asked)}
+        self._say("run.error", data, envelope.run_id, host_id=host_id)
+
+    async def _host_of_run(self, run_id: str | None) -> str | None:
+        """None for a run that is not known."""
+        try:
+            return None if run_id is None else self._hub.host_of(await self._hub.card(run_id))
+        except (errors.Refused, core_errors.CoreError):
+            return None
 
     async def _do(self, envelope: messages.Envelope, asked: Any) -> None:
         self._check_role(envelope.type, asked)
@@ -238,7 +248,7 @@ class AppPeer:
                 self._quit(names.session_of(run_id))
             case _:
                 sender = Sender(envelope.data, self._host_refused)
-                await self._hub.command(envelope.type, run_id, asked, self._actor, sender)
+                await self._hub.command(envelope.type, run_id, asked, self._actor_of(asked), sender)
 
     # Subscriptions
 
@@ -281,7 +291,7 @@ class AppPeer:
     def _call(self, envelope: messages.Envelope, asked: Any) -> None:
         if len(self._calls) >= MOST_CALLS:
             refusal = messages.Response(asked.request_id, False, envelope.type, error=errors.TOO_MANY_CALLS)
-            self._respond(envelope.run_id, refusal)
+            self._respond(None, envelope.run_id, refusal)
             return
         task = asyncio.get_running_loop().create_task(self._answer(envelope, asked))
         self._calls.add(task)
@@ -289,6 +299,7 @@ class AppPeer:
 
     async def _answer(self, envelope: messages.Envelope, asked: Any) -> None:
         run_id, type_ = envelope.run_id, envelope.type
+        host_id = getattr(asked, "host_id", None)
         try:
             result = await self._result(type_, envelope, asked)
             response = messages.Response(asked.request_id, True, type_, result=result)
@@ -299,7 +310,7 @@ class AppPeer:
         except Exception:
             log.exception("a %s of an app failed", type_)
             response = messages.Response(asked.request_id, False, type_, error=errors.INTERNAL)
-        self._respond(run_id, response)
+        self._respond(host_id or await self._host_of_run(run_id) or envelope.host_id, run_id, response)
 
     def _check_role(self, type_: str, asked: Any) -> None:
         """Raises `Refused`."""
@@ -311,40 +322,45 @@ class AppPeer:
     async def _result(self, type_: str, envelope: messages.Envelope, asked: Any) -> Any:
         self._check_role(type_, asked)
         work: Awaitable[Any]
-        if type_ in messages.HOST_RPCS:
+        actor = self._actor_of(asked)
+        if isinstance(asked, messages.OtherRpc):
+            work = self._hub.other_rpc(type_, envelope.run_id, asked, actor, Sender(envelope.data))
+        elif type_ in messages.HOST_RPCS:
             # The page puts a run's id even on calls to a host: the host that is named counts.
             host_id = asked.host_id or envelope.host_id
             if host_id is None:
                 raise errors.UnknownHost
-            work = self._hub.host_rpc(type_, host_id, asked, self._actor, Sender(envelope.data))
+            work = self._hub.host_rpc(type_, host_id, asked, actor, Sender(envelope.data))
         elif envelope.run_id is None:
             raise errors.UnknownRun
         else:
-            work = self._hub.run_rpc(type_, envelope.run_id, asked, self._actor, Sender(envelope.data))
+            work = self._hub.run_rpc(type_, envelope.run_id, asked, actor, Sender(envelope.data))
         return await work
 
-    def _host_refused(self, run_id: str, problem: dict[str, Any]) -> None:
+    def _actor_of(self, asked: Any) -> events.Actor:
+        """The user of this app. `actor` in a message is what the app calls itself; the name is the user's own."""
+        claimed = getattr(asked, "actor", None)
+        return msgspec.structs.replace(self._actor, via=claimed) if claimed in messages.ACTORS else self._actor
+
+    def _host_refused(self, host_id: str, run_id: str, problem: dict[str, Any]) -> None:
         """Another host did not do what this app had asked."""
-        self._say("run.error", problem, run_id)
+        self._say("run.error", problem, run_id, host_id=host_id)
 
     # What it is told
 
-    def _respond(self, run_id: str | None, response: messages.Response) -> None:
-        self._say("rpc.response", response, run_id)
+    def _respond(self, host_id: str | None, run_id: str | None, response: messages.Response) -> None:
+        self._say("rpc.response", response, run_id, host_id=host_id)
 
-    def _say(self, type_: str, data: Any, run_id: str | None = None) -> None:
+    def _say(self, type_: str, data: Any, run_id: str | None = None, *, host_id: str | None = None) -> None:
         if self._outbox is not None:
-            self._outbox.send(Packet([outbound.unnumbered(type_, self._tower.now_ms(), data, run_id=run_id)]))
+            frame = outbound.unnumbered(type_, self._tower.now_ms(), data, run_id=run_id, host_id=host_id)
+            self._outbox.send(Packet([frame]))
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= names.LONGEST
 
 
 def _ids_of(asked: Any) -> dict[str, str]:
     """The ids by which a client knows what it sent."""
     return {name: value for name in ("input_id", "request_id") if isinstance(value := getattr(asked, name, None), str)}
-
-
-def _correlation(data: msgspec.Raw) -> dict[str, str]:
-    try:
-        found = _decode_correlation(data)
-    except _UNREADABLE:
-        return {}
-    return _ids_of(found)

@@ -11,7 +11,8 @@ import msgspec
 
 from switchtower.core import commands, events, tower
 from switchtower.core import errors as core_errors
-from switchtower.protocols.relay import errors, messages, names, outbound
+from switchtower.core.session import Session
+from switchtower.protocols.relay import errors, frame_limits, messages, names, outbound
 from switchtower.protocols.relay.hub import forward, roster
 from switchtower.protocols.relay.nodes import letters
 from switchtower.transports.mesh.ports import Mesh
@@ -20,11 +21,15 @@ log = logging.getLogger(__name__)
 
 PLAIN_RPC_TIMEOUT = 60.0
 """For calls that nobody has to decide about."""
+OTHER_RPC_TIMEOUT = 600.0
+"""For calls of a type that we do not know: their host may put them to a person."""
+STORED_TIMEOUT = 5.0
+"""How long the answer to `rpc.run.start` waits for the run."""
 MOST_UNANSWERED = 10_000
 """Commands that their hosts may yet refuse."""
 
-Refused = Callable[[str, dict[str, Any]], None]
-"""Told the run, and what its host said."""
+Refused = Callable[[str, str, dict[str, Any]], None]
+"""Gets the host, the run, and what the host said."""
 
 
 class Sender(msgspec.Struct, frozen=True):
@@ -47,9 +52,17 @@ class Unanswered(msgspec.Struct, frozen=True):
 
 
 class Dispatch:
-    def __init__(self, tower_: tower.Tower, roster_: roster.Roster, mesh: Mesh | None = None) -> None:
-        """`mesh` is the way to other nodes, if there are any."""
+    def __init__(
+        self,
+        tower_: tower.Tower,
+        roster_: roster.Roster,
+        mesh: Mesh | None = None,
+        *,
+        max_frame_bytes: int = frame_limits.DEFAULT_BYTES,
+    ) -> None:
+        """`mesh` is the way to other nodes, if there are any. A host reads frames up to `max_frame_bytes`."""
         self._tower = tower_
+        self._max_frame_bytes = max_frame_bytes
         self._roster = roster_
         self._mesh = mesh
         # A host is told things by several nodes; its refusal says by its number which of them to tell.
@@ -66,11 +79,36 @@ class Dispatch:
         """The result of an RPC. Raises `Refused`."""
         data = _passed_on(asked, actor, sender)
         line = self._roster.line(host_id)
-        frame = roster.command(type_, self._tower.now_ms(), host_id=host_id, run_id=run_id, data=data)
-        response = await line.call(frame, data["request_id"], None if type_ in messages.GATED else PLAIN_RPC_TIMEOUT)
+        frame = self._frame(type_, host_id, run_id, data)
+        response = await line.call(frame, data["request_id"], _timeout(type_))
         if not response.ok:
             raise errors.Refused(response.error or "failed")
+        if type_ == "rpc.run.start" and isinstance(response.result, dict):
+            await self._until_stored(response.result.get("run_id"))
         return response.result
+
+    async def _until_stored(self, run_id: object) -> None:
+        """Waits until the journal has a run that its host has just started: a command that the app sends on the answer must
+        find it. A host that answers and never sends `run.started` is waited for only so long."""
+        try:
+            session_id = names.session_of(run_id if isinstance(run_id, str) else "")
+        except names.BadId:
+            return
+        stored = asyncio.Event()
+
+        def saw(session: Session, event: events.AnyEvent) -> None:
+            if session.id == session_id:
+                stored.set()
+
+        unwatch = self._tower.watch(saw)
+        try:
+            async with asyncio.timeout(STORED_TIMEOUT):
+                if await self._tower.card(session_id) is None:
+                    await stored.wait()
+        except (TimeoutError, core_errors.CoreError) as problem:
+            log.warning("the host answered that it has started %s, but has not sent `run.started`: %r", session_id, problem)
+        finally:
+            unwatch()
 
     async def send(
         self, host_id: str, type_: str, run_id: str, asked: msgspec.Struct, actor: events.Actor, sender: Sender
@@ -80,13 +118,18 @@ class Dispatch:
         line = self._roster.line(host_id)
         if sender.refused is not None:
             data["command_id"] = self._expect(Unanswered(host_id, run_id, sender.refused))
+        try:
+            frame = self._frame(type_, host_id, run_id, data)
+        except errors.FrameTooLong:
+            self._unanswered.pop(data.get("command_id", ""), None)
+            raise
         posted: asyncio.Future[errors.Refused | None] = asyncio.get_running_loop().create_future()
 
         def done(problem: errors.Refused | None) -> None:
             if not posted.done():
                 posted.set_result(problem)
 
-        line.post(roster.command(type_, self._tower.now_ms(), host_id=host_id, run_id=run_id, data=data), done)
+        line.post(frame, done)
         problem = await posted
         if problem is not None:
             self._unanswered.pop(data.get("command_id", ""), None)
@@ -97,19 +140,28 @@ class Dispatch:
         try:
             type_, data, outcome = forward.spelled(command, self._tower.mint("msg"))
             line = self._roster.line(host)
+            frame = self._frame(type_, host, names.run_of(command.session_id), data)
         except core_errors.CoreError as refusal:
             done(refusal)
+            return
+        except errors.FrameTooLong as refusal:
+            done(core_errors.InvalidCommand(refusal.text, hint="send it in smaller parts"))
             return
         except errors.HostOffline:
             done(core_errors.HostUnreachable(host, hint="ask again when it is back"))
             return
-        run_id = names.run_of(command.session_id)
 
         def posted(problem: errors.Refused | None) -> None:
             away = None if problem is None else core_errors.HostUnreachable(host, hint="ask again when it is back")
             done({"after_seq": 0, **outcome} if away is None else away)
 
-        line.post(roster.command(type_, self._tower.now_ms(), host_id=host, run_id=run_id, data=data), posted)
+        line.post(frame, posted)
+
+    def _frame(self, type_: str, host_id: str, run_id: str | None, data: dict[str, Any]) -> bytes:
+        """Raises `FrameTooLong`."""
+        frame = roster.command(type_, self._tower.now_ms(), host_id=host_id, run_id=run_id, data=data)
+        frame_limits.check(frame, self._max_frame_bytes)
+        return frame
 
     def refused(self, host_id: str, problem: dict[str, Any]) -> None:
         """A host did not do what it was told. Without our number for it nobody can be told."""
@@ -137,7 +189,7 @@ class Dispatch:
         # Numbers can be guessed: what was asked of one host, another cannot refuse.
         if command is not None and command.host_id == host_id:
             del self._unanswered[command_id]
-            command.refused(command.run_id, problem)
+            command.refused(host_id, command.run_id, problem)
 
     def _expect(self, command: Unanswered) -> str:
         command_id = f"{self._prefix}{next(self._numbers)}"
@@ -147,9 +199,17 @@ class Dispatch:
         return command_id
 
 
+def _timeout(type_: str) -> float | None:
+    if type_ in messages.GATED:
+        return None
+    return PLAIN_RPC_TIMEOUT if type_ in messages.RPCS else OTHER_RPC_TIMEOUT
+
+
 def _passed_on(asked: msgspec.Struct, actor: events.Actor, sender: Sender) -> dict[str, Any]:
     """What a host is told: all that was said, as we read it where we do, and by whom."""
     said = msgspec.json.decode(sender.raw, type=dict[str, Any])
     read: dict[str, Any] = msgspec.to_builtins(asked)
+    # Null is the default, which a host may know only as an absent field.
+    said = {name: value for name, value in said.items() if value is not None or name not in read}
     read = {name: value for name, value in read.items() if value is not None}
     return {**said, **read, "actor": outbound.actor(actor), "by": actor.name}

@@ -5,11 +5,12 @@ Implements `tower.Elsewhere`: commands of other protocols for a session on anoth
 """
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from switchtower.core import events, journal, registry, tower
 from switchtower.core.session import Session
-from switchtower.protocols.relay import errors, messages, names, outbound, rows
+from switchtower.protocols.relay import errors, frame_limits, messages, names, outbound, rows
 from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.hub import screens
 from switchtower.protocols.relay.hub.dispatch import NOBODY, Dispatch, Sender
@@ -42,8 +43,10 @@ class Hub:
         lost_after_s: float,
         mesh: Mesh | None = None,
         quotas: Quotas = UNLIMITED,
+        max_frame_bytes: int = frame_limits.DEFAULT_BYTES,
     ) -> None:
-        """`mesh` is the way to the other nodes of the tower; None when it is alone. `quotas` are those of each host."""
+        """`mesh` is the way to the other nodes of the tower; None when it is alone. `quotas` are those of each host, which reads
+        frames up to `max_frame_bytes`."""
         self.tower = tower_
         self._quotas = quotas
         self._usages: dict[str, HostUsage] = {}
@@ -54,7 +57,7 @@ class Hub:
         )
         far = None if nodes is None else nodes.reach
         self._presence = presence = Presence(tower_, hosts, own, lost_after_s=lost_after_s, far=far)
-        self._dispatch = Dispatch(tower_, presence.roster, mesh)
+        self._dispatch = Dispatch(tower_, presence.roster, mesh, max_frame_bytes=max_frame_bytes)
         self.forward = self._dispatch.forward
         self.apps: set[AppPeer] = set()
         """Those that are connected."""
@@ -205,6 +208,21 @@ class Hub:
 
     async def send_input(self, run_id: str, asked: messages.SendInput, actor: events.Actor) -> None:
         await self.command("run.send_input", run_id, asked, actor)
+
+    async def other_rpc(
+        self, type_: str, run_id: str | None, asked: messages.OtherRpc, actor: events.Actor, sender: Sender = NOBODY
+    ) -> Any:
+        """A call of a type that we do not know: forwarded to the host that is named, or else to the run's, unless that is a
+        machine of ours. Raises `Refused`."""
+        if asked.host_id is not None:
+            if not self.is_a_node(asked.host_id) and await self._presence.knows(asked.host_id):
+                return await self._dispatch.call(asked.host_id, type_, run_id, asked, actor, sender)
+        elif run_id is not None:
+            with contextlib.suppress(errors.UnknownRun):
+                card = await self.card(run_id)
+                if card.host is not None:
+                    return await self._dispatch.call(card.host, type_, run_id, asked, actor, sender)
+        raise errors.Refused(errors.UNKNOWN_RPC)
 
     async def run_rpc(self, type_: str, run_id: str, asked: messages.RunRpc, actor: events.Actor, sender: Sender = NOBODY) -> Any:
         """Done on the machine that the run lives on. Raises `Refused`."""

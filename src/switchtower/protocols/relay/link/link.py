@@ -54,7 +54,14 @@ class Link:
         self._connect = connect
         self._random = random
         self._ledger = Ledger(registry_, self._hub)
-        self._spool = Spool(tower_, self._ledger, settings.host_id, window=settings.window_events, lanes=settings.lanes)
+        self._spool = Spool(
+            tower_,
+            self._ledger,
+            settings.host_id,
+            window=settings.window_events,
+            lanes=settings.lanes,
+            max_frame_bytes=settings.max_frame_bytes,
+        )
         self._orders = Orders(tower_, rpc, settings)
         self._line: HubLine | None = None
         self._token_in_address = False

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from switchtower.core import events, journal, tower
-from switchtower.protocols.relay import errors, messages, names
+from switchtower.protocols.relay import errors, frame_limits, messages, names
 from switchtower.protocols.relay.host.rpc import HostRpc
 from switchtower.protocols.relay.link.settings import LinkSettings
 
@@ -46,7 +46,8 @@ _REFUSALS = {
     "start": "this host does not let its hub start programs or change files; set `hub_may = start` there",
 }
 _LONGEST_PROBLEM = 500
-_VIAS = frozenset({"web", "cli", "system"})
+_ENVELOPE_BYTES = 4_096
+"""Of an answer, beside its result."""
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _shapes = messages.COMMAND_DATA | messages.RPC_DATA
@@ -81,6 +82,7 @@ class Orders:
         self._rpc = rpc
         self._host_id = settings.host_id
         self._hub = settings.hub
+        self._max_result_bytes = settings.max_frame_bytes - _ENVELOPE_BYTES
         self._allowed = HUB_MAY[: HUB_MAY.index(settings.hub_may) + 1]
         self._logged: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -135,7 +137,8 @@ class Orders:
             else:
                 card = await self._card(envelope.run_id)
                 result = await self._rpc.on_run(envelope.type, card, asked, self._actor(asker))
-            respond.tell(result)
+            keeps_end = envelope.type == "rpc.host.logs.tail"
+            respond.tell(frame_limits.shorten_result(result, self._max_result_bytes, keeps_end=keeps_end))
         except errors.Refused as refusal:
             respond.refuse(refusal.text)
         except _UNREADABLE as problem:
@@ -220,7 +223,7 @@ class Orders:
     def _actor(self, asker: _Asker) -> events.Actor:
         """The hub, with whom it names. That is its claim, and says nothing about the users of this host."""
         name = asker.by if isinstance(asker.by, str) and 0 < len(asker.by) <= names.LONGEST else "a user"
-        claims = events.Claim(name, asker.actor if asker.actor in _VIAS else "web")
+        claims = events.Claim(name, asker.actor if asker.actor in messages.ACTORS else "web")
         return events.Actor(name=self._hub, via="hub", claims=claims)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

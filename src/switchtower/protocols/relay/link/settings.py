@@ -6,6 +6,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from msgspec import Struct
 
+from switchtower.protocols.relay import frame_limits
+
 _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 
 Phase = Literal["connecting", "connected", "refused", "waiting"]
@@ -45,6 +47,8 @@ class LinkSettings(Struct, frozen=True, kw_only=True):
     """The least time until a hub that refused us is asked again: somebody has to change something there first."""
     window_events: int = 5_000
     """Events that the hub may have been sent and not have acknowledged."""
+    max_frame_bytes: int = frame_limits.DEFAULT_BYTES
+    """The longest frame that is sent to the hub, and read from it."""
     lanes: int = 8
     """Sessions whose backlog is read at once."""
 

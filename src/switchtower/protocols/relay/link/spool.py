@@ -12,7 +12,7 @@ from typing import Protocol
 
 from switchtower.core import errors, journal, tower
 from switchtower.core.session import Session
-from switchtower.protocols.relay import names
+from switchtower.protocols.relay import frame_limits, names
 from switchtower.protocols.relay.link.ledger import Ledger
 from switchtower.protocols.relay.link.strand import Strand
 from switchtower.protocols.relay.outbound import About
@@ -38,8 +38,18 @@ class Line(Protocol):
 
 
 class Spool:
-    def __init__(self, tower_: tower.Tower, ledger: Ledger, host_id: str, *, window: int, lanes: int) -> None:
+    def __init__(
+        self,
+        tower_: tower.Tower,
+        ledger: Ledger,
+        host_id: str,
+        *,
+        window: int,
+        lanes: int,
+        max_frame_bytes: int = frame_limits.DEFAULT_BYTES,
+    ) -> None:
         self._tower = tower_
+        self._longest_event = min(max_frame_bytes, frame_limits.LONGEST_EVENT)
         self._ledger = ledger
         self._host_id = host_id
         self._window = max(1, window)
@@ -245,7 +255,7 @@ class Spool:
         assert self._line is not None, "who sends is connected"
         before = len(strand.in_flight)
         try:
-            frames = strand.frames(entries, most)
+            frames = strand.frames(entries, most, self._longest_event)
         except Exception as bug:
             # Half of it is worth nothing. Others go on, and this one is tried again.
             self._in_flight -= before

@@ -4,7 +4,9 @@ from collections import deque
 from collections.abc import Iterable
 
 from switchtower.core import journal
-from switchtower.protocols.relay import outbound
+from switchtower.protocols.relay import frame_limits, outbound
+
+_PREV_SEQ_BYTES = 40
 
 
 class Strand:
@@ -64,8 +66,9 @@ class Strand:
         """The hub has all there is."""
         return self.is_told and not self.in_flight
 
-    def frames(self, entries: Iterable[journal.Entry], most: int) -> list[bytes]:
-        """The next messages, at most so many. The cursor moves to the last entry that was used."""
+    def frames(self, entries: Iterable[journal.Entry], most: int, longest: int = frame_limits.LONGEST_EVENT) -> list[bytes]:
+        """The next messages, at most so many, each of at most `longest` bytes. The cursor moves to the last entry that was
+        used."""
         about = self.about
         assert about is not None, "who is told of a session is told what it is"
         frames: list[bytes] = []
@@ -73,6 +76,8 @@ class Strand:
             if entry.seq <= self.cursor:
                 continue
             frame = outbound.envelope(about, entry)
+            if frame is not None and len(frame) > longest - _PREV_SEQ_BYTES:
+                frame = frame_limits.shorten_event(frame, longest - _PREV_SEQ_BYTES)
             if frame is not None:
                 if len(frames) >= most:
                     break
