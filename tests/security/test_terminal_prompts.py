@@ -19,6 +19,7 @@ from switchtower.engines.pty import prompts, prompts_dialogs
 from switchtower.engines.pty.terminal import Terminal
 
 CASES: list[dict[str, Any]] = tomllib.loads((CORPUS / "terminal_prompts.toml").read_text())["case"]
+DENIALS = {"y\n": "n\n", "yes\n": "no\n", "\n": "\x03"}
 SCREENS = terminal_screens.expected()
 
 
@@ -53,10 +54,12 @@ async def test_a_program_that_asks_gets_the_answer_that_was_decided(stage: Stage
     skip_without(case)
     program = await stage.run(case["run"])
     approval = await program.asked()
+    types = case.get("types", "y\n")
+    assert (approval.details["approve_text"], approval.details["deny_text"]) == (types, case.get("denies", DENIALS.get(types)))
     await program.decide(approval.id)
     await program.end()
     assert case.get("then", "got y") in program.output
-    assert [typed.text for typed in program.seen(events.TerminalTyped)] == [case.get("types", "y\n")]
+    assert [typed.text for typed in program.seen(events.TerminalTyped)] == [types]
     assert len(questions(program)) == 1
 
 
@@ -65,7 +68,7 @@ async def test_a_program_that_asks_for_something_else_is_reported_to_wait(stage:
     skip_without(case)
     program = await stage.run(case["run"])
     shown = await program.next_of(events.PromptShown)
-    assert shown.approval_id is None
+    assert (shown.approval_id, shown.reason) == (None, case.get("reason", "prompt"))
     await program.cancel(force=True)
     await program.end()
     assert questions(program) == []
@@ -83,8 +86,8 @@ async def test_text_that_looks_like_a_question_raises_none(stage: Stage, case: d
 
 def test_the_corpus_has_as_many_cases_as_were_seen() -> None:
     count = {expect: len(cases(expect)) for expect in ("approval", "input", "quiet")}
-    assert count["approval"] >= 35
-    assert count["quiet"] >= 8
+    assert count["approval"] + count["input"] >= 70
+    assert count["quiet"] >= 37
 
 
 async def test_a_log_line_is_not_asked_about_and_answers_nothing_later(stage: Stage) -> None:
@@ -97,6 +100,65 @@ async def test_a_log_line_is_not_asked_about_and_answers_nothing_later(stage: St
     await program.end()
     assert "got n" in program.output
     assert len(questions(program)) == 1
+
+
+# Single keys
+
+ASKS_TWICE = """
+import os, termios, time, tty
+before = termios.tcgetattr(0)
+for question in ("Continue? [Y/n] ", "Delete everything? [Y/n] "):
+    os.write(1, question.encode())
+    tty.setraw(0)
+    key = os.read(0, 1)
+    termios.tcsetattr(0, termios.TCSANOW, before)
+    os.write(1, {b"y": b"yes", b"n": b"no"}.get(key, b"by default: yes") + b"\\r\\n")
+"""
+"""As the `confirm` of several libraries does: the first key is the answer, and Enter stands for the default."""
+
+
+@pytest.mark.parametrize(("verdict", "answer"), [(events.Verdict.APPROVE, "yes"), (events.Verdict.DENY_CONTINUE, "no")])
+async def test_the_enter_behind_an_answer_does_not_answer_the_next_question(
+    stage: Stage, verdict: events.Verdict, answer: str
+) -> None:
+    program = await stage.run([sys.executable, "-c", ASKS_TWICE])
+    await program.decide((await program.asked()).id, verdict)
+    second = await program.asked(2)
+    await program.next_of(events.TerminalTyped)
+    assert second.title == "Delete everything? [Y/n]"
+    await program.decide(second.id, events.Verdict.DENY_CONTINUE)
+    await program.end()
+    assert [typed.text for typed in program.seen(events.TerminalTyped)] == [answer[0], "n"]
+    assert program.output.split() == ["Continue?", "[Y/n]", answer, "Delete", "everything?", "[Y/n]", "no"]
+
+
+async def test_a_line_editor_that_takes_keys_gets_its_enter(stage: Stage) -> None:
+    program = await stage.run("read -e -p 'Continue? [y/N] ' x; echo got $x; read -e -p 'Delete? [y/N] ' x; echo got $x")
+    await program.decide((await program.asked()).id)
+    await program.decide((await program.asked(2)).id, events.Verdict.DENY_CONTINUE)
+    await program.end()
+    assert [typed.text for typed in program.seen(events.TerminalTyped)] == ["y\n", "n\n"]
+    assert "got y" in program.output
+    assert "got n" in program.output
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+async def test_zsh_is_answered_by_a_key_and_gets_no_empty_line(stage: Stage) -> None:
+    folder = stage.folder / "files"
+    folder.mkdir()
+    (folder / "a").touch()
+    (folder / "b").touch()
+    program = await stage.run(["env", "PS1=prompt> ", "zsh", "-f", "-i"])
+    await program.shows("prompt> ")
+    await program.keys("cd files && rm *\r")
+    approval = await program.asked()
+    assert approval.title.endswith("[yn]?")
+    await program.decide(approval.id)
+    await program.shows("[yn]? \x07y\r\n")
+    await program.keys("exit\r")
+    await program.end()
+    assert list(folder.iterdir()) == []
+    assert [typed.text for typed in program.seen(events.TerminalTyped)] == ["y"]
 
 
 # What was typed for a prompt that has gone

@@ -2,7 +2,9 @@
 
 A decision is typed only while the very prompt that it was about is on the screen and the program waits for input, and both
 are looked at in the same step of the event loop as the typing. What the program then does not read is taken back. Whatever
-anybody types meanwhile takes the question back: a person is answering it at the terminal.
+anybody types meanwhile takes the question back: a person is answering it at the terminal. Where the program takes single
+keys, Enter follows the answer only while the program still shows the question and waits: a program that took the first key
+as the answer would read the Enter as the answer to its next question.
 """
 
 import asyncio
@@ -10,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from switchtower.core import engine, errors, events
 from switchtower.engines.pty import prompts, prompts_dialogs, prompts_rows, rules
@@ -18,12 +20,18 @@ from switchtower.engines.pty.readers import Reading
 from switchtower.engines.pty.screen import Screen
 
 KIND = "terminal"
+ENTER = "\n"
 
 TYPING_LIMIT = 2.0
 """A program that prints without a pause, or does not wait for input, gets no answer after this."""
 READING_LIMIT = {Reading.YES: 10.0, Reading.BUSY: 10.0, Reading.PERHAPS: 0.5, Reading.NO: 0.0}
 """How long an answer may stay unread. A process that the answer has woken computes, on a busy machine for seconds; one that
 still waits, though there is something to read, waits for something else."""
+ENTER_LIMIT = 1.0
+"""How long after a program has read an answer's keys Enter may follow them."""
+UNCHANGED = 0.5
+"""A program that does not show the keys waits for Enter if its screen has stayed as it was for so long. The keys reach it a
+moment after they were written, and until then it looks as if it had read them."""
 PAUSE = 0.02
 LOOKS_AGAIN = (0.12, 0.25, 0.5, 1.0)
 """When the screen is looked at again because it shows a prompt that the program does not wait at."""
@@ -64,6 +72,14 @@ class _Asked(Struct):
     prompt: prompts.Prompt
     approval_id: str
     deciding: "asyncio.Task[None]"
+
+
+class _NotTyped(Exception):
+    """The answer was not typed; `code` and the message are those of the warning."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Asking:
@@ -158,7 +174,12 @@ class Asking:
         found = self._seek_with(())
         # What scrolled off is read only when it is missed: that is the dearer part.
         missed = found is not None and found.flaw == prompts_dialogs.NO_BEGINNING
-        return self._seek_with(history) if missed and (history := screen.history()) else found
+        found = self._seek_with(history) if missed and (history := screen.history()) else found
+        if found is None or found.approve_text is None or found.deny_text is None:
+            return found
+        if found.takes_key and self._program.is_canonical():
+            return structs.replace(found, approve_text=found.approve_text + ENTER, deny_text=found.deny_text + ENTER)
+        return found
 
     def _seek_with(self, history: Sequence[str]) -> prompts.Prompt | None:
         screen = self._screen
@@ -212,26 +233,24 @@ class Asking:
             self._asked = None
         if answer.verdict is None:
             return  # expired, or taken back
-        text = prompt.approve_text if answer.verdict is events.Verdict.APPROVE else prompt.deny_text
-        assert text is not None, "only a prompt with both texts is asked about"
-        if answer.verdict is events.Verdict.APPROVE and prompt.flaw:
-            not_typed: tuple[str, str] | None = ("NOT_TYPED", f"{prompt.flaw}, so nothing was typed")
-        else:
-            not_typed = await self._type(prompt, text)
-        if not_typed is not None:
-            await self._desk.emit(events.WarningRaised(*not_typed, approval_id))
-        else:
-            # relay, interop: the question's id is the input's, so two approvals give exactly one
-            typed = events.TerminalTyped(
-                input_id=approval_id,
-                text=text,
-                sha256=hashlib.sha256(text.encode()).hexdigest(),
-                by=answer.by or events.SYSTEM,
-            )
-            await self._desk.emit(typed)
+        try:
+            text = await self._type(prompt, answer.verdict)
+        except _NotTyped as not_typed:
+            await self._desk.emit(events.WarningRaised(not_typed.code, str(not_typed), approval_id))
+            if answer.verdict is events.Verdict.DENY_STOP:
+                self._stop()
+            return
+        # relay, interop: the question's id is the input's, so two approvals give exactly one
+        typed = events.TerminalTyped(
+            input_id=approval_id,
+            text=text,
+            sha256=hashlib.sha256(text.encode()).hexdigest(),
+            by=answer.by or events.SYSTEM,
+        )
+        await self._desk.emit(typed)
         if answer.verdict is events.Verdict.DENY_STOP:
             self._stop()
-        elif not_typed is None and await self._was_left_unread():
+        elif await self._was_left_unread():
             self._answered, self._taken_back = False, True  # it can be asked again
             self._output.look_soon(0)
             left = "The program did not read the answer, so it was taken back"
@@ -258,8 +277,11 @@ class Asking:
             options=("deny",) if prompt.flaw else ("approve", "deny"),
         )
 
-    async def _type(self, prompt: prompts.Prompt, text: str) -> tuple[str, str] | None:
-        """Types the answer into the prompt that it is for; a warning's code and text when it was not typed."""
+    async def _type(self, prompt: prompts.Prompt, verdict: events.Verdict) -> str:
+        """Types the answer into the prompt that it is for, and returns what was typed. Raises `_NotTyped`."""
+        is_approved = verdict is events.Verdict.APPROVE
+        if is_approved and prompt.flaw:
+            raise _NotTyped("NOT_TYPED", f"{prompt.flaw}, so nothing was typed")
         clock = asyncio.get_running_loop().time
         until = clock() + TYPING_LIMIT
         while True:
@@ -268,18 +290,52 @@ class Asking:
             if self._output.is_drawn and not self._program.has_output():
                 found = self._seek()
                 if found is None or not found.asks_the_same(prompt):
-                    return "PROMPT_GONE", "The prompt was no longer on the screen, so nothing was typed"
+                    raise _NotTyped("PROMPT_GONE", "The prompt was no longer on the screen, so nothing was typed")
                 if self._program.unread():
-                    return "NOT_TYPED", "The program has not read what was typed before, so nothing was typed"
+                    raise _NotTyped("NOT_TYPED", "The program has not read what was typed before, so nothing was typed")
                 if self._is_read(found):
+                    text = found.approve_text if is_approved else found.deny_text
+                    assert text is not None, "only a prompt with both texts is asked about"
                     self._watch.typed()
-                    if not self._write(text):
-                        return "NOT_TYPED", "The program takes no input, so nothing was typed"
+                    keys = text.removesuffix(ENTER)
+                    in_two_steps = keys != "" and keys != text and found.waits != "dialog" and not self._program.is_canonical()
+                    before = self._screen.lines()
+                    if not self._write(keys if in_two_steps else text):
+                        raise _NotTyped("NOT_TYPED", "The program takes no input, so nothing was typed")
                     self._answered = self._unread_answer = True
-                    return None
+                    return keys if in_two_steps and not await self._type_enter(before, keys) else text
             if clock() >= until:
-                return "NOT_TYPED", "The program does not wait for the answer, so nothing was typed"
+                raise _NotTyped("NOT_TYPED", "The program does not wait for the answer, so nothing was typed")
             await asyncio.sleep(PAUSE)
+
+    async def _type_enter(self, before: Sequence[str], keys: str) -> bool:
+        """Types Enter behind an answer's keys if the program waits for it; returns whether it was typed. `before` is the
+        screen without the keys. A user who types meanwhile ends it, and so does the program's next question."""
+        clock = asyncio.get_running_loop().time
+        unread_until = clock() + READING_LIMIT[Reading.YES]
+        read_at: float | None = None
+        while self._unread_answer and self._asked is None and not self._program.is_canonical():
+            now = clock()
+            if self._program.unread():
+                if now >= unread_until:
+                    return False
+            else:
+                read_at = read_at or now
+                # A program prints before it reads, so its output is looked at after its system call.
+                reading = self._program.reading()
+                await self._output.settle()
+                if self._output.is_drawn and not self._program.has_output() and self._unread_answer:
+                    lines = self._screen.lines()
+                    has_echo, is_unchanged = _has_only_added(lines, before, keys), lines == before
+                    waits = reading in (Reading.YES, Reading.PERHAPS) and not self._program.unread()
+                    if waits and (has_echo or (is_unchanged and now - read_at >= UNCHANGED)):
+                        return self._write(ENTER)
+                    if reading is Reading.YES and not (has_echo or is_unchanged):
+                        return False  # it reads something else
+                if now - read_at >= ENTER_LIMIT:
+                    return False
+            await asyncio.sleep(PAUSE)
+        return False
 
     async def _was_left_unread(self) -> bool:
         """Takes back an answer that the program does not read, so that it cannot answer the next question."""
@@ -307,3 +363,12 @@ def _is_same(found: prompts.Prompt | None, before: prompts.Prompt | None) -> boo
     if found is None or before is None:
         return found is before
     return found.asks_the_same(before)
+
+
+def _has_only_added(lines: Sequence[str], before: Sequence[str], keys: str) -> bool:
+    """Whether the screen is as before, with the keys behind one of its rows."""
+    changed = [(now, then) for now, then in zip(lines, before, strict=False) if now != then]
+    if len(lines) != len(before) or len(changed) != 1:
+        return False
+    now, then = changed[0]
+    return now.startswith(then.rstrip()) and now[len(then.rstrip()) :].strip() == keys

@@ -16,6 +16,7 @@ from switchtower.engines.pty import prompts_dialogs, prompts_rows, rules
 OPTIONS_LIMIT = 20
 _REACH = 60  # rows that a menu may span
 _BLOCK = 20  # rows above a line's prompt that may belong to it
+_GAP = 2  # rows between a menu and its question
 _WRAPPED = 5  # rows that one prompt may be wrapped over
 
 TOO_LONG = "What is asked about is too long to be shown"
@@ -37,6 +38,8 @@ class Prompt(Struct, frozen=True):
     """Counted from the first row that the program wrote."""
     flaw: str = ""
     """Why approving it is refused: not all of what is asked about is shown, or approving would take another choice."""
+    takes_key: bool = False
+    """The program takes the answer as a single key, without Enter."""
 
     def says_the_same(self, other: "Prompt") -> bool:
         return (self.rule, self.prompt, self.options) == (other.rule, other.prompt, other.options)
@@ -129,7 +132,8 @@ def _line(each: rules.Compiled, tail: _Tail | None, lines: Sequence[str]) -> Pro
         return None
     options: tuple[str, ...] = ()
     if each.options is not None:
-        options = _options_above(each.options, lines, tail.first_row)
+        options = _options_above(each.options, lines, tail.first_row, gap=0 if rule.adjacent else _GAP)
+        options = options or tuple(prompts_rows.labels(each.options, tail.text)[:OPTIONS_LIMIT])
         if len(options) < rule.least:
             return None
     # A question that is too long for a title is shown whole with its details.
@@ -145,17 +149,17 @@ def _line(each: rules.Compiled, tail: _Tail | None, lines: Sequence[str]) -> Pro
         "behind" if tail.behind else "below",
         tail.first_row,
         prompts_dialogs.NOT_SHOWN if rule.partial else TOO_LONG if tail.is_cut else "",
+        takes_key=rule.key,
     )
 
 
-def _options_above(option: re.Pattern[str], lines: Sequence[str], row: int) -> tuple[str, ...]:
+def _options_above(option: re.Pattern[str], lines: Sequence[str], row: int, *, gap: int) -> tuple[str, ...]:
     found: list[str] = []
-    gap = 0
     for line in reversed(lines[max(0, row - _REACH) : row]):
         labels = prompts_rows.labels(option, prompts_rows.plain(line))
         if not labels:
-            gap += 1
-            if gap > 2 or found:
+            gap -= 1
+            if gap < 0 or found:
                 break
         found = labels + found
     return tuple(found[:OPTIONS_LIMIT])

@@ -37,8 +37,13 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`line`: not when the text has this. `dialog`: not when a row from the question down has it."""
     below: bool = True
     """`line`: also when the cursor stands at the beginning of the next row, as after `echo "Continue?"; read`."""
+    key: bool = False
+    """`line`: the program takes the answer as a single key. Enter follows only where the terminal hands over whole lines."""
     options: str | None = None
-    """What an option looks like; its group `label`, or all of it, is the option. A rule with it wants at least `least`."""
+    """What an option looks like; its group `label`, or all of it, is the option. A rule with it wants at least `least`.
+    `line`: the options stand above the text, or in it."""
+    adjacent: bool = False
+    """`line`: no blank row may stand between the options and the text."""
     least: int = 2
     needs: str | None = None
     """`dialog`: some row from the first option down must have this."""
