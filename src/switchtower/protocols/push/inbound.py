@@ -140,6 +140,7 @@ def start_session(
         mode=request.mode,
         provider=request.provider,
         model=request.model,
+        allows_demo=request.allowDemo and request.mode == "interactive",
         sandbox=None if request.sandboxProvider == "auto" else request.sandboxProvider,
         sandbox_is_settled=is_owner and request.sandboxProvider != "auto",
         workspace=events.Workspace(
