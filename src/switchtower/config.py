@@ -156,7 +156,7 @@ class Settings:
         "auto",
         values.text,
         "NAME",
-        "The model or provider of sessions that name none; `auto` takes the first usable one, or the demo",
+        "The model or provider of sessions that name none; `auto` takes the first usable one",
     )
     model: str | None = _setting(None, values.text, "NAME", "The provider's model for sessions that name none")
     policy: str = _setting("ask", values.OneOf(*POLICIES), "PROFILE", f"What sessions may do unasked: {', '.join(POLICIES)}")

@@ -20,7 +20,7 @@ PATIENCE = 30
 OURS = ("TOWER_", "PUSHD_", "XDG_")
 MODELS = ("_API_KEY", "_BASE_URL", "_HOST")
 """No test may reach a real model because somebody has a key."""
-RUNNERS = ("GITHUB_ACTIONS",)
+RUNNERS = ("GITHUB_ACTIONS", "CI")
 """Nor say more because of where it runs."""
 
 
@@ -55,6 +55,7 @@ class Tower:
             "TOWER_HTTP": "127.0.0.1:0",
             "TOWER_PI": "off",
             "TOWER_DEMO_DELAY_MS": "0",
+            "TOWER_PROVIDER": "demo",
             "TOWER_SANDBOX": "local",
             "TOWER_TRUSTED_FOLDERS": "/",
         }

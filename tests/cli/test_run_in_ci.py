@@ -47,7 +47,7 @@ def test_the_report_of_a_run_that_could_not_begin_says_why(shared: Any) -> None:
     ended = shared("run", "--headless", "x", "--provider", "nonesuch", "--accept", "a=true", "--junit", "report.xml")
 
     assert ended.code == 1
-    assert cases(shared.folder / "report.xml") == {"run": ["error"], "a": ["skipped"]}
+    assert cases(shared.folder / "report.xml") == {"run": ["failure"], "a": ["skipped"]}
     assert b"PROVIDER_NOT_CONFIGURED" in (shared.folder / "report.xml").read_bytes()
 
 

@@ -20,6 +20,11 @@ UNHINDERED = {"sandbox": "local", "trusted_folders": "/"}
 """Most tests are about neither the sandbox nor a folder's trust: commands run on the machine, and every folder's files count."""
 
 
+def usual_provider(home: Path) -> dict[str, str]:
+    """The demo model answers where a session names none, unless the test configures models in the file."""
+    return {} if (home / "config.toml").exists() else {"provider": "demo"}
+
+
 class Daemon:
     """`settings` are spelled as in the configuration. The home has a short path, because a socket's must be short."""
 
@@ -35,7 +40,8 @@ class Daemon:
     def environment(self) -> dict[str, str]:
         """For the daemon, and for commands that are to find it."""
         others = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_"))}
-        named = {f"TOWER_{name.upper()}": str(value) for name, value in self.settings.items()}
+        settings = {**usual_provider(self.home), **self.settings}
+        named = {f"TOWER_{name.upper()}": str(value) for name, value in settings.items()}
         return {**others, **named, "TOWER_HOME": str(self.home), "PYTHONWARNINGS": "ignore"}
 
     def start(self) -> "Daemon":

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
-from tests.conformance.daemons import UNHINDERED
+from tests.conformance.daemons import UNHINDERED, usual_provider
 from tests.warm import processes
 
 PATIENCE = 20.0
@@ -41,7 +41,8 @@ class Daemon:
         self.socket = Path(str(settings.get("socket", home / "run" / "pushd.sock")))
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_"))}
         given = {
-            f"TOWER_{name.upper()}": str(value) for name, value in {"http": "off", "pi": "off", **UNHINDERED, **settings}.items()
+            f"TOWER_{name.upper()}": str(value)
+            for name, value in {"http": "off", "pi": "off", **UNHINDERED, **usual_provider(home), **settings}.items()
         }
         self._announced, announce = os.pipe()
         try:

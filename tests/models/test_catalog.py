@@ -34,8 +34,9 @@ def test_with_nothing_configured_there_is_the_demo_model_and_the_list_says_so() 
 
     assert [listing.name for listing in listings if listing.usable] == ["demo"]
     assert listings[-1].source == "built in"
-    assert "nothing else can be used" in listings[-1].reason
-    assert catalog.default() == ("demo", None)
+    assert "no other model is configured" in listings[-1].reason
+    assert catalog.default() is None
+    assert catalog.choose(None, allows_demo=True) == ("demo", None)
     assert all(listing.reason for listing in listings)
 
 
@@ -67,7 +68,7 @@ def test_the_usual_variable_of_a_provider_is_enough(variable: str, name: str) ->
 
 
 def test_a_variable_that_is_set_to_nothing_is_not_set() -> None:
-    assert Catalog({}, {"OPENAI_API_KEY": "  "}).default() == ("demo", None)
+    assert Catalog({}, {"OPENAI_API_KEY": "  "}).default() is None
 
 
 def test_an_ollama_needs_no_key_but_the_name_of_a_model() -> None:
@@ -76,7 +77,7 @@ def test_an_ollama_needs_no_key_but_the_name_of_a_model() -> None:
     assert listed({}, {"OLLAMA_HOST": "gpu.local"})["ollama"].base_url == "http://gpu.local:11434/v1"
     catalog.check("ollama", "qwen3")
     assert refusal(catalog, "ollama").hint == "name a model"
-    assert catalog.default() == ("demo", None), "nobody knows which models it has"
+    assert catalog.default() is None, "nobody knows which models it has"
     assert "`OLLAMA_HOST` is not set" in str(refusal(Catalog({}, {}), "ollama", "qwen3"))
 
 
@@ -103,7 +104,7 @@ def test_the_files_entries_come_first_and_in_their_order() -> None:
     assert names[:3] == ["later", "local", "work"]
     assert names[-1] == "demo"
     assert Catalog(tables, environ).default() == ("local", "qwen3")
-    assert Catalog({}, environ).default()[0] == "anthropic"
+    assert Catalog({}, environ).default() == ("anthropic", providers.PROVIDERS["anthropic"].model)
 
 
 def test_an_entry_may_take_a_providers_name() -> None:
@@ -177,11 +178,52 @@ async def test_the_environments_address_gets_the_environments_key() -> None:
         assert (model.provider, model.name) == ("openai", "m")
 
 
-async def test_the_demo_model_takes_any_name() -> None:
+async def test_the_demo_model_goes_by_no_other_name() -> None:
     catalog = Catalog({}, {}, demo_delay=0)
-    for name in (None, "whatever"):
+    for name in (None, "demo"):
         model = await catalog.open("demo", name)
         assert isinstance(model, demo.DemoModel)
+    assert refusal(catalog, "demo", "gpt-5").detail == "`demo` has no model `gpt-5`"
+
+
+def unchosen(catalog: Catalog, model: str | None = None, *, allows_demo: bool = False) -> errors.ProviderNotConfigured:
+    with pytest.raises(errors.ProviderNotConfigured) as raised:
+        catalog.choose(model, allows_demo=allows_demo)
+    return raised.value
+
+
+def test_the_demo_never_serves_a_session_that_does_not_allow_it() -> None:
+    assert "no key and no model server was found" in str(unchosen(Catalog({}, {})))
+    assert "`--provider demo`" in str(unchosen(Catalog({}, {})))
+
+
+def test_the_demo_never_serves_a_session_that_names_a_model() -> None:
+    refused = unchosen(Catalog({}, {}), "gpt-5", allows_demo=True)
+
+    assert refused.detail == "no usable provider is known to have the model `gpt-5`"
+
+
+def test_a_key_without_its_library_is_reported_as_that_and_never_as_a_missing_key() -> None:
+    catalog = Catalog({}, {"ANTHROPIC_API_KEY": KEY}, installed=lambda module: module != "anthropic")
+
+    for allows_demo in (False, True):
+        refused = unchosen(catalog, allows_demo=allows_demo)
+        assert refused.detail == "`anthropic`: the library `anthropic` is not installed"
+        assert refused.hint == "`pip install 'switchtower[anthropic]'`"
+
+
+def test_a_configured_model_that_cannot_be_used_is_not_replaced_by_the_demo() -> None:
+    catalog = Catalog({"work": {"provider": "openai", "key_env": "WORK_KEY"}}, {})
+
+    assert unchosen(catalog, allows_demo=True).detail == "`work`: `WORK_KEY` is not set"
+
+
+def test_a_named_model_is_served_by_the_provider_that_is_known_to_have_it() -> None:
+    catalog = Catalog({}, {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY})
+
+    assert catalog.choose("gpt-5", allows_demo=False) == ("openai", "gpt-5")
+    assert Catalog({}, {"OPENAI_API_KEY": KEY}).choose("new-1", allows_demo=False) == ("openai", "new-1")
+    assert "name its provider too" in str(unchosen(catalog, "new-1"))
 
 
 async def test_what_cannot_be_used_cannot_be_opened() -> None:

@@ -98,12 +98,13 @@ async def test_an_explicit_request_becomes_a_call(line: str, call: port.ToolCall
         "read all:",
     ],
 )
-async def test_anything_else_gets_an_honest_answer(request_text: str) -> None:
-    parts = await reply(user(request_text))
+async def test_anything_else_is_a_failed_call_that_lists_what_is_understood(request_text: str) -> None:
+    with pytest.raises(port.ModelTrouble) as refused:
+        await reply(user(request_text))
 
-    assert text_of(parts).startswith("I am Switchtower's demo model")
-    assert "`read PATH`" in text_of(parts)
-    assert calls_of(parts) == []
+    assert refused.value.message == demo.NOT_UNDERSTOOD
+    assert "`read PATH`" in refused.value.message
+    assert not refused.value.transient
 
 
 async def test_a_count_streams_exactly_its_numbers_one_a_delta() -> None:

@@ -2,6 +2,7 @@
 approvals, and leaves its reports."""
 
 import asyncio
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from switchtower.client.frames import Event
 from switchtower.protocols.push import extensions, messages
 
 AUTO, DEMO = "auto", "demo"
+_NOT_CI = ("", "0", "false")
 
 
 class Form(Enum):
@@ -54,6 +56,17 @@ class Job(NamedTuple):
     queue: bool = False
     junit: Path | None = None
     annotates: bool = False
+    in_ci: bool = False
+
+    @property
+    def allows_demo(self) -> bool:
+        """Whether a person at a terminal reads the answer. A machine must not take the demo's words for a model's."""
+        return self.prompts and self.form is Form.TEXT and self.junit is None and not self.in_ci
+
+
+def is_in_ci(environ: Mapping[str, str]) -> bool:
+    """Nearly every runner sets `CI`."""
+    return environ.get("CI", "").lower() not in _NOT_CI
 
 
 class Standing:
@@ -85,8 +98,13 @@ async def execute(settings: config.Settings, job: Job) -> int:
         except signals.Interrupted:
             end_reports("cancelled", "cancelled before the run began")
             return Exit.CANCELLED
+        except errors.RequestFailed as refusal:
+            end_reports("failed", str(refusal))
+            _print_error(job.form, refusal)
+            raise
         except errors.ClientError as problem:
             end_reports("error", str(problem))
+            _print_error(job.form, problem)
             raise
         except output.NobodyReads:
             end_reports("cancelled", "nobody reads the output")
@@ -95,6 +113,15 @@ async def execute(settings: config.Settings, job: Job) -> int:
             end_reports("error", "ended with an error of its own")
             raise
     return _finish(reports, standing, job, ended)
+
+
+def _print_error(form: Form, problem: errors.ClientError) -> None:
+    """Why there is no run, as an object where stdout carries JSON. A remedy of the daemon's is part of its message."""
+    if form is Form.TEXT:
+        return
+    message, _, hint = problem.message.partition("; hint: ")
+    code = problem.code if isinstance(problem, errors.RequestFailed) else "CLIENT_ERROR"
+    output.line(msgspec.json.encode({"error": {"code": code, "message": message, "hint": hint or problem.hint}}))
 
 
 def _finish(reports: Reports, standing: Standing, job: Job, ended: through.Ended) -> int:
@@ -153,6 +180,7 @@ def _session(job: Job) -> messages.StartSession:
         worktree=job.worktree,
         preset=job.preset,
         trust=job.trust,
+        allowDemo=job.allows_demo,
     )
 
 
@@ -202,4 +230,4 @@ def _introduce(about: extensions.SessionInfo, *, chosen_by_us: bool) -> None:
     if about.worktreeOf is not None:
         console.say(f"worktree {about.rootPath} (branch {about.branch})", "dim")
     if chosen_by_us and about.provider == DEMO:
-        console.say("no key and no model server was found, so the demo model answers; hint: see `tower models`", "yellow")
+        console.say("no model is configured, so the demo model answers; hint: see `tower models`", "yellow")

@@ -141,7 +141,7 @@ def tower(ctx: click.Context) -> int | None:
     \b
     Example:
       tower
-      tower run --headless "read README.md"
+      tower run --headless --provider demo "read README.md"
       tower sessions
       tower attach last
     """

@@ -33,6 +33,8 @@ class StartSession(Command, frozen=True, kw_only=True):
     sandbox_is_settled: bool = False
     """The owner's own socket names this sandbox, or the session continues one that has it."""
     model: str | None = None
+    allows_demo: bool = False
+    """A person at a terminal starts it: the demo model may answer when no model is named and none is configured."""
     metadata: dict[str, object] = {}
     policy: str | None = None
     """None is the daemon's own choice; so with the budget."""

@@ -75,7 +75,7 @@ class DaemonWorkshop:
             return replace(command, engine=FLOW, provider=FLOW, model=None, flow=flow_check.checked(command.flow))
         usual_budget = self._usual_budget()
         command = preset_rules.applied(command, self._presets, usual_policy=self._settings.policy, usual=usual_budget)
-        provider, model = self._chosen(command.provider, command.model)
+        provider, model = self._chosen(command.provider, command.model, allows_demo=command.allows_demo)
         self._catalog.check(provider, model)
         _check_policy(command.policy)
         checks.check_folder(command.workspace.root)
@@ -143,7 +143,7 @@ class DaemonWorkshop:
             raise errors.NothingToRestore(str(reason)) from reason
 
     async def models(self) -> Sequence[workshop.ModelOffer]:
-        default, _ = self.default_model()
+        default = self._default_provider()
         listings = await asyncio.to_thread(self._catalog.listings)  # the first time it loads a list of prices
         return [
             workshop.ModelOffer(
@@ -186,16 +186,19 @@ class DaemonWorkshop:
     def breakers(self) -> Sequence[workshop.BreakerState]:
         return self._catalog.breaker_states()
 
-    def default_model(self) -> tuple[str, str | None]:
+    def _default_provider(self) -> str | None:
+        """The provider of a session that names none; None when there is none but the demo."""
         if self._settings.provider != AUTO:
-            return self._settings.provider, self._settings.model
-        return self._catalog.default()
+            return self._settings.provider
+        default = self._catalog.default()
+        return None if default is None else default[0]
 
-    def _chosen(self, provider: str, model: str | None) -> tuple[str, str | None]:
+    def _chosen(self, provider: str, model: str | None, *, allows_demo: bool = False) -> tuple[str, str | None]:
         if provider != AUTO:
             return provider, model
-        provider, usual = self.default_model()
-        return provider, model or usual
+        if self._settings.provider != AUTO:
+            return self._settings.provider, model or self._settings.model
+        return self._catalog.choose(model, allows_demo=allows_demo)
 
     def _usual_budget(self) -> events.Budget:
         settings = self._settings

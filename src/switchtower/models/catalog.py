@@ -17,6 +17,7 @@ from switchtower.models import addresses, breaker, connect, demo, entries, keys,
 
 _MOST_MODELS = 256
 """Kept open at a time; names come from clients."""
+_HOW_TO_CONFIGURE = "set a key such as `ANTHROPIC_API_KEY`, or ask for the demo model with `--provider demo`; see `tower models`"
 _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie", "password")
 
 
@@ -96,16 +97,57 @@ class Catalog:
         listed = [self._listing(entry) for entry in self._entries.values()]
         return [*listed, self._demo_listing(alone=not any(listing.usable for listing in listed))]
 
-    def default(self) -> tuple[str, str | None]:
-        """Who serves when nobody is named: the first that can be used and knows a model, else the demo model."""
-        for name, entry in self._entries.items():
-            if entry.model is not None and self._lack(entry) is None:
-                return name, entry.model
+    def default(self) -> tuple[str, str | None] | None:
+        """The first usable provider that has a model by default; None when no provider is usable. It is never the demo."""
+        usable = (entry for entry in self._entries.values() if entry.model is not None and self._lack(entry) is None)
+        return next(((entry.name, entry.model) for entry in usable), None)
+
+    def choose(self, model: str | None, *, allows_demo: bool) -> tuple[str, str | None]:
+        """The provider and model of a session that names no provider. Only this function falls back to the demo: for a session
+        that allows it and names no model, where nothing is configured. Raises `ProviderNotConfigured`."""
+        if model is not None:
+            return self._provider_of(model), model
+        if (default := self.default()) is not None:
+            return default
+        if (problem := self._nearest_problem()) is not None:
+            raise problem
+        if not allows_demo:
+            raise errors.ProviderNotConfigured("no key and no model server was found", hint=_HOW_TO_CONFIGURE)
         return providers.DEMO, None
+
+    def _provider_of(self, model: str) -> str:
+        """The only usable provider, or the first that is known to have this model."""
+        usable = [entry for entry in self._entries.values() if self._lack(entry) is None]
+        if len(usable) == 1:
+            return usable[0].name
+        for entry in usable:
+            if entry.model == model or prices.knows(entry, model):
+                return entry.name
+        named = f"no usable provider is known to have the model `{_shortened(model)}`"
+        if usable:
+            raise errors.ProviderNotConfigured(named, hint=f"name its provider too; {self._alternatives()}")
+        raise self._nearest_problem() or errors.ProviderNotConfigured(named, hint=_HOW_TO_CONFIGURE)
+
+    def _nearest_problem(self) -> errors.ProviderNotConfigured | None:
+        """What a provider lacks that the file configures, or that has its key; None when nothing is configured."""
+        for entry in self._entries.values():
+            lack = self._lack(entry)
+            if lack is not None and (entry.source == "config" or self._has_key(entry)):
+                return errors.ProviderNotConfigured(f"`{entry.name}`: {lack.reason}", hint=lack.remedy)
+            if lack is None and entry.model is None:
+                return errors.ProviderNotConfigured(f"`{entry.name}` has no default model", hint="name one with `--model`")
+        return None
+
+    def _has_key(self, entry: entries.Entry) -> bool:
+        return keys.from_environment(entry, self._environ) is not None
 
     def check(self, provider: str, model: str | None) -> None:
         """Raises `ProviderNotConfigured` for what `open` would refuse, as far as that can be told without I/O."""
         if provider == providers.DEMO:
+            if model not in (None, demo.NAME):
+                raise errors.ProviderNotConfigured(
+                    f"`{providers.DEMO}` has no model `{_shortened(model)}`", hint="leave the model out, or name its provider"
+                )
             return
         entry = self._entries.get(provider)
         if entry is None:
@@ -249,7 +291,7 @@ class Catalog:
             model=demo.NAME,
             base_url=None,
             usable=True,
-            reason="it does not think; it serves because nothing else can be used" if alone else "",
+            reason="no other model is configured; it answers only at a terminal, or where you name it" if alone else "",
             context_window=demo.CONTEXT_WINDOW,
             source="built in",
         )

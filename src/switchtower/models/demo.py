@@ -1,4 +1,4 @@
-"""The demo model: deterministic, offline, and honest about being one. It serves when there is no key and no network.
+"""The demo model: deterministic, offline, and honest about being one. It works without a key and without a network.
 
 It drives real tools on explicit requests (see `demo_steps`), one step a message, and remarks on each result. It keeps no
 state: how far it has come is counted in the conversation. Asked for a summary, it lists what was asked and done.
@@ -25,6 +25,11 @@ _CHARACTERS_A_TOKEN = 4
 INTRODUCTION = "I am Switchtower's demo model: I do not think, but the tools I use are real."
 CLOSING = "That was everything you asked for."
 
+NOT_UNDERSTOOD = (
+    "the demo model does not think and did not understand this: it follows lines that begin with one of "
+    f"{demo_steps.UNDERSTOOD}; hint: configure a model, see `tower models`"
+)
+
 _TO_SUMMARISE = "You summarise "
 """How the prompt begins of whoever wants a summary and no work."""
 
@@ -46,6 +51,8 @@ class DemoModel:
         return CONTEXT_WINDOW
 
     async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
+        if not _is_understood(request):
+            raise port.ModelTrouble(NOT_UNDERSTOOD, transient=False)
         characters = 0
         for number, part in enumerate(_message(request), start=1):
             yield part
@@ -53,6 +60,13 @@ class DemoModel:
             if self._delay or number % _PARTS_BETWEEN_YIELDS == 0:
                 await asyncio.sleep(self._delay)
         yield port.Usage(_tokens_in(request), characters // _CHARACTERS_A_TOKEN, cost=0.0)
+
+
+def _is_understood(request: port.Request) -> bool:
+    """Whether there is something to do. A request that the demo cannot follow fails the run: it must not pass for done work."""
+    if request.system.startswith(_TO_SUMMARISE):
+        return True
+    return bool(demo_steps.parse(_current_request(request.conversation)[0].text))
 
 
 def _message(request: port.Request) -> Iterator[port.Part]:
@@ -83,9 +97,6 @@ def _steps_of_this_message(request: port.Request) -> Iterator[demo_steps.Step]:
     steps = demo_steps.parse(asked.text)
     calls_made = sum(len(message.calls) for message in since)
     with_tools = any(isinstance(step, demo_steps.CallTools) for step in steps)
-    if not steps:
-        yield demo_steps.Say(f"{INTRODUCTION} I understand lines that begin with one of these: {demo_steps.UNDERSTOOD}.")
-        return
     if calls_made:
         yield from (demo_steps.Say(_remark(message)) for message in _latest_results(since))
     elif with_tools:

@@ -41,6 +41,11 @@ def price(entry: entries.Entry, model: str) -> Price:
     return Price(_per_million(going_in), _per_million(coming_out))
 
 
+def knows(entry: entries.Entry, model: str) -> bool:
+    """Whether the bundled price list has this model of the entry's provider."""
+    return _listed(entry, model) is not None
+
+
 def context_window(entry: entries.Entry, model: str) -> int | None:
     if entry.context_window is not None:
         return entry.context_window

@@ -178,6 +178,10 @@ def run(
     from passing for some. --attach takes an id, a unique beginning or end of one, or `last`; it is refused while another run
     is under way there, unless --queue says to wait.
 
+    Without a usable model the run fails, and with --json the error is printed as an object. The demo model answers only where you
+    name it (`--provider demo`), or at a terminal when nothing is configured: never with --headless, --json, --jsonl, --junit or
+    --model, nor where `CI` is set.
+
     The policy `yolo` asks nobody about anything; it is warned of and kept in the journal. A run that one of the --max limits
     ends has failed.
 
@@ -223,5 +227,6 @@ def run(
         queue=queue,
         junit=junit,
         annotates=annotations.are_wanted(annotated_for, os.environ),
+        in_ci=headless_run.is_in_ci(os.environ),
     )
     return asyncio.run(headless_run.execute(settings, job))

@@ -80,7 +80,7 @@ def announce(endpoints: "Endpoints") -> None:
             console.say(f"  log in  {endpoints.http}/?token={endpoints.token}")
     if endpoints.pi:
         console.say(f"  pi      {endpoints.pi}")
-    console.say(f'try this in another terminal: {_how_to_call()} run --headless "read README.md"')
+    console.say(f'try this in another terminal: {_how_to_call()} run --headless --provider demo "read README.md"')
 
 
 def _how_to_call() -> str:

@@ -144,6 +144,7 @@ def start_session(
         mode="interactive" if request.mode == "tui" else request.mode,
         provider=request.provider,
         model=request.model,
+        allows_demo=request.allowDemo and request.mode in ("interactive", "tui"),
         sandbox=sandbox,
         sandbox_is_settled=is_owner and sandbox is not None,
         workspace=events.Workspace(

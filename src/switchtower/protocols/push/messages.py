@@ -181,6 +181,9 @@ class StartSession(Struct, frozen=True):
     """With `engine: flow`: what is run."""
     trust: bool = False
     """The owner trusts the folder: its instructions count. Refused but on the owner's own socket."""
+    allowDemo: bool = False
+    """With `provider: auto`: the demo model may answer when no model is named and none is configured. A client sets it for a
+    person at a terminal. Without it, and in a headless session, such a request is refused."""
 
 
 class ListSessions(Struct, frozen=True):

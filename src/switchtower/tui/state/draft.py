@@ -61,4 +61,5 @@ class Draft(Struct, frozen=True):
             policy=self.policy,
             thinking=self.thinking,
             preset=self.preset,
+            allowDemo=True,
         )
