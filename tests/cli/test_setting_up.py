@@ -236,12 +236,12 @@ async def test_a_good_key_is_shown_by_one_small_call(tmp_path: Path) -> None:
     [
         (
             script.Refusal(401, f"Incorrect API key provided: {KEY}", code="invalid_api_key"),
-            "refused the key; hint: check `WORK_KEY`",
+            "API key refused; hint: check `WORK_KEY`",
         ),
-        (script.Refusal(404, "no such model", code="model_not_found"), "knows no such model"),
-        (script.Refusal(429, "you have no money", code="insufficient_quota"), "has no quota left"),
-        (script.Refusal(500, "oh dear"), "has trouble of its own"),
-        (script.Reply((script.Cut(),)), "broke off"),
+        (script.Refusal(404, "no such model", code="model_not_found"), "unknown model"),
+        (script.Refusal(429, "you have no money", code="insufficient_quota"), "no quota left"),
+        (script.Refusal(500, "oh dear"), "server error (HTTP 500)"),
+        (script.Reply((script.Cut(),)), "connection lost"),
     ],
 )
 async def test_a_bad_try_says_what_to_do_and_never_the_key(tmp_path: Path, answer: script.Answer, said: str) -> None:

@@ -64,7 +64,7 @@ def test_a_key_that_is_refused_writes_nothing(tower: Any) -> None:
         ended = tower("setup", "--yes", "--provider", "work", "--json")
 
     assert (ended.code, ended.stdout) == (1, b"")
-    assert "refused the key; hint: check `WORK_KEY`" in ended.stderr
+    assert "API key refused; hint: check `WORK_KEY`" in ended.stderr
     assert "`--no-test`" in ended.stderr
     assert (tower.home / "config.toml").read_text() == before
     assert KEY not in ended.stderr
@@ -156,7 +156,7 @@ def test_a_key_that_is_refused_can_be_tried_again(tower: Any) -> None:
         configure(tower, server)
         terminal = Terminal(tower, "setup", "--provider", "work", "--model", "scripted", "--policy", "ask", NO_COLOR="1")
         terminal.until("choose anew [C] ")
-        assert "refused the key" in terminal.shown
+        assert "API key refused" in terminal.shown
         assert "provider" not in written_or_empty(tower)
         terminal.type("t")
         assert terminal.end() == 0

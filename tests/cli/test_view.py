@@ -23,6 +23,9 @@ class Page:
     def end_answer(self) -> None:
         self.shown += "\n"
 
+    def withdraw_answer(self) -> None:
+        self.shown += "[withdrawn]\n"
+
     def piece(self, text: str) -> None:
         self.shown += f"<{text}>"
 
@@ -279,13 +282,13 @@ def test_usage_that_cannot_be_read_is_shown_as_it_is() -> None:
     assert "tokens" not in page.show("run_complete", completion())
 
 
-def test_a_retry_is_one_line_and_the_void_text_stands_on_a_line_of_its_own() -> None:
+def test_a_retry_is_one_line_and_withdraws_the_void_text() -> None:
     page = Page()
     page.show("assistant_token", {"text": "Hel"})
 
     retry = page.happened(events.RetryScheduled(attempt=2, max_attempts=5, delay_ms=1_500, reason="503 from the server"))
 
-    assert retry == "\n! The model call failed and begins again: 503 from the server; attempt 2 of 5 in 1.5 s\n"
+    assert retry == "[withdrawn]\n! Model call failed; retrying (2 of 5) in 1.5 s (503 from the server)\n"
     assert page.happened(events.RetryEnded(2, success=True)) == ""
     assert page.happened(events.RetryEnded(5, success=False, reason="503 from the server")) == ""
 

@@ -181,6 +181,7 @@ def test_a_delta_passes_untouched_because_its_stream_has_redacted_it(event: even
 
 
 NOT_FREE_TEXT = {
+    events.RetryScheduled: {"cause"},
     events.SessionStarted: {
         "engine",
         "mode",

@@ -1,6 +1,7 @@
 """The agent and its model's troubles: retries, budgets, compaction. What fails ends as a failure, and all of it is told."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 from tests.engines.parts import MakeAgent, MakeDesk, MakeTask, Scripted
@@ -63,6 +64,66 @@ async def test_a_run_that_waits_for_its_next_attempt_can_be_cancelled(
         async with asyncio.timeout(5):
             await running
     assert len(model.requests) == 1
+
+
+PAUSED = port.ModelTrouble("x: paused after 6 failures", transient=True, retry_after=0.0, is_paused=True)
+
+
+async def test_a_paused_provider_is_waited_for_and_costs_no_attempt(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    model = Scripted([PAUSED], [PAUSED], [PAUSED], [PAUSED], text("Hello"))
+    desk = make_desk()
+    result = await agent(model, backoff=AT_ONCE).run(make_task("go"), desk)
+    assert result == engine.Result(events.Outcome.SUCCESS, "Hello")
+    scheduled = events.RetryScheduled(1, 3, 0, "x: paused after 6 failures", cause="paused")
+    assert desk.of(events.RetryScheduled) == [scheduled] * 4
+    assert scheduled.notice == "Provider paused. Retrying in 0.0 s."
+
+
+async def test_a_provider_that_stays_paused_fails_the_run_in_the_end(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    long_pause = port.ModelTrouble("x: paused after 6 failures", transient=True, retry_after=5.0, is_paused=True)
+    backoff = retry.Backoff(base=0.0, longest_pause=4.0)
+    result = await agent(Scripted([long_pause]), backoff=backoff).run(make_task("go"), make_desk())
+    assert result == engine.Result(events.Outcome.FAILED, "x: paused after 6 failures")
+
+
+async def test_a_rate_limit_is_reported_with_the_time_to_wait(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    limited = port.ModelTrouble("x: rate limited (429)", transient=True, retry_after=20.0, status=429)
+    desk = make_desk()
+    running = asyncio.create_task(agent(Scripted([limited]), randomness=lambda: 0.0).run(make_task("go"), desk))
+    await desk.until(lambda desk: desk.of(events.RetryScheduled))
+    running.cancel()
+    await asyncio.wait({running})
+    [scheduled] = desk.of(events.RetryScheduled)
+    assert scheduled == events.RetryScheduled(2, 5, 20_000, "x: rate limited (429)", cause="rate_limit")
+    assert scheduled.notice == "Rate limited (429). Retrying in 20 s."
+
+
+async def test_a_wait_that_would_outlast_the_runs_time_is_not_begun(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    limited = port.ModelTrouble("x: rate limited (429)", transient=True, retry_after=61.0, status=429)
+    task = make_task("go", budget=events.Budget(max_minutes=1), started_at_ms=1_000_000)
+    result = await agent(Scripted([limited]), now_ms=lambda: 1_000_000).run(task, make_desk())
+    assert result == engine.Result(events.Outcome.FAILED, "x: rate limited (429)")
+
+
+async def test_a_model_that_says_nothing_for_a_while_is_reported(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    class Hung(Scripted):
+        async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
+            await desk.until(lambda desk: len(desk.of(events.WarningRaised)) == 2)
+            yield port.TextDelta("Hello")
+
+    desk = make_desk()
+    result = await agent(Hung(), stall_after=0.01).run(make_task("go"), desk)
+    assert result == engine.Result(events.Outcome.SUCCESS, "Hello")
+    stalled = events.WarningRaised("MODEL_STALLED", "No data from scripted for 0 s; still waiting")
+    assert desk.of(events.WarningRaised) == [stalled] * 2
 
 
 async def test_an_answer_of_nothing_is_no_success(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:

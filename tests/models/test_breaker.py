@@ -69,8 +69,8 @@ def test_it_opens_after_so_many_failures_in_a_row_and_says_when_it_tries_again()
     with pytest.raises(port.ModelTrouble) as refusal:
         guard.enter()
 
-    assert not refusal.value.transient
-    assert refusal.value.message == "openai has failed 3 times in a row and is left alone; it is tried again in 20 s"
+    assert (refusal.value.is_paused, refusal.value.transient, refusal.value.retry_after) == (True, True, 20.0)
+    assert refusal.value.message == "openai: paused after 3 failures; next attempt in 20 s"
 
 
 def test_a_success_between_failures_starts_the_count_again() -> None:
@@ -89,7 +89,7 @@ def test_half_open_lets_one_probe_through_at_a_time() -> None:
     assert guard.state is breaker.State.HALF_OPEN
 
     probe = guard.enter()
-    with pytest.raises(port.ModelTrouble, match="the call that tries it now"):
+    with pytest.raises(port.ModelTrouble, match="paused after 3 failures; next attempt in 5 s"):
         guard.enter()
     probe.settle(well=True)
 
@@ -172,7 +172,7 @@ async def test_round_a_model_it_counts_what_the_calls_come_to() -> None:
         with pytest.raises(port.ModelTrouble):
             await ask(model)
     assert guard.state is breaker.State.OPEN
-    with pytest.raises(port.ModelTrouble, match="left alone"):
+    with pytest.raises(port.ModelTrouble, match="paused"):
         await ask(model)
     assert (model.provider, model.name, model.context_window) == ("scripted", "m", 7)
 
@@ -215,7 +215,7 @@ async def test_over_http_a_dead_provider_is_left_alone_and_found_well_again(prov
 
     trouble = await provider.refuse()
 
-    assert "left alone" in trouble.message
+    assert "paused" in trouble.message
     assert len(provider.server.requests) == 6, "nobody was asked"
     assert provider.catalog.breakers()["work"].state is breaker.State.OPEN
     clock.now += 30.0

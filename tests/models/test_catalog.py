@@ -373,7 +373,7 @@ class TestKeysFromCommands:
         command = ["sh", "-c", f"echo x >> {count}; echo key-number-$(wc -l < {count})"]
         async with ModelServer([script.Refusal(401), script.say("ok")]) as server:
             catalog = Catalog(self.tables(server, command), {"PATH": "/usr/bin:/bin"})
-            with pytest.raises(Exception, match="refused the key; hint: check the `key_command`"):
+            with pytest.raises(Exception, match="API key refused; hint: check the `key_command`"):
                 await ask(await catalog.open("work", None))
             assert (await ask(await catalog.open("work", None))).text == "ok"
             await catalog.close()

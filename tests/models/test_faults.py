@@ -26,7 +26,7 @@ async def test_a_servers_own_trouble_may_pass(provide: Provide, dialect: str, st
     trouble = await provider.refuse()
 
     assert (trouble.transient, trouble.status, trouble.overflow) == (True, status, False)
-    assert trouble.message.startswith("work ")
+    assert trouble.message.startswith("work: ")
     assert len(provider.server.requests) == 1, "nobody but the caller tries again"
 
 
@@ -81,7 +81,7 @@ async def test_a_stream_that_is_cut_is_never_a_success(provide: Provide, dialect
     trouble = await provider.refuse()
 
     assert trouble.transient
-    assert "broke off" in trouble.message
+    assert "connection lost" in trouble.message
 
 
 @BOTH
@@ -185,7 +185,7 @@ async def test_a_refused_key_names_the_variable_and_never_the_key(provide: Provi
     trouble = await provider.refuse()
 
     assert (trouble.transient, trouble.status) == (False, 401)
-    assert trouble.message == "work refused the key; hint: check `WORK_KEY`"
+    assert trouble.message == "work: API key refused; hint: check `WORK_KEY`"
 
 
 async def test_a_key_that_google_calls_invalid_is_a_refused_key(provide: Provide) -> None:
@@ -307,4 +307,4 @@ async def test_a_server_that_is_not_there_may_come_back(provide: Provide) -> Non
     trouble = await provider.refuse()
 
     assert trouble.transient
-    assert f"cannot be reached at {provider.server.url}" in trouble.message
+    assert f"cannot connect to {provider.server.url}" in trouble.message

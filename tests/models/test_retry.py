@@ -45,4 +45,21 @@ def test_a_provider_that_asks_for_too_much_has_failed() -> None:
 def test_every_wait_is_bounded_and_not_sooner_than_asked(attempt: int, share: float, asked: float | None) -> None:
     delay = retry.Backoff(max_attempts=20_000).delay(attempt, passing(asked), lambda: share)
     if delay is not None:
-        assert (asked or 0.0) <= delay <= 121.0
+        assert (asked or 0.0) <= delay <= 601.0
+
+
+def limited(retry_after: float | None = None) -> port.ModelTrouble:
+    return port.ModelTrouble("slow down", transient=True, status=429, retry_after=retry_after)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.999])
+def test_a_rate_limit_without_a_time_is_waited_for_a_minute_in_all(share: float) -> None:
+    backoff = retry.Backoff()
+    waits = [backoff.delay(attempt, limited(), lambda: share) or 0.0 for attempt in range(1, backoff.max_attempts)]
+    assert 60 <= sum(waits) <= 75
+    assert waits == sorted(waits)
+
+
+def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks_up_to_a_limit() -> None:
+    assert retry.Backoff().delay(1, limited(599.0), lambda: 0.0) == 599.0
+    assert retry.Backoff().delay(1, limited(601.0), lambda: 0.0) is None

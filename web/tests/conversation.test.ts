@@ -35,6 +35,20 @@ function shown(conversation: Conversation): unknown {
 }
 
 describe("a conversation", () => {
+  it("drops what a failed model call had streamed when the call is retried", () => {
+    const conversation = new Conversation();
+    conversation.apply(snapshot([{ type: "user_text", text: "hi" }], 1));
+    conversation.apply(told({ type: "reasoning", text: "Hm" }, 2));
+    conversation.apply(told({ type: "assistant_text", text: "Hel" }, 3));
+    conversation.apply({ type: "error", code: "RETRY", message: "Rate limited (429). Retrying in 20 s.", event_id: 4 } as ServerMessage);
+    conversation.apply(told({ type: "assistant_text", text: "Hello" }, 5));
+    expect(shown(conversation)).toEqual([
+      ["user", "hi"],
+      ["RETRY", "Rate limited (429). Retrying in 20 s."],
+      ["assistant", "Hello"],
+    ]);
+  });
+
   it("puts the pieces of one text together", () => {
     const conversation = new Conversation();
     conversation.apply(snapshot(STORY, 100));

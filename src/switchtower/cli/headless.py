@@ -219,6 +219,7 @@ async def _see_through(client: Client, standing: Standing, after_seq: int, job: 
             client, session, run_id, show=show, decide=decide, interrupted=interrupted, within=job.timeout
         )
     finally:
+        view.end()
         await asker.close()
 
 

@@ -3,19 +3,41 @@
 from switchtower.cli import console, output
 
 
+WITHDRAWN = "(the model call failed: the text above is void)"
+
+
 class Progress:
-    """The model's text to stdout, or nowhere; everything else to stderr."""
+    """The model's text to stdout, or nowhere; everything else to stderr.
+
+    A terminal shows a message while it is streamed. A pipe or a file cannot take a void one back, so there a message is written
+    when it is complete.
+    """
 
     def __init__(self, *, answers: bool = True) -> None:
         self._answers = answers
+        self._streams = output.is_terminal()
+        self._message: list[str] = []
 
     def answer(self, text: str) -> None:
-        if self._answers:
+        if not self._answers:
+            return
+        self._message.append(text)
+        if self._streams:
             console.end_piece()
             output.answer(text)
 
     def end_answer(self) -> None:
+        if self._message and not self._streams:
+            output.answer("".join(self._message))
+        self._message.clear()
         output.end_answer()
+
+    def withdraw_answer(self) -> None:
+        void = "".join(self._message).strip()
+        self._message.clear()
+        output.end_answer()
+        if void and self._streams:
+            console.say(WITHDRAWN, "dim")
 
     def piece(self, text: str) -> None:
         console.piece(console.program_text(text), "dim")
@@ -29,13 +51,21 @@ class Transcript:
 
     def __init__(self) -> None:
         self._in_piece = False
+        self._in_answer = False
 
     def answer(self, text: str) -> None:
         self._leave_piece()
+        self._in_answer = True
         output.answer(text)
 
     def end_answer(self) -> None:
+        self._in_answer = False
         output.end_answer()
+
+    def withdraw_answer(self) -> None:
+        void, self._in_answer = self._in_answer, False
+        if void:
+            self.line(WITHDRAWN, "dim")
 
     def piece(self, text: str) -> None:
         if not self._in_piece:

@@ -27,6 +27,9 @@ class Screen(Protocol):
 
     def end_answer(self) -> None: ...
 
+    def withdraw_answer(self) -> None:
+        """What the model has said of this message is void: it says it again from the start."""
+
     def piece(self, text: str) -> None:
         """A piece of what a tool puts out."""
 
@@ -82,6 +85,10 @@ class View:
             case _:
                 assert_never(event.payload)
 
+    def end(self) -> None:
+        """Nothing more comes: a message that has no end yet is shown as far as it got."""
+        self._screen.end_answer()
+
     def question(self, approval: messages.ApprovalRequired) -> None:
         """In full: whoever decides must see all of what will run."""
         for text, colour in questions.lines(approval):
@@ -126,9 +133,8 @@ class View:
         self._after_gap = warning.code == "EVENT_GAP"
         match warning.code:
             case "MODEL_RETRY":
-                # What was said of this message so far is void; at least it stands on a line of its own.
-                self._screen.end_answer()
-                self._screen.line(f"! {warning.message}" + (f"; {warning.detail}" if warning.detail else ""), "yellow")
+                self._screen.withdraw_answer()
+                self._screen.line(f"! {warning.message}" + (f" ({_cut(warning.detail)})" if warning.detail else ""), "yellow")
             case "SESSION_CONFIGURED":
                 self._screen.line(f"· Configured: {warning.detail or 'nothing'}", "dim")
             case code:

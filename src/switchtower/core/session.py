@@ -383,7 +383,8 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
         case events.ApprovalRequested() if run:
             run.pending[event.approval.id] = event.approval
         case events.RetryScheduled():
-            session.text_parts = []  # the message begins again
+            if session.message_open:
+                session.text_parts = []  # the message begins again
         case events.UsageReported():
             session.usage.add(event)
             session.context_tokens = event.input_tokens + event.output_tokens

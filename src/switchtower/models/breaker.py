@@ -1,6 +1,6 @@
-"""A circuit breaker: a provider that fails again and again is left alone for a while, and nobody waits for it meanwhile.
+"""A circuit breaker: a provider that fails again and again is paused for a while.
 
-Closed, calls pass. After too many failures in a row it is open and refuses. When its time is over it is half-open: one call
+Closed, calls pass. After too many failures in a row it is open and refuses, with the time after which to ask again. When its time is over it is half-open: one call
 passes as a probe, and its outcome decides. Only what says that the provider is unwell counts: it cannot be reached, breaks
 off, or has a server's trouble. A refused request or key shows a provider that works; a rate limit or a cancelled call says
 nothing either way.
@@ -14,6 +14,9 @@ from enum import StrEnum
 from msgspec import Struct
 
 from switchtower.models import port
+
+_PROBE_PATIENCE = 5.0
+"""Seconds until a waiting call asks again whether the one that probes the provider has ended."""
 
 
 class State(StrEnum):
@@ -87,13 +90,13 @@ class Breaker:
         return self._failures
 
     def enter(self) -> "Permit":
-        """A permit for one call, to be settled when it ends. Raises `ModelTrouble` when there is none to be had."""
+        """A permit for one call, to be settled when it ends. Raises a `ModelTrouble` that is paused when there is none."""
         match self.state:
             case State.OPEN:
                 assert self._rests_until is not None
-                raise self._refusal(f"in {max(1, round(self._rests_until - self._clock()))} s")
+                raise self._refusal(self._rests_until - self._clock())
             case State.HALF_OPEN if self._probe is not None:
-                raise self._refusal("as soon as the call that tries it now has ended")
+                raise self._refusal(_PROBE_PATIENCE)
             case State.HALF_OPEN:
                 self._probe = self._permit()
                 return self._probe
@@ -143,10 +146,11 @@ class Breaker:
         self._rests_until = self._clock() + self._rest
         self._era += 1
 
-    def _refusal(self, when: str) -> port.ModelTrouble:
+    def _refusal(self, wait: float) -> port.ModelTrouble:
         self.figures.rejected += 1
-        times = f"{self._failures} times in a row" if self._failures > 1 else "before"
-        return port.ModelTrouble(f"{self._name} has failed {times} and is left alone; it is tried again {when}", transient=False)
+        times = f"{self._failures} failures" if self._failures > 1 else "a failure"
+        sentence = f"{self._name}: paused after {times}; next attempt in {max(1, round(wait))} s"
+        return port.ModelTrouble(sentence, transient=True, retry_after=max(0.0, wait), is_paused=True)
 
 
 class Permit:

@@ -84,6 +84,10 @@ class Model(Protocol):
         ...
 
 
+RATE_LIMITED = frozenset({429, 529})
+"""529 is Anthropic's word for a server that has too much to do."""
+
+
 class ModelTrouble(Exception):
     """A model call failed. The message is one sentence for people and holds no key."""
 
@@ -95,6 +99,7 @@ class ModelTrouble(Exception):
         retry_after: float | None = None,
         overflow: bool = False,
         status: int | None = None,
+        is_paused: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -105,3 +110,9 @@ class ModelTrouble(Exception):
         self.overflow = overflow
         """The conversation is longer than the model takes."""
         self.status = status
+        self.is_paused = is_paused
+        """No call was made, because the provider is paused; `retry_after` is how long that lasts."""
+
+    @property
+    def is_rate_limit(self) -> bool:
+        return self.status in RATE_LIMITED

@@ -4,9 +4,7 @@ The sentence is for people: one line, bounded, with a remedy where there is one,
 is quoted, scrubbed first, because it often knows best.
 """
 
-import contextlib
 import logging
-import math
 import re
 import time
 from collections.abc import Mapping
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from switchtower.core import redact
-from switchtower.models import port
+from switchtower.models import port, rate_limits
 
 if TYPE_CHECKING:
     from pydantic_ai import exceptions
@@ -38,7 +36,6 @@ _OVERFLOW = re.compile(
     re.IGNORECASE,
 )
 _NOT_OVERFLOW = frozenset({401, 402, 403, 404, 405})
-_GOOGLE_DELAY = re.compile(r"""retryDelay['"]\s*:\s*['"](\d+(?:\.\d+)?)s""")
 
 
 class Origin(Struct, frozen=True):
@@ -64,37 +61,37 @@ def of(error: Exception, origin: Origin) -> port.ModelTrouble:
         case exceptions.ModelHTTPError():
             return _answered(error, origin)
         case exceptions.ModelRequestTimeout() | exceptions.ModelTimeoutError() | TimeoutError():
-            return _trouble(origin, "did not answer in time", transient=True)
+            return _trouble(origin, "no answer in time", transient=True)
         case exceptions.ModelConnectionError(phase="connect" | "pool"):
             return _trouble(
-                origin, f"cannot be reached at {origin.base_url}", hint="check the address and the network", transient=True
+                origin, f"cannot connect to {origin.base_url}", hint="check the address and the network", transient=True
             )
         case exceptions.ModelConnectionError():
             return cut_off(origin)
         case exceptions.ModelContextWindowExceededError():
             return _too_long(origin, error.body, None)
         case exceptions.ModelQuotaExceededError():
-            return _trouble(origin, "has no quota left", error.body, hint="check the account's billing", transient=False)
+            return _trouble(origin, "no quota left", error.body, hint="check the account's billing", transient=False)
         case exceptions.ModelRequestRejectedError() | exceptions.UserError():
-            return _trouble(origin, "does not take this request", getattr(error, "body", None) or str(error), transient=False)
+            return _trouble(origin, "request refused", getattr(error, "body", None) or str(error), transient=False)
         case exceptions.ModelAPIError() if error.in_stream:
-            return _trouble(origin, "failed while it answered", error.body or str(error), transient=True)
+            return _trouble(origin, "error in the middle of the answer", error.body or str(error), transient=True)
         case exceptions.ModelAPIError() | exceptions.UnexpectedModelBehavior():
-            return _trouble(origin, "answered with something that cannot be read", transient=True)
+            return _trouble(origin, "unreadable answer", transient=True)
         case _:
             return _unforeseen(error, origin)
 
 
 def cut_off(origin: Origin) -> port.ModelTrouble:
-    return _trouble(origin, "broke off before its answer was complete", transient=True)
+    return _trouble(origin, "connection lost before the answer was complete", transient=True)
 
 
 def withheld(origin: Origin, reason: str | None) -> port.ModelTrouble:
-    return _trouble(origin, "withheld its answer by a content filter", reason, transient=False)
+    return _trouble(origin, "answer withheld by a content filter", reason, transient=False)
 
 
 def too_much(origin: Origin, characters: int) -> port.ModelTrouble:
-    return _trouble(origin, f"said more than {characters} characters in one message", transient=False)
+    return _trouble(origin, f"answer longer than {characters} characters", transient=False)
 
 
 def ran_out_of_context(origin: Origin) -> port.ModelTrouble:
@@ -110,25 +107,27 @@ def _answered(error: "exceptions.ModelHTTPError", origin: Origin) -> port.ModelT
     match error:
         case exceptions.ModelAuthenticationError() if status == 401 or "API_KEY" in str(error.body):
             # Not quoted: some repeat the key that they refuse.
-            return _trouble(origin, "refused the key", hint=origin.key_hint, transient=False, status=status)
+            return _trouble(origin, "API key refused", hint=origin.key_hint, transient=False, status=status)
         case exceptions.ModelAuthenticationError():
-            return _trouble(origin, "does not allow this", error.body, hint=origin.key_hint, transient=False, status=status)
+            return _trouble(
+                origin, f"access denied (HTTP {status})", error.body, hint=origin.key_hint, transient=False, status=status
+            )
         case exceptions.ModelQuotaExceededError():
             return _trouble(
-                origin, "has no quota left", error.body, hint="check the account's billing", transient=False, status=status
+                origin, "no quota left", error.body, hint="check the account's billing", transient=False, status=status
             )
         case exceptions.ModelNotFoundError():
-            hint = f"check the model's name `{origin.model}` and the address {origin.base_url}"
+            hint = f"check the model's name and the address {origin.base_url}"
             if error.suggested_model_id:
                 hint += f"; there is `{error.suggested_model_id.partition(':')[2]}`"
-            return _trouble(origin, "knows no such model", error.body, hint=hint, transient=False, status=status)
-    retry_after = _seconds_to_wait(error.headers or {}, error.body, time.time())
+            return _trouble(origin, f"unknown model `{origin.model}`", error.body, hint=hint, transient=False, status=status)
+    retry_after = rate_limits.seconds_to_wait(error.headers or {}, _text_of(error.body), time.time())
     may_pass = status in MAY_PASS or status >= 500
     if error.provider_retry_hint is not None:
         may_pass = error.provider_retry_hint
     if status == 429:
-        return _trouble(origin, "asks for fewer requests", error.body, transient=may_pass, status=status, retry_after=retry_after)
-    said = f"has trouble of its own (HTTP {status})" if may_pass else f"refused the request (HTTP {status})"
+        return _trouble(origin, "rate limited (429)", error.body, transient=may_pass, status=status, retry_after=retry_after)
+    said = f"server error (HTTP {status})" if may_pass else f"request refused (HTTP {status})"
     return _trouble(origin, said, error.body, transient=may_pass, status=status, retry_after=retry_after)
 
 
@@ -142,7 +141,7 @@ def _overflows(status: int, body: object) -> bool:
 
 
 def _too_long(origin: Origin, body: object, status: int | None) -> port.ModelTrouble:
-    return _trouble(origin, "cannot take so long a conversation", body, transient=False, status=status, overflow=True)
+    return _trouble(origin, "conversation too long for this model", body, transient=False, status=status, overflow=True)
 
 
 def _unforeseen(error: Exception, origin: Origin) -> port.ModelTrouble:
@@ -150,31 +149,7 @@ def _unforeseen(error: Exception, origin: Origin) -> port.ModelTrouble:
     if type(error).__module__.partition(".")[0] in ("httpx2", "httpcore2", "httpx", "anyio", "ssl") or isinstance(error, OSError):
         return cut_off(origin)
     log.error("%s answered in a way nobody foresaw", origin.name, exc_info=error)
-    return _trouble(origin, "answered with something that cannot be read", transient=True)
-
-
-def _seconds_to_wait(headers: Mapping[str, str], body: object, now: float) -> float | None:
-    """`Retry-After` in seconds or as a date, its finer cousin in milliseconds, or Google's in the body."""
-    import email.utils
-
-    asked: list[float] = []
-    for name, unit in (("retry-after-ms", 1_000.0), ("retry-after", 1.0)):
-        if (value := headers.get(name, "").strip()) and (number := _number(value)) is not None:
-            asked.append(number / unit)
-    if not asked and (value := headers.get("retry-after", "")):
-        with contextlib.suppress(ValueError, OverflowError):
-            asked.append(max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now))
-    if not asked and (found := _GOOGLE_DELAY.search(_text_of(body))):
-        asked.append(float(found[1]))
-    return asked[0] if asked else None
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and number >= 0 else None
+    return _trouble(origin, "unreadable answer", transient=True)
 
 
 def _text_of(body: object) -> str:
@@ -208,7 +183,7 @@ def _trouble(
     overflow: bool = False,
 ) -> port.ModelTrouble:
     quote = _quoted(body, origin)
-    sentence = f"{origin.name} {what}" + (f": {quote}" if quote else "") + (f"; hint: {hint}" if hint else "")
+    sentence = f"{origin.name}: {what}" + (f": {quote}" if quote else "") + (f"; hint: {hint}" if hint else "")
     if len(sentence) > LONGEST:
         sentence = f"{sentence[: LONGEST - 1]}…"
     return port.ModelTrouble(sentence, transient=transient, retry_after=retry_after, overflow=overflow, status=status)

@@ -69,6 +69,8 @@ class Client:
 
     def __init__(self) -> None:
         self.transcript: list[dict[str, Any]] = []
+        self._settled = 0
+        """Items that no failed model call can void."""
         self.run_state: dict[str, Any] | None = None
         self.last_event_id: int | None = None
         self.active_run_id: str | None = None
@@ -78,8 +80,12 @@ class Client:
         told = closed.check(frame)
         assert self.last_event_id is None or told["event_id"] > self.last_event_id, "event ids are strictly monotonic"
         self.last_event_id = told["event_id"]
+        if told["type"] == "error" and told["code"] == "RETRY":
+            del self.transcript[self._settled :]
         if told["type"] in ("user_text", "assistant_text", "tool_call", "function_call_output", "reasoning"):
             self.transcript.append({name: value for name, value in told.items() if name not in ("event_id", "run_id", "ts")})
+        if told["type"] not in ("assistant_text", "reasoning"):
+            self._settled = len(self.transcript)
         if told["type"] == "run_status":
             self.run_state = told["run_state"]
             status = self.run_state["status"]

@@ -71,6 +71,13 @@ def test_an_ended_run_stays_in_the_snapshot_but_is_not_active(outcome: events.Ou
     assert snapshot["session_state"]["run_counter"] == 1
 
 
+def test_what_a_failed_model_call_had_streamed_is_not_in_a_snapshot() -> None:
+    retry = events.RetryScheduled(2, 4, 500, "overloaded")
+    again = [events.TextDelta("Hello"), events.MessageCompleted("asst_1", "Hello")]
+    snapshot = said(of(entries_of([STARTED, THINKING, events.TextDelta("He"), retry, *again])))
+    assert snapshot["transcript"] == [{"type": "user_text", "text": "hello"}, {"type": "assistant_text", "text": "Hello"}]
+
+
 def test_a_snapshot_in_the_middle_of_a_run_has_what_is_asked() -> None:
     snapshot = said(of(entries_of([STARTED, CALLED, ASKED])))
     assert snapshot["session_state"]["active_run_id"] == RUN_UUID

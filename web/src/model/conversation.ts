@@ -117,6 +117,7 @@ export class Conversation {
     }
     switch (frame.type) {
       case "error":
+        if (frame.code === "RETRY") this.withdrawStreamed();
         this.push({
           kind: "notice",
           key: 0,
@@ -224,6 +225,15 @@ export class Conversation {
       last.rev++;
     } else {
       this.push({ kind, key: 0, rev: 0, text, eventId, ts });
+    }
+  }
+
+  /** A failed model call is void: the next one streams its message from the start. */
+  private withdrawStreamed(): void {
+    let last = this.blocks[this.blocks.length - 1];
+    while (last?.kind === "assistant" || last?.kind === "thinking") {
+      this.blocks.pop();
+      last = this.blocks[this.blocks.length - 1];
     }
   }
 

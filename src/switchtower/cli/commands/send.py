@@ -97,6 +97,7 @@ async def _send_and_wait(client: "Client", session_id: str, text: str, *, prompt
         follower = Follower(client, session, run_id, show=show, decide=decide)
         return (await follower.until_complete()).headless.exitCodeHint
     finally:
+        view.end()
         await asker.close()
 
 

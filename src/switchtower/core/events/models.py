@@ -5,6 +5,10 @@ from typing import ClassVar
 from switchtower.core.events.event import Event
 
 
+def seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1_000:.1f} s" if milliseconds < 10_000 else f"{round(milliseconds / 1_000)} s"
+
+
 class UsageReported(Event, frozen=True):
     """What one call of a model took. `cost` is in US dollars, None when no price is known."""
 
@@ -28,6 +32,19 @@ class RetryScheduled(Event, frozen=True):
     max_attempts: int
     delay_ms: int
     reason: str
+    cause: str = "failure"
+    """`failure`, `rate_limit`, or `paused`: no call was made, because the provider has failed too often."""
+
+    @property
+    def notice(self) -> str:
+        """What happens next, for people."""
+        match self.cause:
+            case "rate_limit":
+                return f"Rate limited (429). Retrying in {seconds(self.delay_ms)}."
+            case "paused":
+                return f"Provider paused. Retrying in {seconds(self.delay_ms)}."
+            case _:
+                return f"Model call failed; retrying ({self.attempt} of {self.max_attempts}) in {seconds(self.delay_ms)}"
 
 
 class RetryEnded(Event, frozen=True):

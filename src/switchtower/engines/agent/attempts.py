@@ -1,6 +1,8 @@
-"""A turn of the model, tried again when its failure may pass. Every retry is an event, and a cancelled run waits no longer."""
+"""A model call, retried while its failure may pass. Every wait is an event, and a cancelled run stops waiting."""
 
 import asyncio
+
+from msgspec import Struct
 
 from switchtower.core import engine, events
 from switchtower.engines.agent import turns
@@ -8,35 +10,70 @@ from switchtower.engines.agent.kit import Kit
 from switchtower.models import port
 
 
+class _Waits(Struct):
+    """What one call has waited for so far."""
+
+    attempt: int = 1
+    paused: float = 0.0
+    """Seconds, for a provider that takes no calls."""
+    announced: bool = False
+
+    def delay_after(self, trouble: port.ModelTrouble, kit: Kit, seconds_left: float | None) -> float | None:
+        """How long to wait before the next attempt; None when the call has failed."""
+        if trouble.is_paused:
+            delay = kit.backoff.asked_delay(trouble.retry_after or 0.0, kit.randomness)
+            if delay is None or self.paused + delay > kit.backoff.longest_pause:
+                return None
+        else:
+            delay = kit.backoff.delay(self.attempt, trouble, kit.randomness)
+        if delay is None or (seconds_left is not None and delay >= seconds_left):
+            return None
+        if trouble.is_paused:
+            self.paused += delay
+        else:
+            self.attempt += 1
+        return delay
+
+
 async def take(
-    model: port.Model, request: port.Request, desk: engine.Desk, kit: Kit, *, quiet: bool = False, retries: bool = True
+    model: port.Model,
+    request: port.Request,
+    desk: engine.Desk,
+    kit: Kit,
+    *,
+    quiet: bool = False,
+    retries: bool = True,
+    deadline_ms: int | None = None,
 ) -> turns.Turn:
-    attempt = 1
+    """One message of the model. A wait that would end after the deadline is not begun."""
+    waits = _Waits()
     while True:
         try:
-            turn = await turns.take(model, request, desk, quiet=quiet)
+            turn = await turns.take(model, request, desk, quiet=quiet, stall_after=kit.stall_after)
         except port.ModelTrouble as trouble:
-            delay = kit.backoff.delay(attempt, trouble, kit.randomness) if retries else None
+            left = None if deadline_ms is None else (deadline_ms - kit.now_ms()) / 1_000
+            delay = waits.delay_after(trouble, kit, left) if retries else None
             if delay is None:
-                if attempt > 1:
-                    await desk.emit(events.RetryEnded(attempt, success=False, reason=trouble.message))
+                if waits.announced:
+                    await desk.emit(events.RetryEnded(waits.attempt, success=False, reason=trouble.message))
                 raise
-            attempt += 1
+            waits.announced = True
             await desk.emit(
                 events.RetryScheduled(
-                    attempt=attempt,
+                    attempt=waits.attempt,
                     max_attempts=kit.backoff.max_attempts,
                     delay_ms=round(delay * 1_000),
                     reason=trouble.message,
+                    cause="paused" if trouble.is_paused else "rate_limit" if trouble.status == 429 else "failure",
                 )
             )
             await desk.flush()
             try:
                 await desk.unless_stopped("retry", asyncio.sleep(delay))
             except engine.StepStopped:
-                await desk.emit(events.RetryEnded(attempt, success=False, reason="Retry cancelled"))
+                await desk.emit(events.RetryEnded(waits.attempt, success=False, reason="Retry cancelled"))
                 raise trouble from None
         else:
-            if attempt > 1:
-                await desk.emit(events.RetryEnded(attempt, success=True))
+            if waits.announced:
+                await desk.emit(events.RetryEnded(waits.attempt, success=True))
             return turn

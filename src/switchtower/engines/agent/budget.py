@@ -36,3 +36,9 @@ def exceeded(spending: Spending, task: engine.Task, now_ms: int) -> str | None:
     if budget.max_minutes is not None and minutes >= budget.max_minutes:
         return f"it took {minutes:.1f} minutes, and may take {budget.max_minutes:g}"
     return None
+
+
+def deadline_ms(task: engine.Task) -> int | None:
+    """When the run has used up its time; None without a limit."""
+    minutes = task.budget.max_minutes
+    return None if minutes is None else task.started_at_ms + round(minutes * MINUTE_MS)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct, field
 
 from switchtower.core import events
+from switchtower.engines.agent import turns
 from switchtower.engines.agent.prompts.shelf import Shelf
 from switchtower.engines.agent.trust import FolderTrust
 from switchtower.extensions.loader import Loader
@@ -33,6 +34,8 @@ class Kit(Struct, frozen=True):
     rules: tuple[events.Rule, ...] = ()
     """The configured policy."""
     backoff: retry.Backoff = field(default_factory=retry.Backoff)
+    stall_after: float = turns.STALL_AFTER
+    """Seconds without a word of the model after which the run reports that it still waits."""
     compact_at: float = 0.8
     """The part of the context window from which on the conversation is summarised; 0 never does."""
     randomness: Callable[[], float] = random.random

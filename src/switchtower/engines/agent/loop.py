@@ -181,7 +181,14 @@ class _Conversation:
         return turn.message
 
     async def _attempted(self) -> turns.Turn:
-        return await attempts.take(self._model, self._request(), self._desk, self._kit, retries=self._task.auto_retry)
+        return await attempts.take(
+            self._model,
+            self._request(),
+            self._desk,
+            self._kit,
+            retries=self._task.auto_retry,
+            deadline_ms=budget.deadline_ms(self._task),
+        )
 
     def _request(self) -> port.Request:
         return port.Request(

@@ -11,6 +11,9 @@ from switchtower.core import engine, events
 from switchtower.models import port
 
 
+STALL_AFTER = 30.0
+
+
 class Turn(Struct, frozen=True):
     message: engine.Message
     usage: events.UsageReported
@@ -20,16 +23,20 @@ class ModelFailed(Exception):
     """The model raised what no model should; the cause is what it raised. Told apart from a failure of the desk."""
 
 
-async def take(model: port.Model, request: port.Request, desk: engine.Desk, *, quiet: bool = False) -> Turn:
-    """One message. Raises `port.ModelTrouble` or `ModelFailed`. A quiet turn is told to nobody but the caller."""
+async def take(
+    model: port.Model, request: port.Request, desk: engine.Desk, *, quiet: bool = False, stall_after: float = STALL_AFTER
+) -> Turn:
+    """One message. Raises `port.ModelTrouble` or `ModelFailed`. Only the caller gets what a quiet turn says."""
     text: list[str] = []
     thinking: list[str] = []
     calls: list[events.ToolRequest] = []
     counted = port.Usage(0, 0)
     carry: dict[str, object] | None = None
+    watch = _StallWatch(model, desk, stall_after)
     try:
-        async with aclosing(_guarded(model, request)) as parts:
+        async with watch, aclosing(_guarded(model, request)) as parts:
             async for part in parts:
+                watch.last_sign_at = watch.clock()
                 match part:
                     case port.TextDelta():
                         text.append(part.text)
@@ -71,6 +78,39 @@ async def take(model: port.Model, request: port.Request, desk: engine.Desk, *, q
         )
     await desk.emit(usage)
     return Turn(message, usage)
+
+
+class _StallWatch:
+    """Reports that the model says nothing, after a while and then less and less often. The caller notes each sign of life."""
+
+    def __init__(self, model: port.Model, desk: engine.Desk, stall_after: float) -> None:
+        self.clock = asyncio.get_running_loop().time
+        self.last_sign_at = self.clock()
+        self._model = model
+        self._desk = desk
+        self._stall_after = stall_after
+        self._watching: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        self._watching = asyncio.create_task(self._watch(), name="stall watch")
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._watching is not None, "entered"
+        self._watching.cancel()
+        await asyncio.wait({self._watching})
+
+    async def _watch(self) -> None:
+        reported_at, patience = self.last_sign_at, self._stall_after
+        while True:
+            if self.last_sign_at > reported_at:
+                patience = self._stall_after
+            silent = self.clock() - self.last_sign_at
+            if silent < patience:
+                await asyncio.sleep(patience - silent)
+                continue
+            reported_at, patience = self.clock(), patience * 2
+            message = f"No data from {self._model.provider} for {round(silent)} s; still waiting"
+            await self._desk.emit(events.WarningRaised("MODEL_STALLED", message))
 
 
 def _has_spoken(conversation: Sequence[engine.Message]) -> bool:

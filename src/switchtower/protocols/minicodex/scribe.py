@@ -14,6 +14,9 @@ STATUS = b'{"type":"run_status","run_state":'
 LAST_EVENT = b',"last_event_id":'
 """Where the last field of a run's state begins."""
 
+RETRY = "RETRY"
+"""The code of the error that voids what was streamed of a message: the message is streamed again from its start."""
+
 _encode = msgspec.json.Encoder().encode
 
 

@@ -1,6 +1,7 @@
 """What a client holds that was told everything: the transcript, the run, the session. Pure.
 
-It is folded from the very frames that clients are sent, so it cannot disagree with them. Items are kept as the bytes they were
+It is folded from the very frames that clients are sent, so it cannot disagree with them. What a failed model call had streamed
+is not in it: the error `RETRY` voids that. Items are kept as the bytes they were
 sent as; nothing is decoded, and a long session costs one buffer.
 """
 
@@ -15,6 +16,8 @@ from switchtower.protocols.minicodex.story import Story
 _ITEMS = tuple(
     b'{"type":"%b",' % type_ for type_ in (b"assistant_text", b"reasoning", b"user_text", b"tool_call", b"function_call_output")
 )
+_STREAMED = tuple(b'{"type":"%b",' % type_ for type_ in scribe.PIECES.values())
+_RETRY = b'{"type":"error","code":"%b"' % scribe.RETRY.encode()
 _STATUS = scribe.STATUS + b'{"run_id":"'
 _UUID_LENGTH = 36
 _ENDED = (b"finished", b"error")
@@ -38,6 +41,8 @@ class Snapshot:
         """The last run's, without its last event."""
         self._run = b""
         self._run_event_id = 0
+        self._streamed_from: int | None = None
+        """Where in the transcript the message begins that is being streamed."""
         self._torn_at: int | None = None
         """Where in the transcript a message begins of which retention has left only the end."""
 
@@ -55,7 +60,7 @@ class Snapshot:
             if self._torn_at is not None and entry.kind == events.MessageCompleted.kind:
                 # Its pieces are not all there any more, but here it is in one.
                 del self._items[self._torn_at :]
-                self._torn_at = None
+                self._torn_at = self._streamed_from = None
                 if self.story.run_id is not None:
                     self.story = msgspec.structs.replace(self.story, text_told=False, reasoning_told=False)
             told = self._add([entry])
@@ -70,6 +75,13 @@ class Snapshot:
         items = self._items
         for frame in frames:
             cut = frame.rindex(scribe.ENVELOPE)
+            if frame.startswith(_STREAMED):
+                if self._streamed_from is None:
+                    self._streamed_from = len(items)
+            else:
+                if self._streamed_from is not None and frame.startswith(_RETRY):
+                    del items[self._streamed_from :]
+                self._streamed_from = None
             if frame.startswith(_ITEMS):
                 items += frame[:cut]
                 items += b"},"

@@ -3,9 +3,8 @@
 Any way to cut the entries into batches gives the same frames. Clients whose state is the same object can share the frames of
 a batch; after each run everybody's is.
 
-What a model call had streamed before it failed is void, but the protocol cannot unsay anything. So `RetryScheduled` becomes an
-`error` with the code `RETRY`, and the voided text stays in the transcript as it was told. A snapshot is folded from the same
-frames, so it agrees.
+What a model call had streamed before it failed is void. `RetryScheduled` becomes an `error` with the code `RETRY`: a client
+drops what it was sent of the message before it, as a snapshot does.
 """
 
 from collections.abc import Sequence

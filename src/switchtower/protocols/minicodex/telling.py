@@ -8,7 +8,7 @@ import msgspec
 from switchtower.core import codec, events, journal
 from switchtower.protocols.minicodex import messages, stamps
 from switchtower.protocols.minicodex.plot import Call, Question, Story
-from switchtower.protocols.minicodex.scribe import PIECES, STORED_OPEN, Scribe
+from switchtower.protocols.minicodex.scribe import PIECES, RETRY, STORED_OPEN, Scribe
 
 _DECISIONS: dict[events.Verdict, messages.Decision] = {
     events.Verdict.APPROVE: "approve",
@@ -121,7 +121,7 @@ class Teller:
                 self._finish_call(event)
             case events.RetryScheduled():
                 self._begin_message_again()
-                self._scribe.error("RETRY", event.reason, _retry(event))
+                self._scribe.error(RETRY, f"{event.notice} ({event.reason})", _retry(event))
             case events.CompactionStarted():
                 self._begin_message_again()
             case events.ApprovalRequested():

@@ -178,8 +178,7 @@ def event_payload(session_id: str, run_id: str | None, event: events.AnyEvent) -
         case events.UsageReported():
             return "status", messages.Status("model", "Usage", _usage(event))
         case events.RetryScheduled():
-            wait = f"attempt {event.attempt} of {event.max_attempts} in {event.delay_ms / 1000:.1f} s"
-            return "warning", messages.Warn("MODEL_RETRY", f"The model call failed and begins again: {event.reason}", wait)
+            return "warning", messages.Warn("MODEL_RETRY", event.notice, _cut(event.reason))
         case events.RetryEnded():
             return "status", _status("Retry succeeded" if event.success else "Retries failed", event.reason)
         case events.CompactionStarted():

@@ -131,10 +131,12 @@ class Cutter:
             case events.RetryScheduled():
                 self._touch()
                 turns.void(event.reason)
-                # Ours count calls of the model, pi's count calls after the first.
-                self._tell(shapes.AutoRetryStart(event.attempt - 1, event.max_attempts - 1, event.delay_ms, event.reason))
+                # Ours count calls of the model, pi's count calls after the first. A paused provider was not even called once.
+                attempt = max(1, event.attempt - 1)
+                self._tell(shapes.AutoRetryStart(attempt, event.max_attempts - 1, event.delay_ms, event.reason))
             case events.RetryEnded():
-                self._tell(shapes.AutoRetryEnd(event.success, event.attempt - 1, UNSET if event.success else event.reason or ""))
+                attempt = max(1, event.attempt - 1)
+                self._tell(shapes.AutoRetryEnd(event.success, attempt, UNSET if event.success else event.reason or ""))
             case events.CompactionStarted():
                 self._touch()
                 turns.void("the context is made smaller, and the message begins again")
