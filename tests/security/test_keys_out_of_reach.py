@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shlex
 import shutil
 import sys
 import textwrap
@@ -77,7 +78,7 @@ async def client(
 async def test_a_command_finds_the_daemons_keys_nowhere(client: tuple[PushClient, Daemon], workspace: Path) -> None:
     push, daemon = client
     started = await push.start_session(workspace, policy="yolo")
-    await push.run(started.session_id, f"run: {sys.executable} search.py {daemon.pid} {KEY}")
+    await push.run(started.session_id, f"run: {shlex.quote(sys.executable)} search.py {daemon.pid} {KEY}")
     told = json.loads((workspace / "told.json").read_text())
     assert told.pop("own environ") == "not there"
     if os.geteuid() != 0:  # root reads everything; below, an ordinary user tries
@@ -181,7 +182,7 @@ async def test_the_models_provider_still_gets_the_key(
 async def test_a_sandboxed_command_still_runs(client: tuple[PushClient, Daemon], workspace: Path) -> None:
     push, daemon = client
     started = await push.start_session(workspace, policy="yolo", sandboxProvider="bubblewrap")
-    await push.run(started.session_id, f"run: {sys.executable} search.py {daemon.pid} {KEY}")
+    await push.run(started.session_id, f"run: {shlex.quote(sys.executable)} search.py {daemon.pid} {KEY}")
     told = json.loads((workspace / "told.json").read_text())
     assert "found" not in told.values()
 

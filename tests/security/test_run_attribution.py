@@ -3,6 +3,7 @@ processes; once as the user who runs the tests, and once more as an ordinary use
 
 import asyncio
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import AsyncIterator
@@ -64,7 +65,7 @@ class Stage:
         shutil.copy(ATTACKER, self.workspace / "run_attacker.py")
 
     def attacker(self, way: str = "everywhere") -> str:
-        return f"{sys.executable} run_attacker.py {way} target.json told.json"
+        return f"{shlex.quote(sys.executable)} run_attacker.py {way} target.json told.json"
 
     async def run(self, script: str, **session: Any) -> list[Event]:
         """Runs a script as an approved command of a run, to the run's end."""

@@ -6,6 +6,8 @@ import ctypes
 import errno
 import json
 import platform
+import os
+import shlex
 import shutil
 import struct
 import subprocess
@@ -154,7 +156,7 @@ def test_numbers_are_those_of_the_kernels_headers(architecture: seccomp.Architec
 def workspace(pytestconfig: pytest.Config) -> Iterator[Path]:
     base = pytestconfig.rootpath / ".pytest_cache" / "sandbox"
     if base.is_relative_to("/tmp"):
-        base = Path("/var/tmp/switchtower-tests")
+        base = Path(f"/var/tmp/switchtower-tests-{os.getuid()}")
     folder = base / uuid4().hex[:8]
     folder.mkdir(parents=True)
     yield folder
@@ -257,7 +259,7 @@ async def test_the_32_bit_table_is_no_way_around(run: Run, workspace: Path) -> N
         "unshare --user --map-root-user true",
         "unshare --user --map-root-user --mount --pid --fork true",
         "bwrap --unshare-user --ro-bind / / true",
-        f"{sys.executable} -c 'import ctypes, os; os._exit(ctypes.CDLL(None).unshare(0x10000000) and 1)'",
+        f"{shlex.quote(sys.executable)} -c 'import ctypes, os; os._exit(ctypes.CDLL(None).unshare(0x10000000) and 1)'",
     ],
 )
 async def test_no_namespaces_inside_the_sandbox(command: str, network: bool, run: Run) -> None:
