@@ -4,6 +4,7 @@ Reads the environment and one file; creates nothing and opens no socket. A flag 
 over the file, the file over the default.
 """
 
+import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -411,6 +412,15 @@ SETTINGS: tuple[Setting, ...] = tuple(
     for declared in fields(Settings)
     if declared.metadata
 )
+
+
+def describe_home_error(problem: OSError, place: object) -> tuple[str, str]:
+    """Why the home, or another place that is needed, cannot be used; and a remedy."""
+    where = problem.filename if isinstance(problem.filename, str) else place
+    reason = problem.strerror or str(problem)
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk of `{place}` is full ({reason})", "free some space, or set `TOWER_HOME` to a folder on another disk"
+    return f"`{where}` cannot be used: {reason}", "set `TOWER_HOME` to a folder that you may write, or change who owns this one"
 
 
 def load(flags: Mapping[str, object] = MappingProxyType({}), environ: Mapping[str, str] = os.environ) -> Settings:

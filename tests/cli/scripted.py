@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from switchtower import __version__
 from switchtower.protocols.push import extensions
 
 SESSION = "sess_01JZZZZZZZZZZZZZZZZZZZZZZZ"
@@ -26,6 +27,7 @@ class ScriptedDaemon:
 
     def __init__(self, home: Path) -> None:
         self.capabilities = [*extensions.CAPABILITIES]
+        self.version = __version__
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.journal: list[dict[str, Any]] = []
         self.state = "idle"
@@ -33,7 +35,7 @@ class ScriptedDaemon:
         self.answers: dict[str, Answer] = {
             "hello": lambda _: {
                 "runtimeName": "scripted",
-                "runtimeVersion": "0",
+                "runtimeVersion": self.version,
                 "protocolVersion": "push.runtime.v1",
                 "capabilities": self.capabilities,
             },

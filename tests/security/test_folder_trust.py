@@ -305,7 +305,7 @@ async def test_a_token_over_websocket_trusts_no_folder(world: World, connect: Co
 
 async def test_a_process_of_a_run_trusts_no_folder(world: World, push: PushClient, workspace: Path) -> None:
     started = await push.start_session(workspace, provider="demo")
-    trust = f"{shlex.quote(sys.executable)} -P -m switchtower trust add {workspace}"
+    trust = shlex.join([sys.executable, "-P", "-m", "switchtower", "trust", "add", str(workspace)])
     await push.send(started.session_id, f"run: TOWER_HOME={world.daemon.home} {trust}; true")
     await push.decide((await push.until("approval_required"))[-1])
 

@@ -5,6 +5,7 @@ import asyncio
 import ctypes
 import errno
 import json
+import os
 import platform
 import shlex
 import shutil
@@ -155,7 +156,7 @@ def test_numbers_are_those_of_the_kernels_headers(architecture: seccomp.Architec
 def workspace(pytestconfig: pytest.Config) -> Iterator[Path]:
     base = pytestconfig.rootpath / ".pytest_cache" / "sandbox"
     if base.is_relative_to("/tmp"):
-        base = Path("/var/tmp/switchtower-tests")
+        base = Path(f"/var/tmp/switchtower-tests-{os.getuid()}")
     folder = base / uuid4().hex[:8]
     folder.mkdir(parents=True)
     yield folder

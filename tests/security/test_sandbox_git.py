@@ -27,10 +27,10 @@ Run = Callable[..., Coroutine[Any, Any, processes.Finished]]
 
 @pytest.fixture
 def disk(pytestconfig: pytest.Config) -> Iterator[Path]:
-    """Not below `/tmp`: a sandbox has another one there."""
+    """Not below `/tmp`: a sandbox has another one there. Without a blank: git would split the attacks' programs at it."""
     base = pytestconfig.rootpath / ".pytest_cache" / "sandbox"
-    if base.is_relative_to("/tmp"):
-        base = Path("/var/tmp/switchtower-tests")
+    if base.is_relative_to("/tmp") or " " in str(base):
+        base = Path(f"/var/tmp/switchtower-tests-{os.getuid()}")
     folder = base / uuid4().hex[:8]
     (folder / "home").mkdir(parents=True)
     yield folder

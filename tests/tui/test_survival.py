@@ -8,6 +8,7 @@ from tests.conformance.daemons import Daemon
 from tests.conftest import StartDaemon
 from tests.tui.seats import sit
 
+from switchtower.client import discover
 from switchtower.client.client import Client
 from switchtower.protocols.push import messages
 from switchtower.tui import watch
@@ -145,3 +146,11 @@ async def test_text_is_selected_with_the_mouse_and_copied(pushd: Daemon, workspa
         await seat.pilot.mouse_up(view, offset=(8, row))
         await seat.press("ctrl+c")
         assert seat.app.clipboard == "pick me"
+
+
+async def test_a_daemon_of_another_version_is_shown_as_a_notice(pushd: Daemon, workspace: Path) -> None:
+    async with sit(pushd, workspace) as seat:
+        await seat.until_shown("● connected")
+        discover.compare_version("0.0.1-of-a-test")
+        await seat.until_told("the daemon has version 0.0.1-of-a-test")
+        await seat.until_told("`tower restart`")

@@ -29,6 +29,7 @@ class Endpoints(msgspec.Struct, frozen=True):
     hostd_socket: str | None = None
     http: str | None = None
     token: str | None = None
+    version: str | None = None
 
     def __repr__(self) -> str:
         """Without the token."""
@@ -57,7 +58,10 @@ def rows(*names: str, **query: str | None) -> list[dict[str, Any]]:
 def call(method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
     """What the daemon answers; None when that is nothing. Starts it when none runs."""
     settings = config.load()
-    if (place := _socket(settings, _read(settings))) is not None:
+    endpoints = _read(settings)
+    if (place := _socket(settings, endpoints)) is not None:
+        if endpoints is not None:
+            discover.compare_version(endpoints.version)
         try:
             return _ask(place, method, path, body)
         except _NOT_THERE:

@@ -92,11 +92,14 @@ def servers() -> list[Offer]:
 
 
 async def _asked(question: "Callable[[Client], Awaitable[list[T]]]") -> list[T]:
-    """Of the daemon that runs; nothing when none does."""
+    """Of the daemon that runs; nothing when none does. A shell that completes a word shows no warnings."""
+    import logging
+
     from switchtower import config
     from switchtower.client import errors
     from switchtower.client.client import Client
 
+    logging.getLogger("switchtower.client").disabled = True
     try:
         async with asyncio.timeout(PATIENCE), await Client.connect(config.load(), start=False) as client:
             return await question(client)

@@ -4,7 +4,9 @@ Many commands may want to start it at the same moment: one holds the starter's l
 """
 
 import asyncio
+import errno
 import fcntl
+import logging
 import os
 import subprocess
 import sys
@@ -22,6 +24,8 @@ from switchtower.protocols.push import messages
 
 START_TIMEOUT = 30.0
 ANSWER_TIMEOUT = 5.0
+_LOG = logging.getLogger("switchtower.client")
+"""Its warnings are for the user: a command prints them on stderr, the terminal UI as a notice."""
 _POLL = 0.02
 _TAIL_LINES = 8
 
@@ -86,7 +90,22 @@ async def connect(settings: config.Settings, *, keep_events: int = 0) -> Connect
     except BaseException:
         connection.close()
         raise
+    compare_version(connection.greeting.runtimeVersion)
     return connection
+
+
+_compared: set[str] = set()
+
+
+def compare_version(version: str | None) -> None:
+    """Warns when the daemon is of another version than this program, once for each version."""
+    if version is None or version == __version__ or version in _compared:
+        return
+    _compared.add(version)
+    shown = ascii(version[:40])[1:-1]
+    _LOG.warning(
+        "tower: the daemon has version %s and this program version %s; hint: restart it with `tower restart`", shown, __version__
+    )
 
 
 def _is_announced(settings: config.Settings) -> bool:
@@ -102,6 +121,14 @@ def _is_announced(settings: config.Settings) -> bool:
 
 async def connect_or_start(settings: config.Settings, *, keep_events: int = 0) -> Connection:
     """As `connect`, but starts the daemon when none runs."""
+    try:
+        return await _connect_or_start(settings, keep_events)
+    except OSError as problem:
+        message, hint = config.describe_home_error(problem, settings.run_dir)
+        raise errors.DaemonUnreachable(message, hint=hint) from None
+
+
+async def _connect_or_start(settings: config.Settings, keep_events: int) -> Connection:
     try:
         async with asyncio.timeout(START_TIMEOUT):
             while True:
@@ -134,8 +161,10 @@ async def _start(settings: config.Settings) -> None:
         if exit_code == 0:
             process = _spawn(settings)  # stopped by somebody before it could answer
             continue
+        if not (said := _log_tail(settings.log_path, log_start)) and _is_full(settings.log_path.parent):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         raise errors.DaemonUnreachable(
-            f"the daemon did not start (exit code {exit_code}): {_log_tail(settings.log_path, log_start)}",
+            f"the daemon did not start (exit code {exit_code}): {said or 'its log is empty'}",
             hint=f"run `tower serve` to see it happen; the log is `{settings.log_path}`",
         )
 
@@ -190,4 +219,9 @@ def _log_tail(path: Path, start: int) -> str:
             lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
     except OSError:
         lines = []
-    return " | ".join([line for line in lines if line][-_TAIL_LINES:]) or "it said nothing"
+    return " | ".join([line for line in lines if line][-_TAIL_LINES:])
+
+
+def _is_full(folder: Path) -> bool:
+    disk = os.statvfs(folder)
+    return disk.f_bavail == 0

@@ -68,7 +68,8 @@ def run(settings: config.Settings, announce: Announce | None = None, *, stdio: "
     except (AlreadyRunning, CannotListen, config.ConfigError, errors.CoreError) as problem:
         raise CannotStart(str(problem)) from problem
     except OSError as problem:
-        raise CannotStart(f"{problem.strerror or problem}: {problem.filename}") from problem
+        message, hint = config.describe_home_error(problem, settings.data_dir)
+        raise CannotStart(f"{message}; hint: {hint}") from problem
     finally:
         home.release()
     return 0

@@ -3,6 +3,7 @@
 It knows the daemon only through its feed. A session is started when the first message is sent, not before.
 """
 
+import logging
 import os
 import sys
 import time
@@ -81,6 +82,7 @@ class TowerApp(App[int]):
         self._approval_left_at = 0.0
         self._cancel_warned_at = 0.0
         self._is_ready = False
+        self._warnings = hearing.ClientWarnings(self)
 
     # Coming and going
 
@@ -110,11 +112,15 @@ class TowerApp(App[int]):
         chosen = remembered.theme(self.settings)
         self.theme = chosen if chosen in themes.NAMES else themes.probable(os.environ)
 
+    def on_unmount(self) -> None:
+        logging.getLogger("switchtower.client").removeHandler(self._warnings)
+
     def on_ready(self) -> None:
         self._is_ready = True
         self.main.composer.values = self.sending.commands.values
         self.main.greet(self.draft)
         self.drawing.all()
+        logging.getLogger("switchtower.client").addHandler(self._warnings)
         self.run_worker(self.feed.run(hearing.Hearing(self)), group="feed")
         self.set_interval(BEAT, self.drawing.tick)
         self.set_interval(10.0, self.drawing.sessions)

@@ -1,5 +1,6 @@
 """What the feed tells, put where it belongs: into the list, the inbox and the open conversation."""
 
+import logging
 from typing import TYPE_CHECKING
 
 from switchtower.client import errors
@@ -12,6 +13,18 @@ from switchtower.tui.state.inbox import Pending
 
 if TYPE_CHECKING:
     from switchtower.tui.app import TowerApp
+
+
+class ClientWarnings(logging.Handler):
+    """Shows what the client warns of, such as a daemon of another version, where a command would print it on stderr."""
+
+    def __init__(self, app: "TowerApp") -> None:
+        super().__init__(logging.WARNING)
+        self._app = app
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage().removeprefix("tower: ")
+        self._app.notify(harmless.prose(message), severity="warning", timeout=10, markup=False)
 
 
 class Hearing:

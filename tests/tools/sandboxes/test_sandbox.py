@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -37,7 +38,7 @@ def disk(pytestconfig: pytest.Config) -> Iterator[Path]:
     """A folder that is not below `/tmp`: a sandbox has its own there, and would write to that."""
     base = pytestconfig.rootpath / ".pytest_cache" / "sandbox"
     if base.is_relative_to("/tmp"):
-        base = Path("/var/tmp/switchtower-tests")
+        base = Path(f"/var/tmp/switchtower-tests-{os.getuid()}")
     folder = base / uuid4().hex[:8]
     folder.mkdir(parents=True)
     yield folder
@@ -269,7 +270,7 @@ async def test_sockets_of_other_services_cannot_be_reached(run: Run, home: Path,
         listener.listen()
         connect = f"import socket; socket.socket(socket.AF_UNIX).connect('{home}/.push/run/pushd.sock')"
 
-        finished = await run(f'ls -A /run; echo "[$SSH_AUTH_SOCK$DOCKER_HOST]"; {sys.executable} -c "{connect}"')
+        finished = await run(f'ls -A /run; echo "[$SSH_AUTH_SOCK$DOCKER_HOST]"; {shlex.quote(sys.executable)} -c "{connect}"')
 
     assert "[]\n" in finished.output
     assert "docker" not in finished.output
