@@ -4,14 +4,17 @@ Pure: time and randomness come in as arguments, so every id in a test can be for
 can be spelled as a UUID for protocols that want one.
 """
 
+import re
 from collections.abc import Callable
-from uuid import UUID
+from uuid import UUID, uuid5
 
 Mint = Callable[[str], str]
 """Makes a fresh id of the given kind: `mint("run")`."""
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
+_NAMES = UUID("6b1f2c0e-6a0b-5a57-9d0e-3f6d0f0a7c51")
+"""The namespace of `named`; any UUID of ours that stays the same."""
 _VALUE_OF = {symbol: value for value, symbol in enumerate(_CROCKFORD)}
 
 
@@ -37,6 +40,15 @@ def spell(prefix: str, now_ms: int, randomness: int) -> str:
         + pairs[bits >> 10 & 1023]
         + pairs[bits & 1023]
     )
+
+
+is_session_id = re.compile(r"sess_[A-Za-z0-9._:-]{1,251}", re.ASCII).fullmatch
+"""Whether every protocol accepts it. A journal of an older release may have others, which pi's clients chose."""
+
+
+def named(prefix: str, name: str, generation: int) -> str:
+    """The id of this kind for the n-th thing with a name: the same wherever it is asked for."""
+    return from_uuid(prefix, uuid5(_NAMES, f"{prefix}\0{name}\0{generation}"))
 
 
 def as_uuid(identifier: str) -> UUID:
