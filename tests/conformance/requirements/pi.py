@@ -264,6 +264,63 @@ ERRORS = (
     Requirement("pi:error:bash-breaker", "22.1 Common error conditions", "`Bash circuit breaker open`"),
 )
 
+DECIDED = (
+    Requirement(
+        "pi:decided:stdio-ids",
+        "8.1 Duplicate command id",
+        "ids are shared by all clients of one server, stdio and WebSocket alike",
+        divergence="a stdio process counts its ids for itself: two of them that count from 1 must not get each other's answers",
+    ),
+    Requirement(
+        "pi:decided:run-lane",
+        "7.3 Lane execution model",
+        "a command holds its lane to its end",
+        divergence="a run does not hold its session's lane, so that abort, answers and reads pass it (ADR 0016)",
+    ),
+    Requirement(
+        "pi:decided:follow-up-run",
+        FIELD,
+        "a follow-up belongs to the run that it follows, with one agent_end for both",
+        divergence="a follow-up is a run of its own, so that a restart between the two loses nothing (ADR 0008)",
+    ),
+    Requirement(
+        "pi:decided:idle-steer",
+        FIELD,
+        "steer and follow_up to an idle session wait for the next prompt",
+        divergence="they start a run, so that a message that comes a moment after the run's end is not lost (ADR 0008)",
+    ),
+    Requirement(
+        "pi:decided:ids-remembered",
+        "8.1 Duplicate command id",
+        "the original forgets ids when it restarts",
+        divergence="ids are remembered for a week: a retry after a restart must not run twice, and 13.1 asks for unique ids",
+    ),
+    Requirement(
+        "pi:decided:inversion-at-its-turn",
+        "9.2 Same-lane inversion guard",
+        "a dependency that cannot be awaited fails its dependent at once",
+        divergence="it fails when its turn comes: until then the dependency may have ended or left the lane",
+    ),
+    Requirement(
+        "pi:decided:delete-waits",
+        "17.1 Server commands",
+        "delete_session unloads a session",
+        divergence="it waits for the run in it, as an unloaded session has none; abort first to be quick",
+    ),
+    Requirement(
+        "pi:decided:model-figures",
+        FIELD,
+        "a model's baseUrl, reasoning and input are its own",
+        divergence="the catalogue does not know them; an address may hold a secret and is not shown",
+    ),
+    Requirement(
+        "pi:decided:empty-frame",
+        "3.1 Message shape",
+        "an empty WebSocket frame is no JSON object",
+        divergence="it is ignored like an empty line over stdio: there is no command to answer",
+    ),
+)
+
 CLIENTS = (
     Requirement(
         "pi:client:obligations",
@@ -296,5 +353,6 @@ REQUIREMENTS = (
     *EVENTS,
     *SERVER,
     *ERRORS,
+    *DECIDED,
     *CLIENTS,
 )
