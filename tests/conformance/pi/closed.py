@@ -306,7 +306,7 @@ class CompactionStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="
 
 class CompactionEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="compaction_end"):
     reason: Literal["manual"]
-    result: CompactionResult | None
+    result: CompactionResult | UnsetType = UNSET
     aborted: bool
     willRetry: bool
     errorMessage: Text | UnsetType = UNSET

@@ -14,17 +14,19 @@ async def test_what_a_killed_run_had_said_is_in_its_messages(own_pi: StartPi, jo
     await pi.do("create_session", sessionId="s1")
     await pi.do("switch_session", sessionId="s1")
     await pi.begin("prompt", sessionId="s1", message="count 1000000")
-    said = ""
+    said, thought = "", ""
     while len(said.split()) < 20:
-        said += str((await pi.next_event("message_update"))["assistantMessageEvent"].get("delta", ""))
+        update = (await pi.next_event("message_update"))["assistantMessageEvent"]
+        thought += update["delta"] if update["type"] == "thinking_delta" else ""
+        said += update["delta"] if update["type"] == "text_delta" else ""
     daemon.stop(signal.SIGKILL)
     daemon.start()
     again = await join(daemon)
     messages = (await again.do("get_messages", sessionId="s1"))["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant"]
     assert (messages[1]["stopReason"], bool(messages[1]["errorMessage"])) == ("aborted", True)
-    text = messages[1]["content"][0]["text"]
-    assert text.startswith(said), "no word that a client has seen is lost"
+    thinking, text = messages[1]["content"][0]["thinking"], messages[1]["content"][1]["text"]
+    assert (thinking, text.startswith(said)) == (thought, True), "no word that a client has seen is lost"
     assert await again.do("get_last_assistant_text", sessionId="s1") == {"text": text.strip()}
     assert (await again.do("get_state", sessionId="s1"))["messageCount"] == 2
     assert (await again.ask("prompt", sessionId="s1", message="say: on"))["success"]

@@ -1,10 +1,6 @@
 """Stored sessions: listed with their paths, loaded by them, and by no path outside the allowed directories."""
 
-import asyncio
 import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -215,30 +211,3 @@ async def test_a_file_of_pis_keeps_who_spoke_what_it_took_and_how_it_ended_and_i
     await pi.do("load_session", sessionPath=str(again), sessionId=copy)
     assert (await pi.do("get_messages", sessionId=copy))["messages"][1:] == messages[1:]
     assert (await pi.ask("prompt", sessionId=copy, message="say: on"))["success"]
-
-
-@pytest.mark.requirement("pi:stored:published")
-async def test_pis_own_loader_reads_what_is_exported(pi: CheckedClient, workspace: Path) -> None:
-    """With the published package: `npm install --prefix DIR @mariozechner/pi-coding-agent`, then `PI_PACKAGES=DIR`."""
-    packages, node = os.environ.get("PI_PACKAGES"), shutil.which("node")
-    if packages is None or node is None:
-        pytest.skip("PI_PACKAGES names no folder with pi's npm package, or there is no Node")
-    session_id = await pi.session(workspace)
-    await pi.do("prompt", sessionId=session_id, message="say: hello")
-    await pi.do("bash", sessionId=session_id, command="echo hi")
-    await pi.do("set_session_name", sessionId=session_id, name="Named")
-    path = (await pi.do("export_jsonl", sessionId=session_id))["path"]
-    module = Path(packages) / "node_modules" / "@mariozechner" / "pi-coding-agent" / "dist" / "core" / "session-manager.js"
-    script = (
-        f"const {{SessionManager}} = await import({json.dumps(module.as_uri())});"
-        f"const opened = SessionManager.open({json.dumps(path)});"
-        "console.log(JSON.stringify({messages: opened.buildSessionContext().messages, id: opened.getSessionId(),"
-        " name: opened.getSessionName()}))"
-    )
-    done = await asyncio.to_thread(
-        subprocess.run, [node, "--input-type=module", "-e", script], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    read = json.loads(done.stdout)
-    assert (read["id"], read["name"]) == (session_id, "Named")
-    assert read["messages"] == (await pi.do("get_messages", sessionId=session_id))["messages"]

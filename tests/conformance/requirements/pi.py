@@ -222,6 +222,7 @@ EVENTS = (
     Requirement("pi:event:tool", "19.3 Tool execution events", "a tool's start, output and end"),
     Requirement("pi:event:auto_compaction", "19.4 Auto-compaction events", "why it began and what came of it"),
     Requirement("pi:event:auto_retry", "19.5 Auto-retry events", "the countdown and how it ended"),
+    Requirement("pi:event:published-types", FIELD, "events, messages and figures have the types that pi's package publishes"),
     Requirement("pi:event:nothing-lost", FIELD, "a slow or late subscriber misses nothing"),
     Requirement("pi:event:survives-restart", OURS, "the conversation is the same after a restart"),
 )

@@ -270,7 +270,7 @@ class Cutter:
             self._compacting = None
         told = UNSET if error is None or aborted else error
         if reason == "requested":
-            self._tell(shapes.CompactionEnd("manual", result, aborted, False, told))
+            self._tell(shapes.CompactionEnd("manual", UNSET if result is None else result, aborted, False, told))
         else:
             will_retry = reason == "overflow" and result is not None
             self._tell(shapes.AutoCompactionEnd(result, aborted, will_retry, told))

@@ -271,7 +271,7 @@ class CompactionStart(Struct, frozen=True, tag_field="type", tag="compaction_sta
 
 class CompactionEnd(Struct, frozen=True, tag_field="type", tag="compaction_end"):
     reason: str
-    result: CompactionResult | None
+    result: CompactionResult | UnsetType
     aborted: bool
     willRetry: bool
     errorMessage: str | UnsetType = UNSET

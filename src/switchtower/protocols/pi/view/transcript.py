@@ -114,11 +114,15 @@ class Transcript:
         self._run_seq: int | None = None
         """Where the run under way began, when it is the agent's work."""
         self._failure: events.ErrorRaised | None = None
+        self._thinking: list[bytes] = []
+        """The pieces of it that the message under way has, as they are stored."""
 
     def add(self, entry: journal.Entry) -> None:
         if entry.kind in FIELDS:
-            # Of the pieces only the first matters: when the message began.
+            # Of the pieces only the first matters: when the message began. Thinking is nowhere else if it is broken off.
             self._began_at_ms = self._began_at_ms or entry.ts_ms
+            if entry.kind == events.ThinkingDelta.kind:
+                self._thinking.append(entry.data)
         elif entry.kind in _TOLD:
             self._add(entry.seq, entry.ts_ms, codec.decode(entry.kind, entry.data))
 
@@ -155,9 +159,12 @@ class Transcript:
             case events.PromptExpanded():
                 self._expand(event.text)
             case events.MessageCompleted():
-                said = engine.Message(
-                    role="assistant", text=event.text, thinking=event.thinking, calls=event.calls, carry=event.carry
-                )
+                thinking = event.thinking
+                if event.cut_short and not thinking:
+                    pieces = [codec.decode(events.ThinkingDelta.kind, data) for data in self._thinking]
+                    thinking = "".join(piece.text for piece in pieces if isinstance(piece, events.ThinkingDelta))
+                self._thinking = []
+                said = engine.Message(role="assistant", text=event.text, thinking=thinking, calls=event.calls, carry=event.carry)
                 began_at_ms, self._began_at_ms = self._began_at_ms or ts_ms, None
                 self._add_line(Line(seq, began_at_ms, said, event.text, self._cast, cut_short=event.cut_short))
                 self._unpriced = not event.cut_short
@@ -166,9 +173,9 @@ class Transcript:
             case events.ErrorRaised():
                 self._failure = event
             case events.RetryScheduled():
-                self._began_at_ms = None  # what had begun does not count
+                self._began_at_ms, self._thinking = None, []  # what had begun does not count
             case events.RunCompleted():
-                self._began_at_ms = None
+                self._began_at_ms, self._thinking = None, []
                 self._complete_run(seq, ts_ms, event)
             case events.UsageReported():
                 self._price(event)
