@@ -181,6 +181,7 @@ async def test_a_node_that_stops_gives_the_seat_up_at_once(fleet: Fleet, connect
 async def test_a_program_at_a_socket_is_answered_after_it_has_said_all(fleet: Fleet, connect: Connect) -> None:
     a, b, _ = fleet.nodes
     await connect(a)
+    await connect(b, "unix")  # from now on the way to the node that serves is known to be open
     wire = await SocketWire.open(b.endpoints["piSocket"])
     hello: dict[str, Any] = {"type": "switchtower_hello", "namespace": "ns", "cwd": str(fleet.workspace)}
     client = PiClient(wire, patience=PATIENCE)

@@ -224,14 +224,14 @@ class Transcript:
             return
         line = Line(seq, event.at_ms, said, said.text, self._cast, reported=event.usage)
         if event.role == "user":
-            in_pi = msgspec.convert({**origin, "timestamp": event.at_ms}, shapes.BashExecution | shapes.CompactionSummary)
+            in_pi = _read_origin({**origin, "timestamp": event.at_ms}, shapes.BashExecution | shapes.CompactionSummary)
             line = msgspec.structs.replace(line, in_pi=in_pi, is_shown_only=not event.text)
         elif event.role == "assistant":
             line = msgspec.structs.replace(
                 line,
                 cast=Cast(*(origin.get(name) or getattr(self._cast, name) for name in ("provider", "model", "api"))),
-                usage=msgspec.convert(origin["usage"], shapes.Usage) if "usage" in origin else line.usage,
-                stopped=origin.get("stopReason"),
+                usage=_read_origin(origin.get("usage"), shapes.Usage) or line.usage,
+                stopped=_read_origin(origin.get("stopReason"), shapes.StopReason),
                 error=origin.get("errorMessage"),
                 is_shown_only=not (event.text or event.calls),
             )
@@ -358,6 +358,14 @@ def _shell_line(seq: int, ts_ms: int, started: events.ShellStarted, finished: ev
         excludeFromContext=UNSET if started.told else True,
     )
     return Line(seq, ts_ms, said, said.text, in_pi=in_pi, is_shown_only=not started.told)
+
+
+def _read_origin(value: object, type_: Any) -> Any:
+    """None for what is not of this type: another program wrote it, or another release of ours."""
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError:
+        return None
 
 
 def _assistant_content(said: engine.Message) -> tuple[shapes.Text | shapes.Thinking | shapes.ToolCall, ...]:
