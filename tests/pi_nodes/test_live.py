@@ -15,15 +15,21 @@ from tests.nodes.fleet import Fleet, Node
 from switchtower.testing.pi_client import PiClient
 from switchtower.testing.wires import SocketWire, WebSocketWire, Wire
 
-LEASE = 1
-SETTINGS: dict[str, object] = {"pi": "127.0.0.1:0", "pi_session_rate": 0, "pi_client_rate": 0, "node_lease": LEASE}
+SETTINGS: dict[str, object] = {"pi": "127.0.0.1:0", "pi_session_rate": 0, "pi_client_rate": 0}
+LONG_LEASE, SHORT_LEASE = 60, 3
+"""In seconds. On a busy machine a node may renew a short lease too late; only tests in which a node ends use it."""
 
 Connect = Callable[..., Awaitable[PiClient]]
 
 
 @pytest.fixture
 async def fleet(start_fleet: Callable[..., Awaitable[Fleet]]) -> Fleet:
-    return await start_fleet(3, **SETTINGS)
+    return await start_fleet(3, **SETTINGS, node_lease=LONG_LEASE)
+
+
+@pytest.fixture
+async def failing_fleet(start_fleet: Callable[..., Awaitable[Fleet]]) -> Fleet:
+    return await start_fleet(3, **SETTINGS, node_lease=SHORT_LEASE)
 
 
 async def open_wire(node: Node, door: str) -> Wire:
@@ -110,7 +116,8 @@ async def test_a_session_with_its_home_elsewhere_keeps_versions_and_order(fleet:
     push.close()
 
 
-async def test_when_the_node_that_serves_dies_the_next_one_knows_what_was_asked(fleet: Fleet, connect: Connect) -> None:
+async def test_when_the_node_that_serves_dies_the_next_one_knows_what_was_asked(failing_fleet: Fleet, connect: Connect) -> None:
+    fleet = failing_fleet
     a, b, c = fleet.nodes
     near, far = await connect(a), await connect(b)
     made = await far.do("create_session", cwd=str(fleet.workspace))
@@ -139,7 +146,8 @@ async def test_when_the_node_that_serves_dies_the_next_one_knows_what_was_asked(
     assert (await answer_to(again, later))["success"] is True
 
 
-async def test_a_node_that_was_paused_and_lost_the_seat_lets_its_clients_go(fleet: Fleet, connect: Connect) -> None:
+async def test_a_node_that_was_paused_and_lost_the_seat_lets_its_clients_go(failing_fleet: Fleet, connect: Connect) -> None:
+    fleet = failing_fleet
     a, b, _ = fleet.nodes
     near, far = await connect(a), await connect(b)
     made = await near.do("create_session", cwd=str(fleet.workspace))
@@ -173,6 +181,7 @@ async def test_a_node_that_stops_gives_the_seat_up_at_once(fleet: Fleet, connect
 async def test_a_program_at_a_socket_is_answered_after_it_has_said_all(fleet: Fleet, connect: Connect) -> None:
     a, b, _ = fleet.nodes
     await connect(a)
+    await connect(b, "unix")  # from now on the way to the node that serves is known to be open
     wire = await SocketWire.open(b.endpoints["piSocket"])
     hello: dict[str, Any] = {"type": "switchtower_hello", "namespace": "ns", "cwd": str(fleet.workspace)}
     client = PiClient(wire, patience=PATIENCE)

@@ -61,6 +61,8 @@ class StartSession(Command, frozen=True, kw_only=True):
     """The session is this flow, and its one run begins at once."""
     warnings: tuple[events.WarningRaised, ...] = ()
     """What the workshop wants every client of the session to see."""
+    alias: str | None = None
+    """See `events.SessionStarted`."""
 
 
 class LoadSession(Command, frozen=True, kw_only=True):

@@ -45,7 +45,8 @@ class Conversation:
                 self.messages, self._shells = [], []
                 self.open_calls.clear()
             case events.MessageImported():
-                self.messages.append(engine.imported_message(event))
+                if event.text or event.calls or event.images or event.role == "tool":
+                    self.messages.append(engine.imported_message(event))
             case events.ShellStarted():
                 self._commands[event.shell_id] = event
             case events.ShellFinished():

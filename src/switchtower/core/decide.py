@@ -88,7 +88,7 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
         case commands.FinishRun():
             return _finish(session, command, mint)
         case commands.InterruptRun():
-            return _interrupt(session, command)
+            return _interrupt(session, command, mint)
         case _:
             assert_never(command)
 
@@ -115,6 +115,7 @@ def _start(session: Session, command: commands.StartSession, mint: ids.Mint) -> 
         preset=command.resolved_preset,
         program=command.program,
         flow=command.flow,
+        alias=command.alias,
     )
     named = [events.SessionConfigured(by=command.actor, title=command.title)] if command.title else []
     loaded = [events.SessionLoaded(by=command.actor)] if command.loaded else []
@@ -382,27 +383,35 @@ def _finish(session: Session, command: commands.FinishRun, mint: ids.Mint) -> De
     )
     ends = [*_close_loose_ends(run, f"the run ended: {outcome}"), completed]
     if outcome is not events.Outcome.SUCCESS:
-        return Decision([*_withdrawn(session, f"the run ended: {outcome}"), *ends], run.id)
+        return Decision([*_cut_message(session, mint), *_withdrawn(session, f"the run ended: {outcome}"), *ends], run.id)
     # The next run begins in the commit that ends this one: there is no moment at which a restart could lose the message.
     following = _started_by(next(iter(session.queue.values())), session, mint) if session.queue else None
     return Decision(ends, run.id, following=following)
 
 
-def _interrupt(session: Session, command: commands.InterruptRun) -> Decision:
+def _interrupt(session: Session, command: commands.InterruptRun, mint: ids.Mint) -> Decision:
     run = _active(session, command.run_id)
     outcome = events.Outcome.CANCELLED if run.cancel_requested else events.Outcome.FAILED
     return Decision(
         [
             *([] if command.lost is None else [events.HostLost(host=command.lost)]),
+            *_cut_message(session, mint),
             *_withdrawn(session, command.reason),
             *_close_loose_ends(run, command.reason),
-            events.ErrorRaised(code="RUN_INTERRUPTED", message=command.reason, retryable=True),
+            events.ErrorRaised(code=events.RUN_INTERRUPTED, message=command.reason, retryable=True),
             events.RunCompleted(
                 outcome=outcome, summary=f"Interrupted: {command.reason}", exit_code_hint=states.EXIT_CODE_HINT[outcome]
             ),
         ],
         run.id,
     )
+
+
+def _cut_message(session: Session, mint: ids.Mint) -> list[events.AnyEvent]:
+    """What a model had said of a message when its run broke off stays a part of the conversation: users have read it."""
+    if not session.message_open or not session.last_assistant_text:
+        return []
+    return [events.MessageCompleted(mint("asst"), session.last_assistant_text, cut_short=True)]
 
 
 def _withdrawn(session: Session, reason: str) -> list[events.MessageWithdrawn]:

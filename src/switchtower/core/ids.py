@@ -4,8 +4,9 @@ Pure: time and randomness come in as arguments, so every id in a test can be for
 can be spelled as a UUID for protocols that want one.
 """
 
+import re
 from collections.abc import Callable
-from uuid import UUID
+from uuid import UUID, uuid5
 
 Mint = Callable[[str], str]
 """Makes a fresh id of the given kind: `mint("run")`."""
@@ -16,6 +17,8 @@ _VERSION_7 = 0x7 << 76 | 0b10 << 62
 _RANDOM_OF_VERSION_7 = 0xFFF << 64 | (1 << 62) - 1
 UUID_KINDS = frozenset({"appr"})
 """Ids that protocols show to clients as UUIDs."""
+_NAMES = UUID("6b1f2c0e-6a0b-5a57-9d0e-3f6d0f0a7c51")
+"""The namespace of `named`; any UUID of ours that stays the same."""
 _VALUE_OF = {symbol: value for value, symbol in enumerate(_CROCKFORD)}
 
 
@@ -47,6 +50,15 @@ def as_version_7(randomness: int) -> int:
     """80 bits of randomness with those in place by which a UUID of version 7 is known (RFC 9562, 5.7). Behind a moment in
     milliseconds they make an id that is a ULID and, spelled as a UUID, a valid one."""
     return randomness & _RANDOM_OF_VERSION_7 | _VERSION_7
+
+
+is_session_id = re.compile(r"sess_[A-Za-z0-9._:-]{1,251}", re.ASCII).fullmatch
+"""Whether every protocol accepts it. A journal of an older release may have others, which pi's clients chose."""
+
+
+def named(prefix: str, name: str, generation: int) -> str:
+    """The id of this kind for the n-th thing with a name: the same wherever it is asked for."""
+    return from_uuid(prefix, uuid5(_NAMES, f"{prefix}\0{name}\0{generation}"))
 
 
 def as_uuid(identifier: str) -> UUID:

@@ -100,6 +100,8 @@ class Card(Struct, frozen=True):
     child_of: str | None = None
     """The session whose run has started it, and with which run it ends."""
     preset: str | None = None
+    alias: str | None = None
+    """The id that its first client chose for it."""
     spent: Spent | None = None
     """None before the first call of a model."""
     accepted: dict[str, bool] = {}

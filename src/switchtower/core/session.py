@@ -4,6 +4,7 @@ The fold is the same for live events, for recovery and for a load from a snapsho
 """
 
 import hashlib
+from copy import copy
 from typing import assert_never
 
 from msgspec import Struct, field
@@ -53,10 +54,12 @@ class Counts(Struct):
     assistant: int = 0
     tool_calls: int = 0
     tool_results: int = 0
+    shells: int = 0
+    """People's own commands, and what is no message of user or model but stands between them."""
 
     @property
     def messages(self) -> int:
-        return self.user + self.assistant + self.tool_results
+        return self.user + self.assistant + self.tool_results + self.shells
 
 
 class Run(Struct):
@@ -83,6 +86,8 @@ class Run(Struct):
     """What extensions have asked and nobody has answered."""
     failure: str = ""
     """The last error it told of."""
+    cut_short: bool = False
+    """Its last message was broken off."""
 
     @property
     def waits_for_a_decision(self) -> bool:
@@ -198,6 +203,12 @@ class Session(Struct):
     host_lost: bool = False
     relayed_seq: int = 0
     """The last of its host's numbers that we have."""
+    alias: str | None = None
+    """The id that its first client chose for it; see `events.SessionStarted`."""
+    usage_before: Usage = field(default_factory=Usage)
+    """Of `usage`, what belongs to conversations before the present one."""
+    imported_usage: Usage = field(default_factory=Usage)
+    """What the messages took that the conversation began with, elsewhere."""
 
     @property
     def last_assistant_text(self) -> str:
@@ -277,6 +288,7 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.parent_run = event.parent_run
             session.preset = event.preset
             session.host = event.host
+            session.alias = event.alias
             if event.program is not None:
                 session.terminal = Terminal(event.program, event.program.cols, event.program.rows)
             if event.flow is not None:
@@ -331,6 +343,7 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.counts.user += isinstance(event, events.MessageDelivered)
         case events.ConversationCleared():
             session.counts = Counts()
+            session.usage_before, session.imported_usage = copy(session.usage), Usage()
             session.clearings += 1
             session.conversation_from = session.seq
             session.text_parts = []
@@ -340,7 +353,7 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
         case events.ShellStarted():
             session.shells[event.shell_id] = event.command
         case events.ShellFinished():
-            session.shells.pop(event.shell_id, None)
+            session.counts.shells += session.shells.pop(event.shell_id, None) is not None
         case (
             events.TerminalTyped()
             | events.TerminalKeys()
@@ -372,6 +385,8 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.counts.tool_calls += len(event.calls)
             session.text_parts = [event.text] if event.text else session.text_parts
             session.message_open = False
+            if run:
+                run.cut_short = event.cut_short
         case events.ToolCalled() if run:
             run.open_calls[event.call_id] = event.tool
             if session.terminal is not None and isinstance(pid := event.args.get("pid"), int):
@@ -408,6 +423,8 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             run.cancel_requested = True
         case events.RunCompleted():
             if run:
+                if run.purpose is events.Purpose.WORK and event.outcome is not events.Outcome.SUCCESS:
+                    session.counts.assistant += not run.cut_short  # an empty message, which has the reason
                 accepted = {result.id: result.passed for result in event.acceptance}
                 session.last_run = LastRun(run.id, event.outcome, event.summary, run.failure, accepted)
             if session.terminal is not None:
@@ -466,7 +483,11 @@ def _fold_terminal(
 
 def _fold_imported(session: Session, event: events.MessageImported) -> None:
     counts = session.counts
+    if event.usage is not None:
+        session.imported_usage.add(event.usage)
     match event.role:
+        case "user" if event.origin is not None:
+            counts.shells += 1  # no user has said it
         case "user":
             counts.user += 1
             session.title = session.title or " ".join(event.text.split())[:TITLE_LENGTH]
@@ -535,6 +556,7 @@ def card(session: Session) -> journal.Card:
         sandbox=session.sandbox,
         child_of=session.child_of,
         preset=session.preset.name if session.preset else None,
+        alias=session.alias,
         spent=_spent(session),
         accepted=session.last_run.accepted if session.last_run and session.run is None else {},
     )

@@ -155,8 +155,12 @@ class Tower(Protocol):
         """The session as it stands whose active run this is, at this node. Not to be changed or kept."""
         ...
 
-    async def cards(self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = ()) -> list[journal.Card]:
-        """Sessions, most recently updated first; or only those that somebody wants at hand, or in one of these states."""
+    async def cards(
+        self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = (), any_id: bool = False
+    ) -> list[journal.Card]:
+        """Sessions, most recently updated first; or only those that somebody wants at hand, or in one of these states.
+
+        `any_id`: also sessions that an older release stored under an id which a pi client chose. Only pi accepts those ids."""
         ...
 
     async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.Hit]:

@@ -236,11 +236,15 @@ class Runtime:
             raise errors.SessionNotFound(session_id)
         return session
 
-    async def cards(self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = ()) -> list[journal.Card]:
-        return await self._journal.cards(limit=limit, loaded=loaded, states=states)
+    async def cards(
+        self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = (), any_id: bool = False
+    ) -> list[journal.Card]:
+        found = await self._journal.cards(limit=limit, loaded=loaded, states=states)
+        return found if any_id else [card for card in found if ids.is_session_id(card.session_id)]
 
     async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.Hit]:
-        return await self._search.find(text, limit, session_id=session_id)
+        hits = await self._search.find(text, limit, session_id=session_id)
+        return [hit for hit in hits if ids.is_session_id(hit.session_id)]
 
     async def entries(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
         return await self._journal.read(session_id, after_seq, limit)

@@ -97,7 +97,23 @@ class ToolResult(Closed, frozen=True, kw_only=True, tag_field="role", tag="toolR
     timestamp: Count
 
 
-Message = User | Assistant | ToolResult
+class BashExecution(Closed, frozen=True, kw_only=True, tag_field="role", tag="bashExecution"):
+    command: Text
+    output: str
+    exitCode: int | UnsetType = UNSET
+    cancelled: bool
+    truncated: bool
+    timestamp: Count
+    excludeFromContext: bool | UnsetType = UNSET
+
+
+class CompactionSummary(Closed, frozen=True, kw_only=True, tag_field="role", tag="compactionSummary"):
+    summary: Text
+    tokensBefore: Count
+    timestamp: Count
+
+
+Message = User | Assistant | ToolResult | BashExecution | CompactionSummary
 
 
 # Session events
@@ -130,43 +146,52 @@ class MessageEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="messa
 
 class TextStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="text_start"):
     contentIndex: Count
+    partial: Growing
 
 
 class TextDelta(Closed, frozen=True, kw_only=True, tag_field="type", tag="text_delta"):
     contentIndex: Count
+    partial: Growing
     delta: Text
 
 
 class TextEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="text_end"):
     contentIndex: Count
+    partial: Growing
     content: str
 
 
 class ThinkingStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="thinking_start"):
     contentIndex: Count
+    partial: Growing
 
 
 class ThinkingDelta(Closed, frozen=True, kw_only=True, tag_field="type", tag="thinking_delta"):
     contentIndex: Count
+    partial: Growing
     delta: Text
 
 
 class ThinkingEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="thinking_end"):
     contentIndex: Count
+    partial: Growing
     content: str
 
 
 class ToolcallStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="toolcall_start"):
     contentIndex: Count
+    partial: Growing
 
 
 class ToolcallDelta(Closed, frozen=True, kw_only=True, tag_field="type", tag="toolcall_delta"):
     contentIndex: Count
+    partial: Growing
     delta: Text
 
 
 class ToolcallEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="toolcall_end"):
     contentIndex: Count
+    partial: Growing
     toolCall: ToolCallPart
 
 
@@ -276,13 +301,14 @@ class ExtensionUiClosed(Closed, frozen=True, kw_only=True, tag_field="type", tag
 
 
 class CompactionStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="compaction_start"):
-    reason: Literal["requested"]
+    reason: Literal["manual"]
 
 
 class CompactionEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="compaction_end"):
-    reason: Literal["requested"]
-    result: CompactionResult | None
+    reason: Literal["manual"]
+    result: CompactionResult | UnsetType = UNSET
     aborted: bool
+    willRetry: bool
     errorMessage: Text | UnsetType = UNSET
 
 
@@ -540,6 +566,8 @@ class SessionFile(Closed, frozen=True, kw_only=True):
     path: Text
     name: Text
     modifiedAt: Moment
+    fileExists: bool
+    """Ours."""
 
 
 class SessionFiles(Closed, frozen=True, kw_only=True):
@@ -565,7 +593,8 @@ class CycledLevel(Closed, frozen=True, kw_only=True):
 
 
 class BashResult(Closed, frozen=True, kw_only=True):
-    exitCode: int | None
+    exitCode: int | UnsetType = UNSET
+    truncated: bool
     output: str
     cancelled: bool
 
@@ -659,6 +688,7 @@ DATA: dict[str, Any] = {
     "bash": BashResult,
     "abort_bash": NOTHING,
     "get_session_stats": SessionStats,
+    "export_jsonl": Exported,
     "export_html": Exported,
     "new_session": Replaced,
     "switch_session_file": Replaced,

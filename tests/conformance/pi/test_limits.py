@@ -71,6 +71,22 @@ async def test_a_replay_is_answered_even_beyond_the_rate(start_pi: StartPi, join
     assert (await pi.ask("health_check", id=first["id"]))["replayed"] is True
 
 
+@pytest.mark.requirement("pi:limit:control")
+async def test_a_client_that_has_used_up_its_rate_can_still_decide_stop_and_delete(start_pi: StartPi, join: Join) -> None:
+    pi = await join(start_pi(pi_session_rate=4))
+    session_id = await pi.session()
+    await pi.begin("prompt", sessionId=session_id, message="ask: ready? | yes | no")
+    asked = await pi.next_event("extension_ui_request")
+    for _ in range(2):
+        await pi.ask("get_state", sessionId=session_id)
+    assert await pi.refused("get_state", sessionId=session_id) == "Rate limit exceeded (4 commands/minute)"
+    response = {"method": "select", "value": "yes"}
+    await pi.do("extension_ui_response", sessionId=session_id, requestId=asked["requestId"], response=response)
+    await pi.next_event("agent_end")
+    await pi.do("abort", sessionId=session_id)
+    assert await pi.do("delete_session", sessionId=session_id) == {"deleted": True}
+
+
 @pytest.mark.requirement("pi:limit:defaults")
 async def test_the_defaults_are_those_that_clients_know(pi: CheckedClient, tmp_path: Path) -> None:
     settings = config.Settings(home=tmp_path)

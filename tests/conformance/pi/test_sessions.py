@@ -14,7 +14,7 @@ async def test_a_session_is_created_with_an_id_and_a_folder_of_the_clients_choic
     assert data["sessionId"] == data["sessionInfo"]["sessionId"] == session_id
     info = data["sessionInfo"]
     assert (info["isStreaming"], info["messageCount"], info["thinkingLevel"]) == (False, 0, "off")
-    assert info["sessionFile"].endswith(f"/{session_id}.jsonl")
+    assert info["sessionFile"].endswith(f"_{session_id}.jsonl")
     assert (await pi.do("bash", sessionId=session_id, command="pwd"))["output"].strip() == str(workspace)
 
 
@@ -30,18 +30,27 @@ async def test_an_id_that_is_taken_is_refused(pi: CheckedClient) -> None:
     assert await pi.refused("create_session", sessionId=session_id) == f"Session {session_id} already exists"
 
 
-@pytest.mark.requirement("pi:session:create")
-async def test_the_id_of_an_unloaded_session_begins_a_new_conversation(pi: CheckedClient, workspace: Path) -> None:
-    session_id = await pi.session(cwd=workspace)
-    await pi.do("prompt", sessionId=session_id, message="say: old")
-    await pi.do("delete_session", sessionId=session_id)
-
-    assert await pi.refused("create_session", sessionId=session_id, cwd="/") == f"Session {session_id} already exists"
-    again = await pi.ask("create_session", sessionId=session_id, cwd=str(workspace))
-
-    assert again["sessionVersion"] == 0
-    assert again["data"]["sessionInfo"]["messageCount"] == 0
-    assert (await pi.do("get_messages", sessionId=session_id))["messages"] == []
+@pytest.mark.requirement("pi:session:create", "pi:session:name-reused")
+async def test_the_id_of_an_unloaded_session_can_be_used_again_in_any_folder(
+    pi: CheckedClient, workspace: Path, tmp_path: Path
+) -> None:
+    session_id = f"again-{pi.new_id()}"
+    for cwd in (workspace, workspace, tmp_path):
+        created = await pi.ask("create_session", sessionId=session_id, cwd=str(cwd))
+        assert created["sessionVersion"] == 0
+        info = created["data"]["sessionInfo"]
+        assert (info["sessionId"], info["messageCount"], info.get("sessionName")) == (session_id, 0, None)
+        assert (await pi.do("get_messages", sessionId=session_id))["messages"] == []
+        assert (await pi.do("bash", sessionId=session_id, command="pwd"))["output"].strip() == str(cwd)
+        await pi.do("set_session_name", sessionId=session_id, name="left over")
+        await pi.do("prompt", sessionId=session_id, message="say: old")
+        await pi.do("delete_session", sessionId=session_id)
+    stored = [info for info in (await pi.do("list_stored_sessions"))["sessions"] if info["sessionId"] == session_id]
+    assert [info["cwd"] for info in stored] == [str(tmp_path), str(workspace), str(workspace)]
+    oldest = await pi.do("load_session", sessionPath=stored[-1]["sessionPath"])
+    assert oldest["sessionId"] == session_id
+    error = await pi.refused("load_session", sessionPath=stored[0]["sessionPath"])
+    assert error == f"Session {session_id} already exists"
 
 
 @pytest.mark.requirement("pi:session:create")

@@ -64,6 +64,7 @@ IDENTITY = (
     Requirement("pi:replay:fingerprint", "8.3 Fingerprint", "meaning counts: not the order of keys nor the spelling of numbers"),
     Requirement("pi:replay:in-flight", FIELD, "a duplicate of a command under way awaits it"),
     Requirement("pi:replay:restart", OURS, "outcomes survive a restart, and a kill"),
+    Requirement("pi:replay:shutdown", "8.1 Duplicate command id", "an outcome sent at a shutdown is the one that is replayed"),
     Requirement("pi:replay:between-connections", OURS, "a client that comes back finds its outcomes"),
     Requirement("pi:replay:namespaces", OURS, "ids of a `tower stdio` process are its own; those of WebSockets are shared"),
     Requirement("pi:idempotency:same-key", "8.2 idempotencyKey", "the same key and meaning get the first outcome"),
@@ -100,6 +101,8 @@ TIMEOUTS = (
     Requirement("pi:timeout:replayed", "11. Timeout semantics", "the same id gets the same timeout again"),
     Requirement("pi:timeout:not-overwritten", "11. Timeout semantics", "what comes later changes no outcome"),
     Requirement("pi:timeout:aborts", FIELD, "a timeout ends the work it covers"),
+    Requirement("pi:timeout:run-not-covered", OURS, "a command's timeout covers its wait and its start, not the run (ADR 0039)"),
+    Requirement("pi:timeout:waiting-for-people", OURS, "time for which a question is open does not count (ADR 0039)"),
     Requirement("pi:timeout:dependents", "9. Dependency semantics", "a timeout is a failure to those that depend on it"),
     Requirement("pi:timeout:defaults", FIELD, "30 s for reads, none for create_session, 5 min for the rest"),
 )
@@ -108,6 +111,7 @@ LIMITS = (
     Requirement("pi:limit:sessions", FIELD, "so many sessions may be loaded at a time"),
     Requirement("pi:limit:connections", FIELD, "a connection too many is closed with 1013"),
     Requirement("pi:limit:rate", FIELD, "commands a minute, for each client: to one session and in all"),
+    Requirement("pi:limit:control", OURS, "what stops or decides is not refused for the rate of other commands"),
     Requirement("pi:limit:outcomes", FIELD, "the outcomes that are kept in memory are bounded"),
     Requirement("pi:limit:defaults", FIELD, "the defaults are the original server's"),
 )
@@ -115,14 +119,23 @@ LIMITS = (
 SESSIONS = (
     Requirement("pi:session:create", "17.1 Server commands", "create_session, with an id and a folder of the client's choice"),
     Requirement("pi:session:exists", "22.1 Common error conditions", "an id that is taken is refused"),
+    Requirement("pi:session:other-protocols", OURS, "other protocols list, approve, continue and delete a session that pi named"),
+    Requirement("pi:session:name-kept", OURS, "pi sees the id that it chose in every frame, also after a kill"),
+    Requirement("pi:session:older-ids", OURS, "sessions that an older release stored under pi's id disturb no other client"),
+    Requirement("pi:session:name-reused", "17.1 Server commands", "the id of a deleted session can be used again, in any folder"),
     Requirement("pi:session:list", "17.1 Server commands", "list_sessions tells the sessions at hand"),
     Requirement("pi:session:delete", "17.1 Server commands", "delete_session unloads; what is stored stays"),
     Requirement("pi:session:switch", "17.1 Server commands", "switch_session adds a subscription"),
     Requirement("pi:session:state", "17.2 Session commands", "get_state is the session's info itself"),
-    Requirement("pi:stored:list", "20.1 Listing stored sessions", "stored sessions, with their path under both names"),
+    Requirement("pi:stored:list", "20.1 Listing stored sessions", "stored sessions: name, count, and the path under both names"),
+    Requirement("pi:stored:file-exists", "20.1 Listing stored sessions", "`fileExists` is true only where there is a file"),
+    Requirement("pi:stored:keeps-id", "20.2 Loading a session", "a file's session keeps its id; loading it twice is refused"),
     Requirement("pi:stored:load", "20.2 Loading a session", "load_session by path, under an id of the client's choice"),
     Requirement("pi:stored:paths", "20.2 Loading a session", "only absolute paths under the allowed directories"),
     Requirement("pi:stored:project-local", "20.2 Loading a session", "any `.pi/sessions` directory is allowed"),
+    Requirement("pi:stored:faithful", FIELD, "a file's provider, model, usage, cost, ends and roles are kept"),
+    Requirement("pi:stored:export", OURS, "export_jsonl: the conversation as a file of pi's"),
+    Requirement("pi:stored:published", FIELD, "pi's published loader reads what is exported"),
     Requirement("pi:stored:foreign", OURS, "files that pi wrote are listed, imported and continued"),
 )
 
@@ -143,6 +156,10 @@ WORK = (
     Requirement("pi:steer:delivered", "17.2 Session commands", "steer reaches the running agent first"),
     Requirement("pi:follow-up:queued", "17.2 Session commands", "follow_up waits until the agent has finished"),
     Requirement("pi:abort:ends-the-run", "17.2 Session commands", "abort ends the run, and succeeds when there is none"),
+    Requirement("pi:messages:failed", "19.2 Message events", "a failed or broken-off message stays in get_messages, with why"),
+    Requirement("pi:messages:killed", OURS, "what a killed run had said stays, for clients and for the model"),
+    Requirement("pi:messages:bash", FIELD, "a bash command is a message of role bashExecution"),
+    Requirement("pi:messages:summary", FIELD, "a compaction is a message of role compactionSummary"),
     Requirement("pi:messages:empty", "17.2 Session commands", "get_messages and its kin where nothing was said"),
     Requirement("pi:stats:session", "17.2 Session commands", "get_session_stats adds up"),
     Requirement("pi:stats:context", "17.2 Session commands", "get_context_usage"),
@@ -161,7 +178,7 @@ WORK = (
     Requirement("pi:bash:abort", "17.2 Session commands", "abort_bash"),
     Requirement("pi:bash:context", FIELD, "excludeFromContext keeps the output from the model"),
     Requirement("pi:fork:preview", "17.2 Session commands", "get_fork_messages"),
-    Requirement("pi:fork:fork", "17.2 Session commands", "fork: a session with what came before a message"),
+    Requirement("pi:fork:fork", "17.2 Session commands", "fork: the session becomes what came before a message"),
     Requirement("pi:fork:unknown-entry", "12. Error model", "an entry that is not there is refused in words"),
     Requirement("pi:files:new-session", "17.2 Session commands", "new_session begins anew and loses nothing"),
     Requirement("pi:files:switch", "17.2 Session commands", "switch_session_file"),
@@ -193,7 +210,7 @@ UI = (
 EVENTS = (
     Requirement("pi:event:server_ready", "16.1 server_ready", "the first frame of a connection"),
     Requirement("pi:event:server_shutdown", "16.2 server_shutdown", "announced before the server closes"),
-    Requirement("pi:event:session_created", "6. Event taxonomy", "told to everybody, also for loaded and forked sessions"),
+    Requirement("pi:event:session_created", "6. Event taxonomy", "told to everybody, also for loaded sessions"),
     Requirement("pi:event:session_deleted", "6. Event taxonomy", "told to everybody"),
     Requirement("pi:event:envelope", "6.1 Session-scoped AgentSession events", "session events carry their session's id"),
     Requirement("pi:event:subscribers-only", "6.1 Session-scoped AgentSession events", "delivered to subscribers alone"),
@@ -205,6 +222,7 @@ EVENTS = (
     Requirement("pi:event:tool", "19.3 Tool execution events", "a tool's start, output and end"),
     Requirement("pi:event:auto_compaction", "19.4 Auto-compaction events", "why it began and what came of it"),
     Requirement("pi:event:auto_retry", "19.5 Auto-retry events", "the countdown and how it ended"),
+    Requirement("pi:event:published-types", FIELD, "events, messages and figures have the types that pi's package publishes"),
     Requirement("pi:event:nothing-lost", FIELD, "a slow or late subscriber misses nothing"),
     Requirement("pi:event:survives-restart", OURS, "the conversation is the same after a restart"),
 )
@@ -247,6 +265,63 @@ ERRORS = (
     Requirement("pi:error:bash-breaker", "22.1 Common error conditions", "`Bash circuit breaker open`"),
 )
 
+DECIDED = (
+    Requirement(
+        "pi:decided:stdio-ids",
+        "8.1 Duplicate command id",
+        "ids are shared by all clients of one server, stdio and WebSocket alike",
+        divergence="a stdio process counts its ids for itself: two of them that count from 1 must not get each other's answers",
+    ),
+    Requirement(
+        "pi:decided:run-lane",
+        "7.3 Lane execution model",
+        "a command holds its lane to its end",
+        divergence="a run does not hold its session's lane, so that abort, answers and reads pass it (ADR 0016)",
+    ),
+    Requirement(
+        "pi:decided:follow-up-run",
+        FIELD,
+        "a follow-up belongs to the run that it follows, with one agent_end for both",
+        divergence="a follow-up is a run of its own, so that a restart between the two loses nothing (ADR 0008)",
+    ),
+    Requirement(
+        "pi:decided:idle-steer",
+        FIELD,
+        "steer and follow_up to an idle session wait for the next prompt",
+        divergence="they start a run, so that a message that comes a moment after the run's end is not lost (ADR 0008)",
+    ),
+    Requirement(
+        "pi:decided:ids-remembered",
+        "8.1 Duplicate command id",
+        "the original forgets ids when it restarts",
+        divergence="ids are remembered for a week: a retry after a restart must not run twice, and 13.1 asks for unique ids",
+    ),
+    Requirement(
+        "pi:decided:inversion-at-its-turn",
+        "9.2 Same-lane inversion guard",
+        "a dependency that cannot be awaited fails its dependent at once",
+        divergence="it fails when its turn comes: until then the dependency may have ended or left the lane",
+    ),
+    Requirement(
+        "pi:decided:delete-waits",
+        "17.1 Server commands",
+        "delete_session unloads a session",
+        divergence="it waits for the run in it, as an unloaded session has none; abort first to be quick",
+    ),
+    Requirement(
+        "pi:decided:model-figures",
+        FIELD,
+        "a model's baseUrl, reasoning and input are its own",
+        divergence="the catalogue does not know them; an address may hold a secret and is not shown",
+    ),
+    Requirement(
+        "pi:decided:empty-frame",
+        "3.1 Message shape",
+        "an empty WebSocket frame is no JSON object",
+        divergence="it is ignored like an empty line over stdio: there is no command to answer",
+    ),
+)
+
 CLIENTS = (
     Requirement(
         "pi:client:obligations",
@@ -279,5 +354,6 @@ REQUIREMENTS = (
     *EVENTS,
     *SERVER,
     *ERRORS,
+    *DECIDED,
     *CLIENTS,
 )

@@ -58,6 +58,14 @@ class Ledger:
         self.receipts: dict[str, journal.Receipt] = {}
         self.gate: asyncio.Event | None = None
         self.broken = False
+        self.waited: dict[str, float] = {}
+        self.outliving: set[str] = set()
+
+    def waited_for_people(self, session_id: str) -> float:
+        return self.waited.get(session_id, 0.0)
+
+    def outlives_us(self, session_id: str) -> bool:
+        return session_id in self.outliving
 
     def version(self, session_id: str) -> int | None:
         return self.versions.get(session_id)
@@ -112,10 +120,10 @@ class Ensemble:
         self.handles[name] = lambda _: future
         return future
 
-    def resting(self, name: str) -> asyncio.Future[ports.Handled]:
+    def resting(self, name: str, *, is_run: bool = False) -> asyncio.Future[ports.Handled]:
         """The handler of this id or type is done at once, but its command goes on until the future has a result."""
         future: asyncio.Future[ports.Handled] = asyncio.get_running_loop().create_future()
-        self.handles[name] = lambda _: ports.Handled(rest=future)
+        self.handles[name] = lambda _: ports.Handled(rest=future, is_run=is_run)
         return future
 
     def refusing(self, name: str, error: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from switchtower.core import codec, events, journal
 from switchtower.protocols.pi.view import reel
+from switchtower.protocols.pi.view.streaming import MOST_CALLS_LISTED
 
 SESSION, RUN = "sess_01JCQREEL", "run_01JCQREEL"
 START_MS = 1_760_000_000_000
@@ -51,7 +52,21 @@ def events_in(frames: Sequence[bytes]) -> list[dict[str, Any]]:
     for frame in decoded:
         assert frame.keys() == {"type", "sessionId", "event"}
         assert (frame["type"], frame["sessionId"]) == ("event", SESSION)
+        if frame["event"]["type"] == "message_update":
+            _check_update(frame["event"])
     return [frame["event"] for frame in decoded]
+
+
+def _check_update(event: dict[str, Any]) -> None:
+    """pi's type has the message twice. Takes the second one out, so that tests need not repeat it."""
+    message, update = event["message"], event["assistantMessageEvent"]
+    assert update.pop("partial") == message
+    place = update["contentIndex"]
+    if place < len(message["content"]):
+        kind = {"toolcall": "toolCall"}.get(update["type"].partition("_")[0], update["type"].partition("_")[0])
+        assert message["content"][place]["type"] == kind, "the block is there from its start on"
+    else:
+        assert place >= MOST_CALLS_LISTED
 
 
 def in_short(happened: Sequence[dict[str, Any]]) -> list[str]:

@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import msgspec
 import pytest
 from tests.protocols.pi.ensemble import UNLIMITED, Ensemble
 
 from switchtower.core import errors
-from switchtower.protocols.pi.order import inbound, ports
+from switchtower.protocols.pi.order import inbound, lifecycle, ports, receipts
 from switchtower.protocols.pi.order.limits import Limits
+from switchtower.protocols.pi.order.outcomes import Ended
 
 
 async def test_a_read_is_accepted_started_finished_and_answered_in_one_breath() -> None:
@@ -334,10 +336,21 @@ async def test_shutdown_refuses_before_anything_else_and_lets_work_finish() -> N
     assert await ensemble.conductor.drained(0)
 
 
-async def test_closing_ends_what_is_left_without_storing_it() -> None:
+def restarted(ensemble: Ensemble) -> dict[str, dict[str, Any]]:
+    """The answers by id, as the next process would replay them."""
+    return {
+        name.value: msgspec.json.decode(lifecycle.response(kept.outcome, name.value))
+        for name, kept, _ in receipts.read(ensemble.ledger.receipts.values(), now_ms=0)
+        if isinstance(kept, Ended)
+    }
+
+
+@pytest.mark.requirement("pi:replay:shutdown")
+async def test_closing_stores_the_failure_of_what_is_left_before_a_client_gets_it() -> None:
     ensemble = Ensemble()
-    work, run = ensemble.stalled("a"), ensemble.resting("r")
+    work, run = ensemble.stalled("a"), ensemble.resting("r", is_run=True)
     client = ensemble.client()
+    ensemble.ledger.versions["t"] = 0
     client.send("prompt", id="r", sessionId="t", message="m")
     client.send("abort", id="a", sessionId="s")
     client.send("abort", id="queued", sessionId="s")
@@ -360,9 +373,44 @@ async def test_closing_ends_what_is_left_without_storing_it() -> None:
         ("settling", True),
     ]
     assert ensemble.began == ["r", "a", "settling"]
-    assert [settlement.session_id for settlement in ensemble.ledger.settlements] == ["u"]
+    assert sorted(settlement.session_id for settlement in ensemble.ledger.settlements) == ["s", "s", "t", "u", "u"]
+    told = {answer["id"]: answer for answer in client.responses if not answer["success"]}
+    after = restarted(ensemble)
+    for id_ in ("a", "r", "queued", "queued too"):
+        assert after[id_] == {**told[id_], "type": "response"}, "the next process has what was sent"
     finished = [data["commandId"] for kind, data in ensemble.heard if kind == "command_finished"]
     assert sorted(finished) == ["a", "a", "queued", "queued too", "r", "settling"]
+
+
+@pytest.mark.requirement("pi:replay:shutdown")
+async def test_closing_sends_no_outcome_of_what_continues_or_cannot_be_stored() -> None:
+    ensemble = Ensemble()
+    run, making = ensemble.resting("r", is_run=True), ensemble.stalled("c")
+    ensemble.stalled("anonymous")
+    client = ensemble.client()
+    client.send("prompt", id="r", sessionId="s", message="m")
+    client.send("create_session", id="c")
+    ensemble.ledger.outliving.add("s")
+    await ensemble.conductor.close()
+    assert (run.cancelled(), making.cancelled()) == (True, True)
+    assert (client.responses, ensemble.ledger.settlements) == ([], [])
+
+    broken = Ensemble()
+    broken.stalled("a")
+    broken.ledger.broken = True
+    other = broken.client()
+    other.send("abort", id="a", sessionId="s")
+    await broken.conductor.close()
+    assert other.responses == []
+
+
+async def test_another_node_takes_over_without_a_word_from_this_one() -> None:
+    ensemble = Ensemble()
+    ensemble.stalled("a")
+    client = ensemble.client()
+    client.send("abort", id="a", sessionId="s")
+    await ensemble.conductor.close(answer=False)
+    assert (client.responses, ensemble.ledger.settlements) == ([], [])
 
 
 async def test_metrics_count_what_was_executed_and_refused() -> None:

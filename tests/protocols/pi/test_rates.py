@@ -1,5 +1,6 @@
 """How often a client may ask: in any sixty seconds, to one session and in all."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.protocols.pi.ensemble import Ensemble
@@ -105,3 +106,19 @@ async def test_who_asks_too_often_is_told_and_can_be_answered_from_before() -> N
     assert "replayed" not in await other.ask("get_state", id="c", sessionId="s")
     ensemble.conductor.disconnected(client)
     assert (await client.ask("list_sessions", id="e"))["success"]
+
+
+@pytest.mark.requirement("pi:limit:control")
+async def test_what_stops_or_decides_passes_a_rate_that_is_used_up_and_has_a_generous_one() -> None:
+    ensemble = Ensemble(Limits(session_rate=2, client_rate=3))
+    client = ensemble.client()
+    for _ in range(4):
+        client.send("get_state", sessionId="s")
+    assert client.responses[-1]["error"] == "Rate limit exceeded (2 commands/minute)"
+    answer = {"requestId": "r", "response": {"method": "cancelled"}}
+    for command in ("abort", "abort_bash", "abort_retry", "abort_compaction", "delete_session", "extension_ui_response"):
+        fields = answer if command == "extension_ui_response" else {}
+        assert (await client.ask(command, sessionId="s", **fields))["success"], command
+    for _ in range(3 * rates.CONTROL_SHARE - 6):
+        assert (await client.ask("abort", sessionId="s"))["success"]
+    assert (await client.ask("abort", sessionId="s"))["error"] == "Rate limit exceeded (30 commands/minute)"

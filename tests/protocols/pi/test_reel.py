@@ -127,6 +127,7 @@ def test_a_run_with_a_tool_has_a_turn_for_each_message() -> None:
         "message_update text_delta",
         "message_update text_end",
         "message_update toolcall_start",
+        "message_update toolcall_delta",
         "message_update toolcall_end",
         "message_end assistant toolUse",
         "tool_execution_start",
@@ -146,15 +147,15 @@ def test_a_run_with_a_tool_has_a_turn_for_each_message() -> None:
         "agent_end",
     ]
     call = {"type": "toolCall", "id": "call_1", "name": "read_file", "arguments": {"path": "a.txt"}}
-    assert happened[12]["assistantMessageEvent"] == {"type": "toolcall_end", "contentIndex": 2, "toolCall": call}
-    assert happened[13]["message"]["content"] == [
+    assert happened[13]["assistantMessageEvent"] == {"type": "toolcall_end", "contentIndex": 2, "toolCall": call}
+    assert happened[14]["message"]["content"] == [
         {"type": "thinking", "thinking": "Read it."},
         {"type": "text", "text": "I look."},
         call,
     ]
     named = {"toolCallId": "call_1", "toolName": "read_file"}
-    assert happened[14] == {"type": "tool_execution_start", **named, "args": {"path": "a.txt"}}
-    assert happened[16] == {
+    assert happened[15] == {"type": "tool_execution_start", **named, "args": {"path": "a.txt"}}
+    assert happened[17] == {
         "type": "tool_execution_update",
         **named,
         "args": {"path": "a.txt"},
@@ -162,10 +163,10 @@ def test_a_run_with_a_tool_has_a_turn_for_each_message() -> None:
         "delta": "tents",
     }
     content = [{"type": "text", "text": "contents"}]
-    assert happened[17] == {"type": "tool_execution_end", **named, "result": {"content": content}, "isError": False}
+    assert happened[18] == {"type": "tool_execution_end", **named, "result": {"content": content}, "isError": False}
     result = {"role": "toolResult", **named, "content": content, "isError": False, "timestamp": START_MS + 11}
-    assert happened[19] == {"type": "message_end", "message": result}
-    assert happened[20] == {"type": "turn_end", "message": happened[13]["message"], "toolResults": [result]}
+    assert happened[20] == {"type": "message_end", "message": result}
+    assert happened[21] == {"type": "turn_end", "message": happened[14]["message"], "toolResults": [result]}
     assert [message["role"] for message in happened[-1]["messages"]] == ["user", "assistant", "toolResult", "assistant"]
 
 
@@ -233,6 +234,7 @@ def test_a_retry_ends_what_was_streamed_as_an_error_and_begins_again() -> None:
         "message_start assistant",
         "message_update text_start",
         "message_update text_delta",
+        "message_update text_end",
         "message_end assistant error",
         "auto_retry_start",
         "message_start assistant",
@@ -244,9 +246,9 @@ def test_a_retry_ends_what_was_streamed_as_an_error_and_begins_again() -> None:
         "auto_retry_end",
         "agent_end",
     ]
-    voided = happened[7]["message"]
+    voided = happened[8]["message"]
     assert (voided["content"], voided["errorMessage"]) == ([{"type": "text", "text": "Half a"}], "overloaded")
-    assert happened[8] == {
+    assert happened[9] == {
         "type": "auto_retry_start",
         "attempt": 1,
         "maxAttempts": 3,
@@ -479,6 +481,7 @@ def test_a_run_whose_beginning_was_missed_is_still_told() -> None:
         "message_update text_start",
         "message_update text_delta",
         "tool_execution_update",
+        "message_update text_end",
         "message_end assistant stop",
         "turn_end",
         "agent_end",

@@ -54,6 +54,47 @@ async def test_a_timeout_is_told_stored_and_replayed_and_the_work_is_aborted(com
     assert (await client.ask("compact", sessionId="s"))["success"]
 
 
+@pytest.mark.requirement("pi:timeout:run-not-covered")
+async def test_a_run_is_not_covered_by_the_timeout_of_the_command_that_started_it() -> None:
+    ensemble = Ensemble(SOON)
+    client = ensemble.client()
+    run = ensemble.resting("p", is_run=True)
+    client.send("prompt", id="p", sessionId="s", message="m")
+    # Another command's clock starts later and runs out: the prompt's would have, too.
+    ensemble.stalled("other")
+    assert (await client.ask("abort", id="other", sessionId="s"))["timedOut"]
+    run.set_result(ports.Handled())
+    await ensemble.until(lambda: len(client.responses) == 2)
+    assert (client.responses[1]["id"], client.responses[1]["success"]) == ("p", True)
+
+
+@pytest.mark.requirement("pi:timeout:waiting-for-people")
+async def test_the_time_that_people_take_for_an_answer_does_not_count() -> None:
+    ensemble = Ensemble(SOON)
+    client = ensemble.client()
+    busy = asyncio.get_running_loop().create_future()
+    tries = iter([True, False])
+
+    def handle(_: inbound.Request) -> ports.Handled:
+        if next(tries):
+            raise ports.SessionBusy(busy)
+        return ports.Handled("done")
+
+    ensemble.handles["p"] = handle
+    ensemble.ledger.waited["s"] = 100.0  # before the command came
+    client.send("prompt", id="p", sessionId="s", message="m")
+    ensemble.ledger.waited["s"] += 3_600.0  # while it waited behind a run that has a question open
+    ensemble.ledger.versions["t"] = 0
+    other = ensemble.client("other")
+    for number in range(3):
+        ensemble.stalled(f"other {number}")
+        assert (await other.ask("abort", id=f"other {number}", sessionId="t"))["timedOut"]
+    assert client.responses == []
+    busy.set_result(None)
+    await ensemble.until(lambda: bool(client.responses))
+    assert client.responses[0]["data"] == "done"
+
+
 async def test_late_completion_cannot_overwrite_a_timeout() -> None:
     ensemble = Ensemble(SOON)
     client = ensemble.client()

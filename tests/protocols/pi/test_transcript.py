@@ -7,10 +7,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.protocols.pi.reels import CAST, OWNER, READ, START_MS, STARTED, SUCCESS, USAGE, entries_of
+from tests.protocols.pi.reels import CAST, OWNER, READ, START_MS, STARTED, SUCCESS, USAGE, entries_of, told
 from tests.protocols.pi.strategies import ANY_EVENT, ONE_OF_EACH
 
 from switchtower.core import engine, events, journal
+from switchtower.core.conversation import Conversation
 from switchtower.core.session import Counts, Run, Session, Usage
 from switchtower.protocols.pi.view import shapes, stats, transcript
 
@@ -34,7 +35,9 @@ TWO_RUNS = (
 
 
 def texts(messages: list[shapes.Message]) -> list[str]:
-    return [message["content"][0].get("text", "") for message in json.loads(msgspec.json.encode(messages))]
+    """The text of each message; of a summary, its own."""
+    encoded = json.loads(msgspec.json.encode(messages))
+    return [message["summary"] if "summary" in message else message["content"][0].get("text", "") for message in encoded]
 
 
 def test_messages_are_what_was_said_with_each_ones_usage() -> None:
@@ -113,7 +116,9 @@ def test_a_summary_takes_the_place_of_what_it_stands_for(kept: int, first_kept: 
         read.add(entry)
     said = ["hello", "", "contents", "and hurry", "Done", "thanks", "Welcome"]
     left = {0: [], 1: said[-1:], 3: said[-3:], 4: said[-4:], 99: said}[kept]
-    assert texts(read.messages()) == [f"{engine.SUMMARY_HEADING}\n\nSo far", *left]
+    assert texts(read.messages()) == ["So far", *left]
+    assert read.messages()[0] == shapes.CompactionSummary("So far", 900, START_MS + 15)
+    assert read.imported()[0].text == f"{engine.SUMMARY_HEADING}\n\nSo far"
     assert read.compaction == shapes.CompactionResult("So far", first_kept, 900)
     assert [point.text for point in read.points] == ["hello", "and hurry", "thanks"]
 
@@ -129,7 +134,7 @@ def test_fork_points_are_the_users_messages_as_they_were_typed() -> None:
 def test_a_fork_takes_everything_before_its_message_as_the_model_knew_it() -> None:
     conversation, text = transcript.until(entries_of(TWO_RUNS), "e8")
     assert text == "and hurry"
-    assert conversation == (
+    assert tuple(msgspec.structs.replace(message, usage=None, origin=None) for message in conversation) == (
         events.MessageImported(role="user", text="hello, and what is in the file", at_ms=START_MS + 1),
         events.MessageImported(role="assistant", text="I look", at_ms=START_MS + 3, thinking="Hm", calls=(READ,)),
         events.MessageImported(role="tool", text="contents", at_ms=START_MS + 7, call_id="call_1", tool="read_file"),
@@ -284,14 +289,16 @@ def test_a_stored_session_has_one_path_under_both_names() -> None:
         workspace=events.Workspace("/work"),
         provider="demo",
         engine="agent",
+        messages=42,
+        alias="s1",
     )
-    assert json.loads(msgspec.json.encode(stats.stored_session_info(card, "/s/sess_1.jsonl", message_count=42))) == {
-        "sessionId": "sess_1",
+    assert json.loads(msgspec.json.encode(stats.stored_session_info(card, "/s/sess_1.jsonl", name="s1", file_exists=False))) == {
+        "sessionId": "s1",
         "sessionFile": "/s/sess_1.jsonl",
         "sessionPath": "/s/sess_1.jsonl",
         "cwd": "/work",
         "createdAt": "1970-01-01T00:00:00.000Z",
-        "fileExists": True,
+        "fileExists": False,
         "messageCount": 42,
     }
 
@@ -310,13 +317,57 @@ def test_a_fork_takes_along_what_people_ran_themselves_and_told_the_model() -> N
     )
     entries = entries_of((STARTED, events.MessageCompleted("asst_1", "Done"), SUCCESS, *ran, STARTED))
 
-    taken = [message.text for message in transcript.imported(entries)]
+    taken = [message.text for message in transcript.imported(entries) if message.text]
 
     assert len(taken) == 4
     assert "make test" in taken[2]
     assert "1 failed" in taken[2]
     assert not any("private" in text for text in taken)
-    assert len(transcript.messages_of(entries)) == 3
+    assert [type(message) for message in transcript.messages_of(entries)][2:4] == [shapes.BashExecution] * 2
+    assert transcript.messages_of(entries)[2] == shapes.BashExecution(
+        command="make test", output="1 failed", exitCode=2, cancelled=False, truncated=False, timestamp=START_MS + 5
+    )
+    assert transcript.messages_of(entries)[3].excludeFromContext is True
+
+
+FAILURE = events.ErrorRaised("PROVIDER_FAILED", "the key is wrong")
+
+
+@pytest.mark.requirement("pi:messages:failed")
+@pytest.mark.parametrize(
+    ("ending", "stopped", "error"),
+    [
+        ((FAILURE, events.RunCompleted(events.Outcome.FAILED, "It failed", 1)), "error", "the key is wrong"),
+        ((events.RunCompleted(events.Outcome.FAILED, "It failed", 1),), "error", "It failed"),
+        ((events.RunCompleted(events.Outcome.CANCELLED, "The run was cancelled", 130),), "aborted", "The run was cancelled"),
+        (
+            (
+                events.ErrorRaised(events.RUN_INTERRUPTED, "the daemon ended"),
+                events.RunCompleted(events.Outcome.FAILED, "Interrupted", 1),
+            ),
+            "aborted",
+            "the daemon ended",
+        ),
+    ],
+)
+@pytest.mark.parametrize("said", ["", "Half a"])
+def test_a_run_that_did_not_succeed_leaves_a_message_that_says_so_as_it_was_told_live(
+    ending: tuple[events.AnyEvent, ...], stopped: str, error: str, said: str
+) -> None:
+    cut = (events.TextDelta(said), events.MessageCompleted("asst_1", said, cut_short=True)) if said else ()
+    happened = (STARTED, *cut, *ending)
+    last = json.loads(msgspec.json.encode(transcript.messages_of(entries_of(happened), CAST)))[-1]
+    assert (last["stopReason"], last["errorMessage"]) == (stopped, error)
+    assert [block["text"] for block in last["content"]] == ([said] if said else [])
+    assert last == told(*happened)[-1]["messages"][-1]
+    model = Conversation()
+    for entry in entries_of(happened):
+        model.read(entry)
+    assert [message.text for message in model.messages] == [STARTED.text, *([said] if said else [])]
+    taken = transcript.imported(entries_of(happened))
+    assert [message.text for message in taken] == [STARTED.text, said]
+    again = json.loads(msgspec.json.encode(transcript.messages_of(entries_of(taken), CAST)))[-1]
+    assert again == last, "a fork keeps it"
 
 
 def test_a_new_conversation_forgets_what_people_ran_before() -> None:

@@ -48,6 +48,7 @@ from switchtower.core.events.questions import ApprovalWithdrawn as ApprovalWithd
 from switchtower.core.events.questions import DialogAnswered as DialogAnswered
 from switchtower.core.events.questions import DialogClosed as DialogClosed
 from switchtower.core.events.questions import DialogOpened as DialogOpened
+from switchtower.core.events.runs import RUN_INTERRUPTED as RUN_INTERRUPTED
 from switchtower.core.events.runs import ErrorRaised as ErrorRaised
 from switchtower.core.events.runs import PhaseChanged as PhaseChanged
 from switchtower.core.events.runs import RunCancelRequested as RunCancelRequested

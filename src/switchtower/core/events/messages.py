@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from switchtower.core.events.event import Event
+from switchtower.core.events.models import UsageReported
 from switchtower.core.events.nouns import Actor, Image, ToolRequest
 from switchtower.core.events.words import Delivery
 
@@ -68,6 +69,11 @@ class MessageImported(Event, frozen=True):
     tool: str | None = None
     is_error: bool = False
     images: tuple[Image, ...] = ()
+    usage: UsageReported | None = None
+    """What the model took that said it."""
+    origin: dict[str, Any] | None = None
+    """What else the program knows of it that has it as a message, in that program's terms. The model does not get this; a message
+    without text, calls and pictures is there for clients alone."""
 
 
 class ThinkingDelta(Event, frozen=True):

@@ -46,6 +46,10 @@ class WarningRaised(Event, frozen=True):
     detail: str | None = None
 
 
+RUN_INTERRUPTED = "RUN_INTERRUPTED"
+"""The code of the error of a run that its daemon or its machine broke off."""
+
+
 class ErrorRaised(Event, frozen=True):
     kind: ClassVar[str] = "error"
     code: str

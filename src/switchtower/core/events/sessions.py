@@ -34,6 +34,8 @@ class SessionStarted(Event, frozen=True):
     """The host that it lives on, when that is not this daemon."""
     flow: Flow | None = None
     """What it runs, when it is a flow."""
+    alias: str | None = None
+    """The id that the client chose which started it, in a protocol whose clients choose ids. Only that protocol shows it."""
 
 
 class SessionLoaded(Event, frozen=True):

@@ -35,7 +35,7 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.SessionDeleted: (),
     events.VersionAdvanced: (),
     events.ConversationCleared: ("origin",),
-    events.MessageImported: ("text", "thinking", "calls"),
+    events.MessageImported: ("text", "thinking", "calls", "origin"),
     events.ShellStarted: (),
     events.ShellCancelRequested: (),
     events.ShellFinished: ("text",),

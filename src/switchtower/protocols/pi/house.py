@@ -55,8 +55,10 @@ class House:
         models = Models(tower_.workshop)
         files = SessionFiles(settings.sessions_dir)
         self._models = models
-        self._roster = Roster(tower_, asked, models, max_sessions=settings.max_sessions, path_of=files.path_of)
         clock = asyncio.get_running_loop().time
+        self._roster = Roster(
+            tower_, asked, models, max_sessions=settings.max_sessions, path_of=files.path_of, gone=self._session_gone, clock=clock
+        )
         self._hall = Hall(
             tower=tower_,
             asking=asked,
@@ -153,23 +155,37 @@ class House:
         self._roster.close()
         if self._opening is not None:
             self._opening.cancel()
-        await self._conductor.close()
+        await self._conductor.close(answer=False)
+
+    def _session_gone(self, session_id: str, name: str, deleted: bool) -> None:
+        for peer in tuple(self._bulletin.peers):
+            peer.unfollow(session_id)
+        if deleted:  # by a client of another protocol; pi's own `delete_session` announces itself
+            self._bulletin.announce(announcing.session_deleted(name))
 
     # After a restart
 
     async def _resolve(self, command: str, session_id: str | None, facts: dict[str, Any]) -> ports.Handled:
         """How a command ended that had begun when the last daemon did."""
         if (shell_id := facts.get("shell_id")) is not None and session_id is not None:
-            return await self._resolve_shell(session_id, shell_id)
+            return await self._resolve_shell(self._place(session_id, facts), shell_id)
         if (run_id := facts.get("run_id")) is not None and session_id is not None:
-            return await self._resolve_run(command, session_id, run_id)
+            return await self._resolve_run(command, self._place(session_id, facts), run_id)
         if (made := facts.get("session_id")) is not None:
-            if self._roster.get(made) is None:
+            standing = self._roster.get(made)
+            if standing is None:
                 raise ports.Refused(strings.session_not_found(made))
-            return self._sessions.begun_session(made, facts.get("data"))
+            return self._sessions.begun_session(standing)
         if command == "delete_session":
             return ports.Handled(data={"deleted": True}, settled=True)
         return ports.Handled(data=facts["data"]) if "data" in facts else ports.Handled()
+
+    def _place(self, name: str, facts: dict[str, Any]) -> str:
+        """The core's id of the session that a command was about: its name may mean another one by now."""
+        if (known := facts.get("at")) is not None:
+            return str(known)
+        standing = self._roster.get(name)
+        return name if standing is None else standing.id
 
     async def _resolve_run(self, command: str, session_id: str, run_id: str) -> ports.Handled:
         end = self._roster.run_end(run_id)
@@ -224,16 +240,26 @@ class _TowerLedger:
         standing = self._roster.get(session_id)
         return standing.version if standing is not None and standing.loaded else None
 
+    def waited_for_people(self, session_id: str) -> float:
+        return self._roster.waited_for_people(session_id)
+
+    def outlives_us(self, session_id: str) -> bool:
+        standing = self._roster.get(session_id)
+        return standing is not None and standing.outlives_daemon
+
     async def settle(self, settlement: ports.Settlement) -> int | None:
+        standing = self._roster.get(settlement.session_id)
+        if standing is None:
+            raise ports.Refused(strings.session_not_found(settlement.session_id))
         command = commands.RecordOutcome(
-            session_id=settlement.session_id,
+            session_id=standing.id,
             actor=OURSELVES,
             name=settlement.command,
             advances=settlement.advances,
             receipts=settlement.receipts,
         )
         version = int((await self._asking.ask(command))["version"])
-        await self._roster.catch_up(settlement.session_id, version)
+        await self._roster.catch_up(standing.id, version)
         return version
 
 

@@ -27,6 +27,8 @@ ProgramCommand = (
 StreamingBehavior = Literal["steer", "followUp"]
 Direction = Literal["forward", "backward"]
 ThinkingLevel = Literal["off", "none", "minimal", "low", "medium", "high", "xhigh"]
+LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh")
+"""In the order that cycling takes them. `none` is another word for `off`."""
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
@@ -155,6 +157,12 @@ class ExportHtml(SessionCommand, frozen=True, kw_only=True):
     outputPath: Path | None = None
 
 
+class ExportJsonl(SessionCommand, frozen=True, kw_only=True):
+    """Ours: the conversation as a session file of pi's."""
+
+    outputPath: Path | None = None
+
+
 class NewSession(SessionCommand, frozen=True, kw_only=True):
     parentSession: Path | None = None
 
@@ -240,6 +248,7 @@ COMMANDS: dict[str, type[ServerCommand] | type[SessionCommand]] = {
     "abort_bash": Plain,
     "get_session_stats": Plain,
     "export_html": ExportHtml,
+    "export_jsonl": ExportJsonl,
     "new_session": NewSession,
     "switch_session_file": SwitchSessionFile,
     "fork": Fork,

@@ -19,6 +19,7 @@ from switchtower.protocols.pi.order import inbound
 from switchtower.protocols.pi.order import lifecycle as frames
 from switchtower.protocols.pi.order.conductor import Conductor
 from switchtower.protocols.pi.reels import Reels
+from switchtower.protocols.pi.roster import Standing
 from switchtower.protocols.pi.view import reel
 from switchtower.protocols.pi.view.reel import Reel
 from switchtower.transports.outbox import TRY_AGAIN_LATER, Outbox
@@ -39,6 +40,7 @@ class Hello(Struct, frozen=True):
 class Following(Struct):
     """One session that a client follows, and how far it has been told."""
 
+    name: str
     state: Reel
     subscription: tower.Subscription | None = None
 
@@ -184,7 +186,9 @@ class PiPeer:
     def replayed(self, command: str, session_id: str | None) -> None:
         """Who asks again to follow a session, perhaps over a new connection, wants to follow it."""
         if command == "switch_session" and session_id is not None:
-            self._later(self.follow(session_id))
+            standing = self._reels.named(session_id)
+            if standing is not None:
+                self._later(self.follow(standing))
 
     def send(self, packet: Packet) -> None:
         """Now if it can be, otherwise as soon as it can; in order."""
@@ -201,7 +205,7 @@ class PiPeer:
         following = self._following.get(batch.session_id)
         if following is None or self._stream is None:
             return
-        packet, following.state = self._reels.translate(following.state, batch)
+        packet, following.state = self._reels.translate(following.state, batch, following.name)
         if packet is not None:
             self._stream.send(packet)
 
@@ -226,24 +230,34 @@ class PiPeer:
     async def _follow_again(self, session_id: str, behind: Following) -> None:
         assert behind.subscription is not None, "it was followed"
         after = behind.subscription.cursor
-        behind.subscription, _ = await self._reels.join(session_id, self)
+        behind.subscription, _ = await self._reels.join(session_id, behind.name, self)
         async for entries in self._reels.pages(session_id, after, behind.subscription.cursor):
-            told, behind.state = self._reels.told_again(behind.state, session_id, entries)
+            told, behind.state = self._reels.told_again(behind.state, session_id, behind.name, entries)
             self.send(Packet(told))
         self._start(behind.subscription)
 
-    async def follow(self, session_id: str) -> None:
+    async def follow(self, standing: Standing) -> None:
+        session_id, name = standing.id, standing.name
         if session_id in self._following:
             return
-        following = self._following[session_id] = Following(Reel.empty())
+        following = self._following[session_id] = Following(name, Reel.empty())
         try:
-            following.subscription, following.state = await self._reels.join(session_id, self)
+            following.subscription, following.state = await self._reels.join(session_id, name, self)
         except BaseException:
             self._following.pop(session_id, None)
             raise
+        if self._following.get(session_id) is not following:
+            following.subscription.close()  # unloaded meanwhile
+            return
         if told := reel.joining(following.state, now_ms=self._reels.tower.now_ms()):
             self.send(Packet(told))
         self._start(following.subscription)
+
+    def unfollow(self, session_id: str) -> None:
+        """The session was unloaded: whatever happens in it from now on is no event of a session that pi's clients have."""
+        following = self._following.pop(session_id, None)
+        if following is not None and following.subscription is not None:
+            following.subscription.close()
 
     def _start(self, subscription: tower.Subscription) -> None:
         if self._stream is None:

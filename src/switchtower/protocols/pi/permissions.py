@@ -38,6 +38,7 @@ COMMANDS: dict[str, Action] = {
     "get_session_stats": Action.WATCH,
     # It writes a file.
     "export_html": Action.ACT,
+    "export_jsonl": Action.ACT,
     "new_session": Action.START,
     "switch_session_file": Action.START,
     "fork": Action.FORK,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from switchtower.core import errors, journal, tower
 from switchtower.protocols.pi.models import cast_of
-from switchtower.protocols.pi.roster import Roster
+from switchtower.protocols.pi.roster import Roster, Standing
 from switchtower.protocols.pi.view import reel
 from switchtower.protocols.pi.view.reel import Cast, Reel
 from switchtower.protocols.pi.view.transcript import NOBODY
@@ -22,12 +22,12 @@ class Reels:
         self._latest: dict[str, tuple[int, Reel]] = {}
         """The state after the last batch that anybody was sent, by session."""
 
-    def translate(self, state: Reel, batch: tower.Batch) -> tuple[Packet | None, Reel]:
+    def translate(self, state: Reel, batch: tower.Batch, name: str) -> tuple[Packet | None, Reel]:
         """What a batch is for a client in this state. Made once for all who are in the very same one."""
         made = batch.encodings.get("pi")
         if made is not None and made[0] is state:
             return made[1], made[2]
-        frames, after = reel.translate(state, batch.session_id, batch.entries, self._cast(batch.session_id))
+        frames, after = reel.translate(state, name, batch.entries, self._cast(batch.session_id))
         packet = Packet(frames) if frames else None
         if made is None:
             batch.encodings["pi"] = (state, packet, after)
@@ -37,7 +37,7 @@ class Reels:
             del self._latest[next(iter(self._latest))]
         return packet, after
 
-    async def join(self, session_id: str, outlet: tower.Outlet) -> tuple[tower.Subscription, Reel]:
+    async def join(self, session_id: str, name: str, outlet: tower.Outlet) -> tuple[tower.Subscription, Reel]:
         """A subscription from the session's head on, not started yet, and the state of a client that has seen all before."""
         joined: asyncio.Future[tuple[tower.Subscription, int | None]] = asyncio.get_running_loop().create_future()
 
@@ -64,7 +64,7 @@ class Reels:
         state, cast = Reel.empty(), self._cast(session_id)
         try:
             async for entries in self.pages(session_id, run_began_at - 1, head):
-                _, state = reel.translate(state, session_id, entries, cast)
+                _, state = reel.translate(state, name, entries, cast)
         except BaseException:
             subscription.close()
             raise
@@ -77,10 +77,13 @@ class Reels:
                 yield kept
             after = entries[-1].seq
 
-    def told_again(self, state: Reel, session_id: str, entries: list[journal.Entry]) -> tuple[list[bytes], Reel]:
+    def told_again(self, state: Reel, session_id: str, name: str, entries: list[journal.Entry]) -> tuple[list[bytes], Reel]:
         """Frames for one client alone."""
-        return reel.translate(state, session_id, entries, self._cast(session_id))
+        return reel.translate(state, name, entries, self._cast(session_id))
+
+    def named(self, name: str) -> Standing | None:
+        return self._roster.get(name)
 
     def _cast(self, session_id: str) -> Cast:
-        standing = self._roster.get(session_id)
+        standing = self._roster.by_id(session_id)
         return NOBODY if standing is None else cast_of(standing.info.model)

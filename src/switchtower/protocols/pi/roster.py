@@ -1,9 +1,14 @@
 """The sessions at hand: those that pi calls loaded, and those in which an agent of anybody's is working right now. Each is
-kept as the little that clients ask for all the time, and is brought up to date by every event that is committed."""
+kept as the little that clients ask for all the time, and is brought up to date by every event that is committed.
+
+A pi client may choose a session's id. The core gives every session an id of its own form, which all protocols accept, and
+keeps the client's choice as its alias. Here and on pi's wire a session is found by its **name**: the alias, or the core's id
+where there is no alias. A name belongs to one loaded session at a time; an unloaded session gives its name back.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from msgspec import Struct
@@ -17,10 +22,15 @@ from switchtower.protocols.pi.view import shapes, stats
 
 T = TypeVar("T")
 
+MOST_LOADED = 10_000
+"""Sessions that are looked up at the start."""
+
 
 class Standing(Struct, frozen=True):
     """One session, as of its last notable event."""
 
+    id: str
+    """The core's; `name` is what pi's clients call the session by."""
     info: shapes.SessionInfo
     seq: int
     version: int
@@ -36,6 +46,12 @@ class Standing(Struct, frozen=True):
     clearings: int
     questions: int
     """Approvals and dialogs that wait for an answer."""
+    outlives_daemon: bool
+    """Its run continues after a restart."""
+
+    @property
+    def name(self) -> str:
+        return self.info.sessionId
 
 
 class Ended(Struct, frozen=True):
@@ -47,24 +63,43 @@ class Ended(Struct, frozen=True):
 
 class Roster:
     def __init__(
-        self, tower_: tower.Tower, asked: asking.Asking, models: Models, *, max_sessions: int, path_of: Callable[[str], str]
+        self,
+        tower_: tower.Tower,
+        asked: asking.Asking,
+        models: Models,
+        *,
+        max_sessions: int,
+        path_of: Callable[[str, str], str],
+        clock: Callable[[], float],
+        gone: Callable[[str, str, bool], None] = lambda session_id, name, deleted: None,
     ) -> None:
+        """`gone` is called with the id and the name of a session that was unloaded, or deleted for good."""
         self._tower = tower_
         self._asking = asked
         self._models = models
         self._max_sessions = max_sessions
         self._path_of = path_of
+        self._gone = gone
+        self._clock = clock
+        self._asked_since: dict[str, float] = {}
+        self._asked_for: dict[str, float] = {}
+        """For how long people were waited for, in seconds, up to the last answer."""
         self._standings: dict[str, Standing] = {}
+        """By the core's id."""
+        self._ids: dict[str, str] = {}
+        """Names to the core's ids."""
         self._closing: dict[str, list[asyncio.Future[Ended]]] = {}
         self._idle: dict[str, list[asyncio.Future[None]]] = {}
         self._shell_ends: dict[str, list[asyncio.Future[events.ShellFinished]]] = {}
-        self._reserved = 0
+        self._reserved: list[str | None] = []
+        """The names of sessions that are being made; None is one that has no name yet."""
         self._stop_watching: Callable[[], None] = lambda: None
 
     async def open(self) -> None:
         # Of all nodes: pi's sessions are the tower's, wherever they have their home.
         self._stop_watching = self._tower.watch(self._saw)
-        for card in await self._tower.cards(self._max_sessions, loaded=True):
+        # All of them, also where the limit was lowered since: each holds a name.
+        for card in await self._tower.cards(max(self._max_sessions, MOST_LOADED), loaded=True, any_id=True):
             if card.session_id not in self._standings:
                 self._keep(await self._tower.session(card.session_id))
 
@@ -73,7 +108,11 @@ class Roster:
 
     # What there is
 
-    def get(self, session_id: str) -> Standing | None:
+    def get(self, name: str) -> Standing | None:
+        return self._standings.get(self._ids.get(name, ""))
+
+    def by_id(self, session_id: str) -> Standing | None:
+        """By the core's id."""
         return self._standings.get(session_id)
 
     def listed(self) -> list[shapes.SessionInfo]:
@@ -90,35 +129,42 @@ class Roster:
     def questions(self) -> int:
         return sum(standing.questions for standing in self._standings.values())
 
-    def reserve(self) -> None:
-        """Room for one more session, or a refusal. To be released when it is there, or could not be had."""
-        if self.loaded + self._reserved >= self._max_sessions:
+    @contextlib.contextmanager
+    def reserved(self, name: str | None = None, *, is_new: bool = True) -> Iterator[None]:
+        """Room for one more session while it is made, and its name; or a refusal. Not `is_new`: it has the name already."""
+        if name is not None and (name in self._reserved or (is_new and name in self._ids)):
+            raise ports.Refused(strings.session_exists(name))
+        if self.loaded + len(self._reserved) >= self._max_sessions:
             raise ports.SessionLimit(strings.session_limit(self._max_sessions))
-        self._reserved += 1
+        self._reserved.append(name)
+        try:
+            yield
+        finally:
+            self._reserved.remove(name)
 
-    def release(self) -> None:
-        self._reserved -= 1
-
-    async def summon(self, session_id: str, actor: events.Actor) -> Standing:
+    async def summon(self, name: str, actor: events.Actor) -> Standing:
         """A session that somebody names without having loaded it, such as one that another protocol began. One that was
         unloaded stays so until it is loaded by its path."""
+        session_id = self._ids.get(name, name)
         try:
             session = await self._tower.session(session_id)
         except errors.SessionNotFound:
-            raise ports.Refused(strings.session_not_found(session_id)) from None
-        if session.loaded is False:
-            raise ports.Refused(strings.session_not_found(session_id))
+            raise ports.Refused(strings.session_not_found(name)) from None
+        # The core's id of a session that has an alias is not its name.
+        if session.loaded is False or name_of(session) != name:
+            raise ports.Refused(strings.session_not_found(name))
         if not session.loaded:
-            await self.load(session_id, actor)
+            await self.load(session_id, name, actor)
+        return await self.refresh(session_id)
+
+    async def refresh(self, session_id: str) -> Standing:
+        """A session that is loaded, as it stands now."""
         self._keep(await self._tower.session(session_id))
         return self._standings[session_id]
 
-    async def load(self, session_id: str, actor: events.Actor, receipts: tuple[journal.Receipt, ...] = ()) -> None:
-        self.reserve()
-        try:
+    async def load(self, session_id: str, name: str, actor: events.Actor, receipts: tuple[journal.Receipt, ...] = ()) -> None:
+        with self.reserved(name, is_new=self._ids.get(name) != session_id):
             await self._asking.ask(commands.LoadSession(session_id=session_id, actor=actor, receipts=receipts))
-        finally:
-            self.release()
 
     # What becomes of them
 
@@ -154,8 +200,8 @@ class Roster:
             _resolve(self._idle, session.id, None)
 
     async def catch_up(self, session_id: str, version: int) -> None:
-        """Somebody was told this version. Of a session with another home the answer may be here before its events are, and
-        whoever asks for that version next must not be refused for it."""
+        """A client was sent this version. Of a session with another home the answer may be here before its events are, and
+        a client that asks for that version next must not be refused for it."""
         standing = self._standings.get(session_id)
         if standing is not None and standing.loaded and standing.version != version:
             with contextlib.suppress(errors.CoreError):  # what was told is stored all the same
@@ -166,11 +212,21 @@ class Roster:
         if known is not None and known.seq > session.seq:
             return  # looked up meanwhile, and further on already
         if not (session.loaded or (session.loaded is None and session.run is not None)):
-            self._standings.pop(session.id, None)
+            self._drop(session)
             return
         model = self._models.of(session.provider, session.model)
+        name = name_of(session)
+        parent = self._standings.get(session.child_of or "")
+        self._ids[name] = session.id
         self._standings[session.id] = Standing(
-            info=stats.session_info(session, model, self._path_of(session.id)),
+            id=session.id,
+            info=stats.session_info(
+                session,
+                model,
+                self._path_of(session.id, name),
+                name=name,
+                child_of=parent.name if parent is not None else session.child_of,
+            ),
             seq=session.seq,
             version=session.version,
             loaded=bool(session.loaded),
@@ -184,7 +240,37 @@ class Roster:
             shells=tuple(session.shells),
             clearings=session.clearings,
             questions=len(session.run.pending) + len(session.run.dialogs) if session.run else 0,
+            outlives_daemon=session.outlives_its_daemon,
         )
+        self._note_questions(session.id, self._standings[session.id].questions)
+
+    def _note_questions(self, session_id: str, questions: int) -> None:
+        if questions:
+            self._asked_since.setdefault(session_id, self._clock())
+        elif (since := self._asked_since.pop(session_id, None)) is not None:
+            self._asked_for[session_id] = self._asked_for.get(session_id, 0.0) + self._clock() - since
+
+    def waited_for_people(self, name: str) -> float:
+        """Seconds for which a question has been open in a session since this server started."""
+        session_id = self._ids.get(name, "")
+        since = self._asked_since.get(session_id)
+        return self._asked_for.get(session_id, 0.0) + (0.0 if since is None else self._clock() - since)
+
+    def _drop(self, session: Session) -> None:
+        if self._standings.pop(session.id, None) is None:
+            return
+        self._asked_since.pop(session.id, None)
+        self._asked_for.pop(session.id, None)
+        name = name_of(session)
+        if self._ids.get(name) == session.id:
+            del self._ids[name]
+        if session.loaded is False:
+            self._gone(session.id, name, session.is_deleted)
+
+
+def name_of(session: Session | journal.Card) -> str:
+    """What pi's clients call a session by."""
+    return session.alias or (session.id if isinstance(session, Session) else session.session_id)
 
 
 def _waiting(waiters: "dict[str, list[asyncio.Future[T]]]", key: str) -> "asyncio.Future[T]":

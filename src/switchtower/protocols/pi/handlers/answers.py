@@ -14,12 +14,12 @@ class AnswerHandlers:
     async def extension_ui_response(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
         body = request.body
         assert isinstance(body, messages.ExtensionUiResponse)
-        session = await self._hall.tower.session(standing.info.sessionId)
+        session = await self._hall.tower.session(standing.id)
         run = session.run
         if run is not None and body.requestId in run.pending:
-            command: commands.AnyCommand = self._decision(body, visitor)
+            command: commands.AnyCommand = self._decision(body, visitor, standing.id)
         elif run is not None and body.requestId in run.dialogs:
-            command = self._answer(body, visitor, run.dialogs[body.requestId])
+            command = self._answer(body, visitor, standing.id, run.dialogs[body.requestId])
         else:
             raise ports.Refused(strings.no_ui_request(body.requestId))
         try:
@@ -29,7 +29,7 @@ class AnswerHandlers:
             raise ports.Refused(strings.no_ui_request(body.requestId)) from None
         return ports.Handled()
 
-    def _decision(self, body: messages.ExtensionUiResponse, visitor: Visitor) -> commands.DecideApproval:
+    def _decision(self, body: messages.ExtensionUiResponse, visitor: Visitor, session_id: str) -> commands.DecideApproval:
         answer = body.response
         if isinstance(answer, messages.Confirmed):
             approved, always = answer.confirmed, answer.always
@@ -38,14 +38,16 @@ class AnswerHandlers:
         else:
             raise ports.Refused(strings.invalid("response.method", "must be confirm or cancelled"))
         return commands.DecideApproval(
-            session_id=body.sessionId,
+            session_id=session_id,
             actor=visitor.actor,
             approval_id=body.requestId,
             verdict=events.Verdict.APPROVE if approved else events.Verdict.DENY_CONTINUE,
             always=always,
         )
 
-    def _answer(self, body: messages.ExtensionUiResponse, visitor: Visitor, dialog: events.Dialog) -> commands.AnswerDialog:
+    def _answer(
+        self, body: messages.ExtensionUiResponse, visitor: Visitor, session_id: str, dialog: events.Dialog
+    ) -> commands.AnswerDialog:
         response: dict[str, object] | None
         match body.response:
             case messages.Cancelled():
@@ -64,4 +66,4 @@ class AnswerHandlers:
                 response = {"responses": responses}
             case _:
                 raise ports.Refused(strings.invalid("response.method", f"must be {dialog.method} or cancelled"))
-        return commands.AnswerDialog(session_id=body.sessionId, actor=visitor.actor, dialog_id=body.requestId, response=response)
+        return commands.AnswerDialog(session_id=session_id, actor=visitor.actor, dialog_id=body.requestId, response=response)

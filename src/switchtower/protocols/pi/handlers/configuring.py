@@ -7,8 +7,7 @@ from switchtower.protocols.pi.order import inbound, ports
 from switchtower.protocols.pi.roster import Standing
 from switchtower.protocols.pi.view import shapes, stats
 
-LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh")
-"""In the order that cycling takes them. `none` is another word for `off`."""
+_LEVELS = messages.LEVELS
 
 
 class ConfiguringHandlers:
@@ -51,7 +50,7 @@ class ConfiguringHandlers:
 
     async def cycle_thinking_level(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
         now = standing.thinking or stats.DEFAULT_THINKING
-        following = LEVELS[(LEVELS.index(now) + 1) % len(LEVELS)] if now in LEVELS else LEVELS[0]
+        following = _LEVELS[(_LEVELS.index(now) + 1) % len(_LEVELS)] if now in _LEVELS else _LEVELS[0]
         await self._think(request, visitor, standing, following)
         return ports.Handled(data={"level": following})
 
@@ -89,7 +88,7 @@ class ConfiguringHandlers:
     ) -> commands.ConfigureSession:
         """Without a receipt of its beginning: done twice, it comes to the same."""
         return commands.ConfigureSession(
-            session_id=standing.info.sessionId,
+            session_id=standing.id,
             actor=visitor.actor,
             provider=provider,
             model=model,

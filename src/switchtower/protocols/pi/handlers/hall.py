@@ -1,9 +1,10 @@
 """What handlers have in common: the house they work in, who asks, and the session that is meant."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from switchtower.core import commands, events, journal
 from switchtower.core import tower as tower_port
@@ -31,7 +32,7 @@ class Visitor(ports.Client, Protocol):
         """Where it stands, if it is a program on this machine that says so."""
         ...
 
-    async def follow(self, session_id: str) -> None:
+    async def follow(self, standing: Standing) -> None:
         """Subscribes it to the session's events."""
         ...
 
@@ -47,6 +48,8 @@ class Hall(Struct):
     connections: Callable[[], int]
     conductor: Conductor | None = None
     """Comes last: it is made from the handlers."""
+    prompts_refused: Counter[str] = field(default_factory=Counter)
+    """By provider: those that an open breaker kept from starting."""
     closing: bool = False
     """The daemon stops: what is given up now is taken up by the next one."""
 
@@ -56,11 +59,6 @@ class Hall(Struct):
     def begun(self, request: inbound.Request, client: ports.Client, **facts: object) -> tuple[journal.Receipt, ...]:
         assert self.conductor is not None, "the house is open"
         return self.conductor.begun(request, client, **facts)
-
-    def standing(self, session_id: str) -> Standing:
-        standing = self.roster.get(session_id)
-        assert standing is not None, "looked up before"
-        return standing
 
     async def transcript(self, session_id: str, *, until_clearing: int | None = None) -> Transcript:
         """The conversation as it stands, read a page at a time; or as it was before the session's n-th new beginning."""

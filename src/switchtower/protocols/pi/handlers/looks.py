@@ -4,11 +4,14 @@ import asyncio
 import os
 from pathlib import Path
 
+from msgspec import UNSET
+
 from switchtower.core.workshop import TemplateOffer
 from switchtower.protocols.pi import messages
 from switchtower.protocols.pi.handlers.hall import Hall, Visitor
 from switchtower.protocols.pi.order import inbound, ports
 from switchtower.protocols.pi.roster import Standing
+from switchtower.protocols.pi.stored import jsonl
 from switchtower.protocols.pi.view import stats
 from switchtower.protocols.pi.view.export import page
 
@@ -21,20 +24,21 @@ class LookHandlers:
         return ports.Handled(data=standing.info)
 
     async def get_messages(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        transcript = await self._hall.transcript(standing.info.sessionId)
+        transcript = await self._hall.transcript(standing.id)
         return ports.Handled(data={"messages": transcript.messages()})
 
     async def get_last_assistant_text(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        transcript = await self._hall.transcript(standing.info.sessionId)
+        transcript = await self._hall.transcript(standing.id)
         return ports.Handled(data={"text": transcript.last_assistant_text})
 
     async def get_session_stats(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        session_id = standing.info.sessionId
+        session_id = standing.id
         session = await self._hall.tower.session(session_id)
-        return ports.Handled(data=stats.session_stats(session, self._hall.files.path_of(session_id)))
+        path = self._hall.files.path_of(session_id, standing.name)
+        return ports.Handled(data=stats.session_stats(session, path, name=standing.name))
 
     async def get_context_usage(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        session = await self._hall.tower.session(standing.info.sessionId)
+        session = await self._hall.tower.session(standing.id)
         window = self._hall.models.of(standing.provider, standing.model).contextWindow
         return ports.Handled(data=stats.context_usage(session, window))
 
@@ -44,11 +48,11 @@ class LookHandlers:
         return ports.Handled(data={"models": await self._hall.models.refresh()})
 
     async def get_commands(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        offers = await self._hall.tower.workshop.of(standing.info.sessionId).templates(standing.root)
+        offers = await self._hall.tower.workshop.of(standing.id).templates(standing.root)
         return ports.Handled(data={"commands": [_command(offer, standing.root) for offer in offers]})
 
     async def get_skills(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        offers = await self._hall.tower.workshop.of(standing.info.sessionId).templates(standing.root)
+        offers = await self._hall.tower.workshop.of(standing.id).templates(standing.root)
         skills = [
             {
                 "name": offer.name,
@@ -69,20 +73,40 @@ class LookHandlers:
 
     async def export_html(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
         assert isinstance(request.body, messages.ExportHtml)
-        session_id = standing.info.sessionId
-        target = self._target(request.body.outputPath, standing)
+        session_id = standing.id
+        page_by_default = Path(self._hall.settings.exports_dir) / f"{standing.name}.html"
+        target = self._target(request.body.outputPath, standing, page_by_default)
         session = await self._hall.tower.session(session_id)
         transcript = await self._hall.transcript(session_id)
         await asyncio.to_thread(_write, target, page(standing.info, stats.session_stats(session), transcript.messages()))
         return ports.Handled(data={"path": str(target)})
 
-    def _target(self, asked: str | None, standing: Standing) -> Path:
-        """A page is written into the session's own folder or into ours, and nowhere else."""
+    async def export_jsonl(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+        """A file that real pi loads; without a path it is the session's `sessionFile`, so that there is a file from then on."""
+        assert isinstance(request.body, messages.ExportJsonl)
+        file_by_default = Path(self._hall.files.path_of(standing.id, standing.name))
+        target = self._target(request.body.outputPath, standing, file_by_default)
+        session = await self._hall.tower.session(standing.id)
+        transcript = await self._hall.transcript(standing.id)
+        lines = jsonl.export_jsonl(
+            standing.name,
+            standing.root,
+            session.created_at_ms,
+            transcript.messages(),
+            name=session.title or None,
+            model=None if standing.info.model is UNSET else standing.info.model,
+            thinking=standing.thinking,
+        )
+        await asyncio.to_thread(_write, target, b"".join(lines).decode())
+        return ports.Handled(data={"path": str(target)})
+
+    def _target(self, asked: str | None, standing: Standing, by_default: Path) -> Path:
+        """What is exported is written into the session's own folder or into ours, and nowhere else."""
         exports = Path(self._hall.settings.exports_dir)
         if asked is None:
-            return exports / f"{standing.info.sessionId}.html"
-        if not asked.endswith(".html") or "\0" in asked:
-            raise ports.Refused("Validation failed: outputPath: must end with .html")
+            return by_default
+        if not asked.endswith(by_default.suffix) or "\0" in asked:
+            raise ports.Refused(f"Validation failed: outputPath: must end with {by_default.suffix}")
         root = Path(os.path.realpath(standing.root))
         target = Path(os.path.realpath(root / asked))
         if not any(target.is_relative_to(folder) for folder in (root, exports)):
@@ -103,4 +127,4 @@ def _write(target: Path, text: str) -> None:
         beside.write_text(text, encoding="utf-8")
         beside.replace(target)  # a page is there whole or not at all
     except OSError as problem:
-        raise ports.Refused(f"The page could not be written to {target}: {problem.strerror}") from None
+        raise ports.Refused(f"It could not be written to {target}: {problem.strerror}") from None

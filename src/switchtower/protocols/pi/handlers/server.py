@@ -26,7 +26,7 @@ class ServerHandlers:
                 "commandsRejected": own.commandsRejected,
                 "rateLimitUsage": own.rateLimitUsage,
                 "stores": stores,
-                "circuitBreakers": [_breaker(state) for state in hall.tower.workshop.breakers()],
+                "circuitBreakers": [self._breaker(state) for state in hall.tower.workshop.breakers()],
                 "bashCircuitBreaker": hall.bash_breaker.measure(),
             }
         )
@@ -46,16 +46,15 @@ class ServerHandlers:
             }
         )
 
-
-def _breaker(state: BreakerState) -> dict[str, object]:
-    return {
-        "providerName": state.provider,
-        "state": state.state,
-        "failureCount": state.failures,
-        "lastFailureTime": state.last_failure_ms,
-        "totalCalls": state.calls,
-        "totalRejected": state.rejected,
-        "totalSuccesses": state.successes,
-        "totalFailures": state.failed,
-        "avgLatencyMs": state.average_ms,
-    }
+    def _breaker(self, state: BreakerState) -> dict[str, object]:
+        return {
+            "providerName": state.provider,
+            "state": state.state,
+            "failureCount": state.failures,
+            "lastFailureTime": state.last_failure_ms,
+            "totalCalls": state.calls,
+            "totalRejected": state.rejected + self._hall.prompts_refused[state.provider],
+            "totalSuccesses": state.successes,
+            "totalFailures": state.failed,
+            "avgLatencyMs": state.average_ms,
+        }

@@ -57,6 +57,7 @@ def handlers(hall: Hall, sessions: SessionHandlers, work: WorkHandlers) -> dict[
         looks.get_skills,
         looks.get_tools,
         looks.export_html,
+        looks.export_jsonl,
         configuring.set_model,
         configuring.cycle_model,
         configuring.set_thinking_level,

@@ -35,13 +35,13 @@ class WorkHandlers:
         is_typed = standing.purpose is events.Purpose.PROGRAM
         if standing.run_id is not None and (is_typed or body.streamingBehavior is not None):
             steers = body.streamingBehavior == "steer" and standing.purpose is events.Purpose.WORK
-            return self._queue(request, visitor, body, events.Delivery.STEER if steers else events.Delivery.FOLLOW_UP)
+            return self._queue(request, visitor, standing, body, events.Delivery.STEER if steers else events.Delivery.FOLLOW_UP)
         return self._prompt(request, visitor, standing, body)
 
     async def _prompt(
         self, request: inbound.Request, visitor: Visitor, standing: Standing, body: messages.Prompt
     ) -> ports.Handled:
-        session_id = standing.info.sessionId
+        session_id = standing.id
         self._wait_if_busy(session_id)
         self._check_breaker(standing.provider)
         run_id = self._hall.tower.mint("run")
@@ -52,29 +52,30 @@ class WorkHandlers:
             text=body.message,
             images=images(body.images),
             run_id=run_id,
-            receipts=self._hall.begun(request, visitor, run_id=run_id),
+            receipts=self._hall.begun(request, visitor, run_id=run_id, at=session_id),
         )
         await self._start(command, session_id, end)
-        return ports.Handled(rest=self.run_to_its_end(session_id, run_id, end))
+        return ports.Handled(rest=self.run_to_its_end(session_id, run_id, end), is_run=True)
 
     def steer(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> Awaitable[ports.Handled]:
         assert isinstance(request.body, messages.Steer)
-        return self._queue(request, visitor, request.body, events.Delivery.STEER)
+        return self._queue(request, visitor, standing, request.body, events.Delivery.STEER)
 
     def follow_up(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> Awaitable[ports.Handled]:
         assert isinstance(request.body, messages.FollowUp)
-        return self._queue(request, visitor, request.body, events.Delivery.FOLLOW_UP)
+        return self._queue(request, visitor, standing, request.body, events.Delivery.FOLLOW_UP)
 
     async def _queue(
         self,
         request: inbound.Request,
         visitor: Visitor,
+        standing: Standing,
         body: messages.Prompt | messages.Steer | messages.FollowUp,
         delivery: events.Delivery,
     ) -> ports.Handled:
         await self._hall.ask(
             commands.QueueMessage(
-                session_id=body.sessionId,
+                session_id=standing.id,
                 actor=visitor.actor,
                 text=body.message,
                 images=images(body.images),
@@ -90,7 +91,7 @@ class WorkHandlers:
         return self._abort(visitor, standing, standing.run_id)
 
     async def _abort(self, visitor: Visitor, standing: Standing, run_id: str) -> ports.Handled:
-        session_id = standing.info.sessionId
+        session_id = standing.id
         end = self._hall.roster.run_end(run_id)
         try:
             await self._hall.ask(commands.CancelRun(session_id=session_id, actor=visitor.actor, run_id=run_id, reason="abort"))
@@ -103,7 +104,7 @@ class WorkHandlers:
 
     async def compact(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
         assert isinstance(request.body, messages.Compact)
-        session_id = standing.info.sessionId
+        session_id = standing.id
         self._wait_if_busy(session_id)
         run_id = self._hall.tower.mint("run")
         end = self._hall.roster.run_end(run_id)
@@ -112,10 +113,10 @@ class WorkHandlers:
             actor=visitor.actor,
             instructions=request.body.customInstructions or "",
             run_id=run_id,
-            receipts=self._hall.begun(request, visitor, run_id=run_id),
+            receipts=self._hall.begun(request, visitor, run_id=run_id, at=session_id),
         )
         await self._start(command, session_id, end)
-        return ports.Handled(rest=self.compaction_to_its_end(session_id, run_id, end))
+        return ports.Handled(rest=self.compaction_to_its_end(session_id, run_id, end), is_run=True)
 
     async def compaction_to_its_end(self, session_id: str, run_id: str, end: "asyncio.Future[Ended]") -> ports.Handled:
         handled = await self.run_to_its_end(session_id, run_id, end, cancelled="Compaction cancelled")
@@ -131,14 +132,14 @@ class WorkHandlers:
         return await self._stop_step(visitor, standing, "retry")
 
     async def _stop_step(self, visitor: Visitor, standing: Standing, step: str) -> ports.Handled:
-        await self._hall.ask(commands.StopStep(session_id=standing.info.sessionId, actor=visitor.actor, step=step))
+        await self._hall.ask(commands.StopStep(session_id=standing.id, actor=visitor.actor, step=step))
         return ports.Handled()
 
     # Bash: pi-server 21
 
     async def bash(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
         assert isinstance(request.body, messages.Bash)
-        session_id = standing.info.sessionId
+        session_id = standing.id
         if standing.policy == "read-only":
             raise ports.Refused("Bash is not allowed: the session's policy is read-only; hint: choose another policy")
         self._hall.bash_breaker.enter(session_id)
@@ -152,7 +153,7 @@ class WorkHandlers:
                     shell_id=shell_id,
                     command=request.body.command,
                     told=not request.body.excludeFromContext,
-                    receipts=self._hall.begun(request, visitor, shell_id=shell_id),
+                    receipts=self._hall.begun(request, visitor, shell_id=shell_id, at=session_id),
                 )
             )
         except BaseException:
@@ -178,13 +179,13 @@ class WorkHandlers:
 
     async def abort_bash(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
         ends = [self._hall.roster.shell_end(shell_id) for shell_id in standing.shells]
-        await self._hall.ask(commands.CancelShell(session_id=standing.info.sessionId, actor=visitor.actor))
+        await self._hall.ask(commands.CancelShell(session_id=standing.id, actor=visitor.actor))
         return ports.Handled(rest=_all_patiently(ends)) if ends else ports.Handled()
 
     # Shared
 
     def _wait_if_busy(self, session_id: str) -> None:
-        standing = self._hall.roster.get(session_id)
+        standing = self._hall.roster.by_id(session_id)
         if standing is not None and standing.run_id is not None:
             raise ports.SessionBusy(self._hall.roster.idle(session_id))
 
@@ -210,15 +211,17 @@ class WorkHandlers:
                 run_id = ended.following
                 ended = await self._hall.roster.run_end(run_id)
         except asyncio.CancelledError:
-            # The command's time is over: what it covers ends with it.
-            if not self._hall.closing:
-                cancel = commands.CancelRun(session_id=session_id, actor=OURSELVES, run_id=run_id, reason="the command timed out")
+            if not self._hall.closing:  # then the next daemon takes it up
+                cancel = commands.CancelRun(
+                    session_id=session_id, actor=OURSELVES, run_id=run_id, reason="the command was given up"
+                )
                 self._hall.tower.submit(cancel, lambda _: None)
             raise
         return run_result(ended.last, cancelled=cancelled)
 
     def _check_breaker(self, provider: str) -> None:
         if any(breaker.provider == provider and breaker.state == "open" for breaker in self._hall.tower.workshop.breakers()):
+            self._hall.prompts_refused[provider] += 1
             raise ports.Refused(strings.circuit_open(provider))
 
 
@@ -232,7 +235,8 @@ def run_result(last: LastRun, *, cancelled: str | None = None) -> ports.Handled:
 
 
 def bash_result(finished: events.ShellFinished) -> dict[str, object]:
-    return {"exitCode": finished.exit_code, "output": finished.text, "cancelled": finished.cancelled}
+    ended = {} if finished.exit_code is None else {"exitCode": finished.exit_code}
+    return {**ended, "output": finished.text, "cancelled": finished.cancelled, "truncated": False}
 
 
 async def _patiently(end: "asyncio.Future[Ended]") -> ports.Handled:

@@ -33,6 +33,7 @@ class Conductor:
     ) -> None:
         self.rejected = metrics.Rejected()
         self._bulletin = bulletin
+        self._ledger = ledger
         self._limits = limits
         self._now_ms = now_ms
         self._settler = Settler(ledger, limits, now_ms)
@@ -84,7 +85,10 @@ class Conductor:
             namespace = self._namespace(client.namespace)
             if self._answered_before(request, client, told, namespace):
                 return
-        exceeded = self._rates.exceeded(client.key, request.session_id, self._now())
+        if request.type in contracts.CONTROL:
+            exceeded = self._rates.control_exceeded(client.key, self._now())
+        else:
+            exceeded = self._rates.exceeded(client.key, request.session_id, self._now())
         if exceeded is not None:
             self._reject_hasty(client, told, id_, exceeded)
             return
@@ -180,7 +184,7 @@ class Conductor:
             limit = self._limits.session_rate
         else:
             self.rejected.globalRateLimit += 1
-            limit = self._limits.client_rate
+            limit = self._limits.client_rate * (rates.CONTROL_SHARE if exceeded == "control" else 1)
         self._reject(client, told, id_, strings.rate_exceeded(limit))
 
     def _now(self) -> float:
@@ -291,8 +295,10 @@ class Conductor:
             await asyncio.wait([self._idle], timeout=timeout_s)
         return not self._jobs and not self._following
 
-    async def close(self) -> None:
-        """Ends what is left. It is told to have failed, but that is stored nowhere: the next process tells how it ended."""
+    async def close(self, *, answer: bool = True) -> None:
+        """Ends what is left. pi-server 8.1: a client gets only an outcome that is stored before, so that the next process
+        sends the same. What continues after a restart, and what cannot be stored, gets no outcome: its connection closes, and
+        the next process answers. Without `answer` nothing gets one: another node goes on with all of it."""
         self._closing = True
         self._runner.close()
         left = [job for job in self._jobs if job.stage is not Stage.SETTLING]
@@ -301,14 +307,22 @@ class Conductor:
             self._jobs.discard(job)
             if job.fingerprint is not None:
                 self._namespace(job.namespace).leave(job, None, self._now_ms())
-            self._reject(job.client, job.told, job.request.id, strings.SHUTTING_DOWN)
         revived = self._revivals.stop()
-        for pending in [*left, *revived]:
-            self._following -= len(pending.followers)
-            for follower in pending.followers:
-                self._reject(follower.client, follower.told, follower.id, strings.SHUTTING_DOWN)
-            pending.followers = []
+        self._following -= sum(len(pending.followers) for pending in [*left, *revived])
+        if answer:
+            await asyncio.gather(*(self._give_up(job) for job in left))
         await self._settler.drained()
+
+    async def _give_up(self, job: Job) -> None:
+        if job.fingerprint is not None:
+            if job.is_run and job.session_id is not None and self._ledger.outlives_us(job.session_id):
+                return
+            outcome = lifecycle.Outcome(job.command, False, error=strings.SHUTTING_DOWN)
+            if not await self._settler.store(job, outcome):
+                return
+        self._reject(job.client, job.told, job.request.id, strings.SHUTTING_DOWN)
+        for follower in job.followers:
+            self._reject(follower.client, follower.told, follower.id, strings.SHUTTING_DOWN)
 
     def measure(self, client: ports.Client) -> metrics.Metrics:
         return metrics.Metrics(

@@ -27,6 +27,9 @@ VERSIONED = (frozenset(messages.COMMANDS) - SERVER) | {"create_session", "load_s
 ADVANCING = MUTATING - SERVER
 """pi-server 10: whose success moves the session's version on."""
 
+CONTROL = frozenset({"abort", "abort_compaction", "abort_retry", "abort_bash", "extension_ui_response", "delete_session"})
+"""What stops something or decides about it. A client that has used up its rate can still do this."""
+
 PASSERS = READS | {
     "steer",
     "follow_up",

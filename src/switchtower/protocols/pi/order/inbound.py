@@ -42,7 +42,7 @@ class Invalid(Exception):
         self.error = error
 
 
-_is_session_id = re.compile(r"[A-Za-z0-9_.-]{1,256}").fullmatch
+is_session_id = re.compile(r"[A-Za-z0-9_.-]{1,256}").fullmatch
 _located = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.DOTALL).fullmatch
 _missing = re.compile(r"Object missing required field `(.*)`", re.DOTALL).fullmatch
 _no_dependencies: list[str] = []
@@ -88,7 +88,7 @@ def parse(frame: bytes) -> Request:
 
 def _envelope_problem(body: messages.Command) -> str | None:
     """What no type says, or what a pattern would make slow."""
-    if body.sessionId is not None and not _is_session_id(body.sessionId):
+    if body.sessionId is not None and not is_session_id(body.sessionId):
         return strings.invalid("sessionId", "must be 1 to 256 letters, digits or `_.-`")
     if body.id is not None and body.id.startswith(ANONYMOUS):
         return strings.invalid("id", f"must not begin with `{ANONYMOUS}`")

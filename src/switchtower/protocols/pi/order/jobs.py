@@ -61,6 +61,12 @@ class Job(Pending, eq=False, kw_only=True):
     task: asyncio.Future[ports.Handled] | None = None
     until: asyncio.Future[None] | None = None
     timer: asyncio.TimerHandle | None = None
+    is_run: bool = False
+    """It has started a run, which its timeout does not cover."""
+    waited_before: float = 0.0
+    """For how long people had been waited for in its session when its clock started."""
+    waited: float = 0.0
+    """For how long since then, as far as the clock has taken it into account."""
     dependency_timer: asyncio.TimerHandle | None = None
     made_session_id: str | None = None
     announcements: tuple[bytes, ...] = ()

@@ -55,6 +55,14 @@ class Ledger(Protocol):
         """`None`: no such session."""
         ...
 
+    def waited_for_people(self, session_id: str) -> float:
+        """For how many seconds in all a question was open in this session. It only grows."""
+        ...
+
+    def outlives_us(self, session_id: str) -> bool:
+        """Whether the session's run continues after a restart."""
+        ...
+
     def settle(self, settlement: Settlement) -> Awaitable[int | None]:
         """Done when it is durable; the session's version then."""
         ...
@@ -66,6 +74,8 @@ class Handled(Struct, frozen=True):
     data: Any = UNSET
     rest: Awaitable["Handled"] | None = None
     """The state has changed and the lane goes on; the command ends when this does."""
+    is_run: bool = False
+    """The rest is a run, which has limits of its own: the command's timeout does not cover it."""
     session_id: str | None = None
     """The session that was made or loaded."""
     announcements: tuple[bytes, ...] = ()

@@ -10,7 +10,10 @@ SESSIONS_WATCHED = 1_000
 """Of one client. One that invents more loses the counts of those it has left longest alone, not our memory."""
 CLIENTS_WATCHED = 10_000
 
-Exceeded = Literal["session", "client"]
+CONTROL_SHARE = 10
+"""Commands that stop or decide have a window of their own: so many times what a client may send of all others."""
+
+Exceeded = Literal["session", "client", "control"]
 
 
 class _Window:
@@ -39,10 +42,11 @@ class _Window:
 
 
 class _Client:
-    __slots__ = ("all", "sessions")
+    __slots__ = ("all", "control", "sessions")
 
     def __init__(self, limit: int) -> None:
         self.all = _Window(limit)
+        self.control = _Window(limit * CONTROL_SHARE)
         self.sessions: OrderedDict[str, _Window] = OrderedDict()
 
 
@@ -56,11 +60,7 @@ class Rates:
         """Which limit one more command would break; `None`: none, and this one is counted."""
         if not self._session_rate and not self._client_rate:
             return None
-        client = self._clients.get(client_key)
-        if client is None:
-            client = self._clients[client_key] = _Client(self._client_rate)
-            if len(self._clients) > CLIENTS_WATCHED:
-                self._clients.popitem(last=False)
+        client = self._client(client_key)
         session: _Window | None = None
         if self._session_rate and session_id is not None:
             session = client.sessions.get(session_id)
@@ -79,6 +79,24 @@ class Rates:
                 client.sessions.move_to_end(session_id)
             session.add(now)
         return None
+
+    def control_exceeded(self, client_key: str, now: float) -> Exceeded | None:
+        """The same for a command that stops or decides. It is counted with nothing else, so that a busy client can do it."""
+        if not self._client_rate:
+            return None
+        control = self._client(client_key).control
+        if control.full(now):
+            return "control"
+        control.add(now)
+        return None
+
+    def _client(self, client_key: str) -> _Client:
+        client = self._clients.get(client_key)
+        if client is None:
+            client = self._clients[client_key] = _Client(self._client_rate)
+            if len(self._clients) > CLIENTS_WATCHED:
+                self._clients.popitem(last=False)
+        return client
 
     def used(self, client_key: str, now: float) -> int:
         client = self._clients.get(client_key)

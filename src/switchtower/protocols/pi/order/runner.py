@@ -260,6 +260,9 @@ class Runner:
             job.made_session_id = handled.session_id
         if handled.rest is not None:
             # Interop, Faults: a run does not occupy its lane.
+            if handled.is_run:
+                job.is_run = True
+                job.stop_clocks()
             self._await(job, handled.rest)
             self._release(job)
             return
@@ -295,10 +298,20 @@ class Runner:
     def _start_clock(self, job: Job) -> None:
         """Called in the same breath as `command_started`, or later with the clock already running."""
         timeout = self._limits.timeout_of(job.command)
-        if timeout and job.timer is None:
+        if timeout and job.timer is None and not job.is_run:
+            job.waited_before = self._waited_for_people(job)
             job.timer = asyncio.get_running_loop().call_later(timeout, self._timed_out, job, timeout)
 
+    def _waited_for_people(self, job: Job) -> float:
+        return 0.0 if job.session_id is None else self._ledger.waited_for_people(job.session_id)
+
     def _timed_out(self, job: Job, timeout: float) -> None:
+        waited = self._waited_for_people(job) - job.waited_before
+        if waited > job.waited:
+            # The time that a person takes for an answer is not the command's.
+            more, job.waited = waited - job.waited, waited
+            job.timer = asyncio.get_running_loop().call_later(more, self._timed_out, job, timeout)
+            return
         error = strings.timed_out(job.command, timeout)
         self._end(job, lifecycle.Outcome(job.command, False, error=error, timedOut=True))
 

@@ -2,6 +2,7 @@
 is the version that its receipt holds. Decides no outcome."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 import msgspec
@@ -10,6 +11,8 @@ from msgspec import UNSET
 from switchtower.protocols.pi.order import contracts, lifecycle, ports, receipts, refusals
 from switchtower.protocols.pi.order.jobs import Pending
 from switchtower.protocols.pi.order.limits import Limits
+
+log = logging.getLogger(__name__)
 
 Settled = Callable[[lifecycle.Outcome], None]
 
@@ -37,6 +40,19 @@ class Settler:
                 then(done.result())
 
         task.add_done_callback(settled)
+
+    async def store(self, pending: Pending, outcome: lifecycle.Outcome) -> bool:
+        """Stores a failure as the outcome of a command that is given up. Whether that was done."""
+        session_id = pending.session_id
+        if session_id is None or pending.command not in contracts.MUTATING or self._ledger.version(session_id) is None:
+            return False
+        stored = receipts.ended(pending, outcome, self._limits, self._now_ms())
+        try:
+            await self._ledger.settle(ports.Settlement(session_id, pending.command, False, stored))
+        except Exception as problem:
+            log.warning("the outcome of `%s` could not be stored", pending.command, exc_info=problem)
+            return False
+        return True
 
     def _worth_storing(self, pending: Pending, session_id: str, outcome: lifecycle.Outcome) -> bool:
         if pending.command in contracts.SERVER:

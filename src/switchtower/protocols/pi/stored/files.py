@@ -4,6 +4,7 @@ where pi keeps its own, and name a session, not a file. Files that pi itself wro
 import os
 import re
 import stat
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,8 +21,15 @@ MOST_FILES = 200
 _MOST_LOOKED_AT = 20_000
 _LARGEST_FILE = 256 * 1024 * 1024
 _LONGEST_HEADER = 64 * 1024
+_MOST_READ = 64 * 1024 * 1024
+"""Bytes of files that one list reads for names and counts; of files beyond it only the headers."""
+_MOST_REMEMBERED = 1_000
 
-_is_ours = re.compile(r"([A-Za-z0-9_.-]{1,256}?)(?:~([0-9]{1,6}))?\.jsonl").fullmatch
+_LONGEST_NAME = 100
+
+_is_ours = re.compile(r"(sess_[0-9A-Z]{26})(?:_[A-Za-z0-9_.-]{1,100}?)?(?:~([0-9]{1,6}))?\.jsonl").fullmatch
+_is_older = re.compile(r"([A-Za-z0-9_.-]{1,256}?)(?:~([0-9]{1,6}))?\.jsonl").fullmatch
+"""A session that an older release stored under an id which its client chose."""
 
 
 class Place(Struct, frozen=True):
@@ -39,16 +47,26 @@ class StoredFile(Struct, frozen=True):
     cwd: str
     created_at_ms: int
     modified_at_ms: int
+    messages: int | None = None
+    """None: the file is too large to be read for a list."""
 
 
 class SessionFiles:
     def __init__(self, sessions_dir: str) -> None:
         self._root = Path(sessions_dir)
         self._ours = self._root / OURS
+        self._read: OrderedDict[tuple[str, int, int], StoredFile] = OrderedDict()
+        """What was read of files that have not changed since: by path, size and time."""
 
-    def path_of(self, session_id: str, *, until_clearing: int | None = None) -> str:
+    def path_of(self, session_id: str, name: str, *, until_clearing: int | None = None) -> str:
+        """The path that stands for a session of ours: its id in the core decides, its name is there for people."""
+        shown = "" if name == session_id else f"_{name[:_LONGEST_NAME]}"
         suffix = "" if until_clearing is None else f"~{until_clearing}"
-        return str(self._ours / f"{session_id}{suffix}.jsonl")
+        return str(self._ours / f"{session_id}{shown}{suffix}.jsonl")
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file at a path that stands for a session. Blocks."""
+        return Path(path).is_file()
 
     def place(self, given: str) -> Place:
         """pi-server 20.2: absolute, without `..`, and under an allowed directory, also after links are followed."""
@@ -60,7 +78,7 @@ class SessionFiles:
         if not self._is_allowed(path):
             raise ports.Refused("sessionPath must be under an allowed session directory")
         if path.parent == self._ours:
-            if (named := _is_ours(path.name)) is None:
+            if (named := _is_ours(path.name) or _is_older(path.name)) is None:
                 raise ports.Refused("sessionPath must name a session file (.jsonl)")
             return Place(given, named[1], int(named[2]) if named[2] else None)
         return Place(given)
@@ -102,10 +120,23 @@ class SessionFiles:
                 if len(found) > _MOST_LOOKED_AT:
                     break
         found.sort(reverse=True)
-        files = []
-        for modified_at, path in found[:MOST_FILES]:
-            if (stored := _header(path, modified_at)) is not None:
-                files.append(stored)
+        files, budget = [], _MOST_READ
+        for _, path in found[:MOST_FILES]:
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            known = (str(path), status.st_size, status.st_mtime_ns)
+            if (stored := self._read.get(known)) is None:
+                stored = _look(path, status, whole=status.st_size <= budget)
+                if stored is None:
+                    continue
+                if stored.messages is not None:
+                    budget -= status.st_size
+                    self._read[known] = stored
+                    while len(self._read) > _MOST_REMEMBERED:
+                        self._read.popitem(last=False)
+            files.append(stored)
         return files
 
     def _dated(self, folder: Path, names: list[str]) -> Iterator[tuple[float, Path]]:
@@ -126,17 +157,25 @@ def _opened(path: Path) -> BinaryIO:
     return os.fdopen(file, "rb")
 
 
-def _header(path: Path, modified_at: float) -> StoredFile | None:
+def _look(path: Path, status: os.stat_result, *, whole: bool) -> StoredFile | None:
+    """One file of pi's for a list: its header, and what it takes the whole file to know."""
     try:
         with _opened(path) as file:
-            header = jsonl.header(file.readline(_LONGEST_HEADER))
+            if whole:
+                found = jsonl.read(file)
+                session_id, name, cwd, created_at_ms = found.session_id, found.name or "", found.cwd, found.created_at_ms
+                count: int | None = len(found.messages)
+            else:
+                header = jsonl.header(file.readline(_LONGEST_HEADER))
+                session_id, name, cwd, created_at_ms, count = header.session_id, "", header.cwd, header.created_at_ms, None
     except (OSError, jsonl.NotASession):
         return None
     return StoredFile(
         path=str(path),
-        session_id=header.session_id,
-        name="",
-        cwd=header.cwd,
-        created_at_ms=header.created_at_ms,
-        modified_at_ms=round(modified_at * 1_000),
+        session_id=session_id,
+        name=name,
+        cwd=cwd,
+        created_at_ms=created_at_ms,
+        modified_at_ms=status.st_mtime_ns // 1_000_000,
+        messages=count,
     )

@@ -1,6 +1,6 @@
 """One message of a pi session file, as a message that was said elsewhere. Pure; whatever a file claims is looked at twice.
 
-Roles that only pi's own programs know become user messages, as they are for the model there.
+Roles that only pi's own programs know become user messages for the model, as they are there; pi's clients see the role again.
 """
 
 import math
@@ -13,6 +13,7 @@ from switchtower.core import engine, events
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = 253_402_300_799_999
 """The end of the calendar."""
+_STOP_REASONS = ("stop", "length", "toolUse", "error", "aborted")
 
 
 def message(said: object, at_ms: int) -> events.MessageImported | None:
@@ -29,8 +30,10 @@ def message(said: object, at_ms: int) -> events.MessageImported | None:
             return _tool_result(said, at_ms)
         case "bashExecution":
             return _bash(said, at_ms)
-        case "branchSummary" | "compactionSummary":
+        case "branchSummary":
             return summary(said.get("summary"), at_ms)
+        case "compactionSummary":
+            return summary(said.get("summary"), at_ms, said.get("tokensBefore", 0))
         case role:
             raise ValueError(f"no role: {type(role).__name__}")
 
@@ -40,10 +43,15 @@ def user(content: object, at_ms: int) -> events.MessageImported | None:
     return events.MessageImported(role="user", text=text, at_ms=at_ms, images=images) if text or images else None
 
 
-def summary(text: object, at_ms: int) -> events.MessageImported | None:
+def summary(text: object, at_ms: int, tokens_before: object = None) -> events.MessageImported | None:
+    """Of a compaction when it says how much it stands for, else of a branch."""
     if not isinstance(text, str) or not text:
         return None
-    return events.MessageImported(role="user", text=f"{engine.SUMMARY_HEADING}\n\n{text}", at_ms=at_ms)
+    told = f"{engine.SUMMARY_HEADING}\n\n{text}"
+    if tokens_before is None:
+        return events.MessageImported(role="user", text=told, at_ms=at_ms)
+    origin = {"role": "compactionSummary", "summary": text, "tokensBefore": _count(tokens_before)}
+    return events.MessageImported(role="user", text=told, at_ms=at_ms, origin=origin)
 
 
 def milliseconds(value: object, otherwise: int) -> int:
@@ -66,9 +74,56 @@ def _assistant(said: dict[str, Any], at_ms: int) -> events.MessageImported | Non
     # A message that was broken off is no promise: nobody has run its calls.
     calls = () if said.get("stopReason") in ("error", "aborted") else tuple(_calls(content))
     text = _text(content, between="")
-    if not (text or calls):
+    origin, usage = _spoken_by(said), _usage(said)
+    if not (text or calls or "errorMessage" in origin):
         return None
-    return events.MessageImported(role="assistant", text=text, at_ms=at_ms, thinking=thinking, calls=calls)
+    return events.MessageImported(
+        role="assistant", text=text, at_ms=at_ms, thinking=thinking, calls=calls, usage=usage, origin=origin
+    )
+
+
+def _spoken_by(said: dict[str, Any]) -> dict[str, Any]:
+    """Who said it and how it ended, as far as the file has it in pi's terms."""
+    origin = {name: said[name] for name in ("api", "provider", "model", "errorMessage") if _is_text(said.get(name))}
+    if said.get("stopReason") in _STOP_REASONS:
+        origin["stopReason"] = said["stopReason"]
+    if isinstance(found := said.get("usage"), dict):
+        counts = {name: _count(found.get(name)) for name in ("input", "output", "cacheRead", "cacheWrite", "totalTokens")}
+        cost: dict[str, Any] = found["cost"] if isinstance(found.get("cost"), dict) else {}
+        origin["usage"] = {
+            **counts,
+            "cost": {name: _amount(cost.get(name)) for name in ("input", "output", "cacheRead", "cacheWrite", "total")},
+        }
+    return origin
+
+
+def _usage(said: dict[str, Any]) -> events.UsageReported | None:
+    found = _spoken_by(said).get("usage")
+    if found is None:
+        return None
+    cached = found["cacheRead"] + found["cacheWrite"]
+    return events.UsageReported(
+        provider=str(said.get("provider") or ""),
+        model=str(said.get("model") or ""),
+        input_tokens=found["input"] + cached,
+        output_tokens=found["output"],
+        cache_read_tokens=found["cacheRead"],
+        cache_write_tokens=found["cacheWrite"],
+        cost=found["cost"]["total"],
+    )
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _count(value: object) -> int:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
+
+
+def _amount(value: object) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < 2**53 else 0.0  # type: ignore[operator, arg-type]
 
 
 def _calls(content: object) -> Iterator[events.ToolRequest]:
@@ -95,13 +150,23 @@ def _tool_result(said: dict[str, Any], at_ms: int) -> events.MessageImported:
 
 def _bash(said: dict[str, Any], at_ms: int) -> events.MessageImported | None:
     command, output = said.get("command"), said.get("output")
-    if said.get("excludeFromContext") is True:
-        return None
     if not isinstance(command, str):
         raise ValueError("no command")
+    origin: dict[str, Any] = {
+        "role": "bashExecution",
+        "command": command,
+        "output": output if isinstance(output, str) else "",
+        "cancelled": said.get("cancelled") is True,
+        "truncated": said.get("truncated") is True,
+    }
+    if isinstance(code := said.get("exitCode"), int) and not isinstance(code, bool) and abs(code) < 2**53:
+        origin["exitCode"] = code
+    if said.get("excludeFromContext") is True:
+        return events.MessageImported(role="user", text="", at_ms=at_ms, origin={**origin, "excludeFromContext": True})
     shown = output if isinstance(output, str) and output else "(no output)"
     ended = "It was cancelled." if said.get("cancelled") is True else f"Exit code: {said.get('exitCode')}"
-    return events.MessageImported(role="user", text=f"I ran `{command}`:\n\n{shown}\n\n{ended}", at_ms=at_ms)
+    text = f"I ran `{command}`:\n\n{shown}\n\n{ended}"
+    return events.MessageImported(role="user", text=text, at_ms=at_ms, origin=origin)
 
 
 def _text(content: object, between: str = "\n") -> str:

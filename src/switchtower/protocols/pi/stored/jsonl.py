@@ -241,7 +241,7 @@ class _Conversation:
 
     def _compact(self, entry: dict[str, Any], at_ms: int) -> None:
         """The last one counts: what an earlier one summarised, its summary stands for as well."""
-        summary = foreign.summary(entry.get("summary"), at_ms)
+        summary = foreign.summary(entry.get("summary"), at_ms, entry.get("tokensBefore", 0))
         if summary is None:
             raise ValueError("a compaction has a summary")
         codec.encode(summary)
@@ -288,24 +288,61 @@ class _Entry(Struct, frozen=True, kw_only=True):
     timestamp: str
     message: shapes.Message | UnsetType = UNSET
     name: str | UnsetType = UNSET
+    summary: str | UnsetType = UNSET
+    firstKeptEntryId: str | UnsetType = UNSET
+    tokensBefore: int | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    modelId: str | UnsetType = UNSET
+    thinkingLevel: str | UnsetType = UNSET
 
 
 def export_jsonl(
-    session_id: str, cwd: str, created_at_ms: int, messages: Iterable[shapes.Message], *, name: str | None = None
+    session_id: str,
+    cwd: str,
+    created_at_ms: int,
+    messages: Iterable[shapes.Message],
+    *,
+    name: str | None = None,
+    model: shapes.Model | None = None,
+    thinking: str | None = None,
 ) -> Iterator[bytes]:
-    """The lines of a session file that pi can go on with."""
+    """The lines of a session file that pi continues."""
     first = {"type": "session", "version": VERSION, "id": session_id, "timestamp": stats.iso(created_at_ms), "cwd": cwd}
     yield _encode(first) + b"\n"
     parent: str | None = None
     for number, message in enumerate(messages, start=1):
+        entry = _entry_of(message, f"{number:08x}", parent)
+        yield _encode(entry) + b"\n"
+        parent = entry.id
+    moment = stats.iso(created_at_ms)
+    if model is not None:
         entry = _Entry(
-            type="message", id=f"{number:08x}", parentId=parent, timestamp=stats.iso(message.timestamp), message=message
+            type="model_change", id="model000", parentId=parent, timestamp=moment, provider=model.provider, modelId=model.id
         )
         yield _encode(entry) + b"\n"
         parent = entry.id
+    if thinking is not None:
+        entry = _Entry(type="thinking_level_change", id="thinking", parentId=parent, timestamp=moment, thinkingLevel=thinking)
+        yield _encode(entry) + b"\n"
+        parent = entry.id
     if name:
-        moment = stats.iso(created_at_ms)
         yield _encode(_Entry(type="session_info", id="00000000", parentId=parent, timestamp=moment, name=name)) + b"\n"
+
+
+def _entry_of(message: shapes.Message, entry_id: str, parent: str | None) -> _Entry:
+    moment = stats.iso(message.timestamp)
+    if isinstance(message, shapes.CompactionSummary):
+        # What it stands for is not in the file, so nothing before it is kept: the first that is kept comes behind it.
+        return _Entry(
+            type="compaction",
+            id=entry_id,
+            parentId=parent,
+            timestamp=moment,
+            summary=message.summary,
+            firstKeptEntryId=entry_id,
+            tokensBefore=message.tokensBefore,
+        )
+    return _Entry(type="message", id=entry_id, parentId=parent, timestamp=moment, message=message)
 
 
 def _string(value: object) -> str | None:

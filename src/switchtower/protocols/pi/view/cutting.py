@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from switchtower.core import events
-from switchtower.protocols.pi.view import footage, shapes, streaming, ui_requests
+from switchtower.protocols.pi.view import footage, shapes, streaming, transcript, ui_requests
 from switchtower.protocols.pi.view.turns import Turns
 
 OUTPUT_WHOLE_UP_TO = 4_096
@@ -32,13 +32,6 @@ MOVES_ON = (
     events.RunCompleted,
 )
 """What an engine does after a message, so that no usage of it will follow."""
-
-_STOPPED: dict[events.Outcome, shapes.StopReason] = {
-    events.Outcome.SUCCESS: "stop",
-    events.Outcome.FAILED: "error",
-    events.Outcome.CANCELLED: "aborted",
-    events.Outcome.DENIED: "aborted",
-}
 
 
 class Cutter:
@@ -112,7 +105,9 @@ class Cutter:
             case events.TextDelta() | events.ThinkingDelta():
                 self.add_piece(streaming.FIELDS[event.kind], ts_ms, _encode(event))
             case events.MessageCompleted(cut_short=True):
-                pass  # the end of its run ends it
+                if turns.streamed is None:  # its pieces were pruned
+                    self.add_piece("text", ts_ms, _encode(events.TextDelta(event.text)))
+                # the end of its run ends it
             case events.MessageCompleted():
                 self._touch()
                 turns.complete_message(event, ts_ms)
@@ -142,7 +137,7 @@ class Cutter:
                 turns.void("the context is made smaller, and the message begins again")
                 self._compacting = event.reason
                 is_requested = event.reason == "requested"
-                self._tell((shapes.CompactionStart if is_requested else shapes.AutoCompactionStart)(event.reason))
+                self._tell(shapes.CompactionStart("manual") if is_requested else shapes.AutoCompactionStart(event.reason))
             case events.ContextCompacted():
                 result = shapes.CompactionResult(event.summary, f"e{seq}", event.tokens_before)
                 self._end_compaction(event.reason, result)
@@ -180,7 +175,7 @@ class Cutter:
             case events.ErrorRaised():
                 if self._running:
                     self._touch()
-                    self._failure = event.message
+                    self._failure = event
                 self._tell(shapes.Notice("error", event.code, event.message, event.detail or UNSET))
             case (
                 events.SessionStarted()
@@ -239,8 +234,9 @@ class Cutter:
             level = "info" if event.outcome is events.Outcome.SUCCESS else "warning"
             self._tell(shapes.Notice(level, f"{self._chore.upper()}_FINISHED", event.summary))
         else:
-            stopped = _STOPPED[event.outcome]
-            self._turns.end(stopped, None if stopped == "stop" else self._failure or event.summary, ts_ms)
+            stopped = transcript.stop_reason(event.outcome, self._failure)
+            reason = self._failure.message if self._failure is not None else event.summary
+            self._turns.end(stopped, None if stopped == "stop" else reason, ts_ms)
         self._forget()
 
     def _forget(self) -> None:
@@ -276,7 +272,7 @@ class Cutter:
             self._compacting = None
         told = UNSET if error is None or aborted else error
         if reason == "requested":
-            self._tell(shapes.CompactionEnd(reason, result, aborted, told))
+            self._tell(shapes.CompactionEnd("manual", UNSET if result is None else result, aborted, False, told))
         else:
             will_retry = reason == "overflow" and result is not None
             self._tell(shapes.AutoCompactionEnd(result, aborted, will_retry, told))

@@ -50,7 +50,7 @@ class Reel(Struct, frozen=True, kw_only=True, eq=False):
     calls: tuple[OpenCall, ...] = ()
     questions: tuple[OpenQuestion, ...] = ()
     compacting: str | None = None
-    failure: str | None = None
+    failure: events.ErrorRaised | None = None
 
     @classmethod
     def empty(cls) -> "Reel":

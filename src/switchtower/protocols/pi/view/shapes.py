@@ -82,7 +82,25 @@ class ToolResult(Struct, frozen=True, tag_field="role", tag="toolResult"):
     timestamp: int
 
 
-Message = User | Assistant | ToolResult
+class BashExecution(Struct, frozen=True, tag_field="role", tag="bashExecution", kw_only=True):
+    """A person's own command. `exitCode` is left out when there is none."""
+
+    command: str
+    output: str
+    exitCode: int | UnsetType = UNSET
+    cancelled: bool
+    truncated: bool
+    timestamp: int
+    excludeFromContext: bool | UnsetType = UNSET
+
+
+class CompactionSummary(Struct, frozen=True, tag_field="role", tag="compactionSummary"):
+    summary: str
+    tokensBefore: int
+    timestamp: int
+
+
+Message = User | Assistant | ToolResult | BashExecution | CompactionSummary
 
 
 # Sessions and models
@@ -246,17 +264,16 @@ class AutoCompactionEnd(Struct, frozen=True, tag_field="type", tag="auto_compact
 
 
 class CompactionStart(Struct, frozen=True, tag_field="type", tag="compaction_start"):
-    """Ours: somebody asked for it."""
+    """A client asked for it. Newer releases of pi have this event; `reason` is then `manual`."""
 
     reason: str
 
 
 class CompactionEnd(Struct, frozen=True, tag_field="type", tag="compaction_end"):
-    """Ours."""
-
     reason: str
-    result: CompactionResult | None
+    result: CompactionResult | UnsetType
     aborted: bool
+    willRetry: bool
     errorMessage: str | UnsetType = UNSET
 
 

@@ -15,9 +15,17 @@ _LATEST_MS = 253_402_300_799_999
 """The end of the calendar."""
 
 
-def session_info(session: Session, model: shapes.Model | None, session_file: str | None = None) -> shapes.SessionInfo:
+def session_info(
+    session: Session,
+    model: shapes.Model | None,
+    session_file: str | None = None,
+    *,
+    name: str | None = None,
+    child_of: str | None = None,
+) -> shapes.SessionInfo:
+    """`name` and `child_of` are what pi's clients call the session and its parent, where that is not the core's id."""
     return shapes.SessionInfo(
-        sessionId=session.id,
+        sessionId=name or session.id,
         sessionName=session.title or UNSET,
         sessionFile=session_file or UNSET,
         model=model or UNSET,
@@ -26,7 +34,7 @@ def session_info(session: Session, model: shapes.Model | None, session_file: str
         messageCount=session.counts.messages,
         createdAt=iso(session.created_at_ms),
         sandbox=session.sandbox or UNSET,
-        childOf=session.child_of or UNSET,
+        childOf=child_of or session.child_of or UNSET,
     )
 
 
@@ -35,38 +43,43 @@ def is_streaming(session: Session) -> bool:
     return session.run is not None and session.run.purpose in (events.Purpose.WORK, events.Purpose.FLOW)
 
 
-def stored_session_info(card: journal.Card, session_file: str, *, message_count: int | None = None) -> shapes.StoredSessionInfo:
-    """The journal is what stores sessions, so the file that stands for one is always there."""
+def stored_session_info(card: journal.Card, session_file: str, *, name: str, file_exists: bool) -> shapes.StoredSessionInfo:
+    """The journal is what stores sessions: the path stands for one, and there is a file only where one was exported."""
     return shapes.StoredSessionInfo(
-        sessionId=card.session_id,
+        sessionId=name,
         sessionName=card.title or UNSET,
         sessionFile=session_file,
         sessionPath=session_file,
         cwd=card.workspace.root,
         createdAt=iso(card.created_at_ms),
-        fileExists=True,
-        messageCount=UNSET if message_count is None else message_count,
+        fileExists=file_exists,
+        messageCount=card.messages,
     )
 
 
-def session_stats(session: Session, session_file: str | None = None) -> shapes.SessionStats:
-    counts, usage = session.counts, session.usage
+def session_stats(session: Session, session_file: str | None = None, *, name: str | None = None) -> shapes.SessionStats:
+    counts = session.counts
+    all_, before, imported = session.usage, session.usage_before, session.imported_usage
+    tokens_in = all_.input_tokens - before.input_tokens + imported.input_tokens
+    tokens_out = all_.output_tokens - before.output_tokens + imported.output_tokens
+    cache_read = all_.cache_read_tokens - before.cache_read_tokens + imported.cache_read_tokens
+    cache_write = all_.cache_write_tokens - before.cache_write_tokens + imported.cache_write_tokens
     return shapes.SessionStats(
         sessionFile=session_file or UNSET,
-        sessionId=session.id,
+        sessionId=name or session.id,
         userMessages=counts.user,
         assistantMessages=counts.assistant,
         toolCalls=counts.tool_calls,
         toolResults=counts.tool_results,
         totalMessages=counts.messages,
         tokens=shapes.Tokens(
-            input=uncached(usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens),
-            output=usage.output_tokens,
-            cacheRead=usage.cache_read_tokens,
-            cacheWrite=usage.cache_write_tokens,
-            total=usage.tokens,
+            input=uncached(tokens_in, cache_read, cache_write),
+            output=tokens_out,
+            cacheRead=cache_read,
+            cacheWrite=cache_write,
+            total=tokens_in + tokens_out,
         ),
-        cost=usage.cost,
+        cost=all_.cost - before.cost + imported.cost,
     )
 
 

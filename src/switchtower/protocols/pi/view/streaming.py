@@ -15,7 +15,9 @@ WHOLE_UP_TO = 1_024
 TAIL = 512
 """Characters that it shows of a longer one."""
 MOST_CALLS_SHOWN = 16
-"""Tool calls that the `message` of an update lists; those behind them are told by their own events."""
+"""Tool calls that the `message` of an update shows with their arguments; those behind them are shown without."""
+MOST_CALLS_LISTED = 32
+"""Tool calls that it shows at all; those behind them are told by their own events."""
 LONGEST_ARGUMENTS = 1_024
 """Bytes of a call's arguments in the `message` of an update."""
 SMALLEST_PIECE = 4_096
@@ -98,6 +100,9 @@ class Streamed(Struct):
     """An update up to the text of the current block."""
     trail: bytes = b""
     """And on to the piece."""
+    partial_lead: bytes = b""
+    """From the piece to the text of the current block in `partial`, which is `message` again: pi's type has both."""
+    partial_trail: bytes = b""
 
     def copied(self) -> "Streamed":
         current = None
@@ -107,7 +112,9 @@ class Streamed(Struct):
             blocks.append(copy)
             if block is self.current:
                 current = copy
-        return Streamed(self.session, self.cast, self.ts_ms, blocks, current, self.lead, self.trail)
+        return Streamed(
+            self.session, self.cast, self.ts_ms, blocks, current, self.lead, self.trail, self.partial_lead, self.partial_trail
+        )
 
     def seal(self) -> None:
         for block in self.blocks:
@@ -139,10 +146,17 @@ class Streamed(Struct):
             block.tail = (block.tail + text)[-TAIL:]
             if not was_cut:
                 self._aim(block)
-            frames.append(b"%b%b%b%b}}}" % (self.lead, _encode("…" + block.tail), self.trail, piece))
+            shown = _encode("…" + block.tail)
         else:
             block.tail += text
-            frames.append(b"%b%b%b%b}}}" % (self.lead, _encode(block.tail), self.trail, piece))
+            shown = _encode(block.tail)
+        frames.append(b"%b%b%b%b%b%b%b" % (self.lead, shown, self.trail, piece, self.partial_lead, shown, self.partial_trail))
+
+    def break_off(self, frames: list[bytes]) -> None:
+        """The last updates of a message that does not come to its end: each block ends as long as it got."""
+        for index, block in enumerate(self.blocks):
+            if block.told != block.length:
+                self._end(index, block, block.whole(), frames)
 
     def complete(self, event: events.MessageCompleted, frames: list[bytes]) -> shapes.Assistant:
         """The last updates, and the message as it is told in the end (its usage is not known yet)."""
@@ -175,7 +189,7 @@ class Streamed(Struct):
         if block is None:
             block = Block(field)
             self.blocks.append(block)
-            frames.append(self._update(b'{"type":"%b_start","contentIndex":%d}' % (field.encode(), len(self.blocks) - 1)))
+            frames.append(self._update(b'"type":"%b_start","contentIndex":%d' % (field.encode(), len(self.blocks) - 1)))
         self.current = block
         self._aim(block)
         return block
@@ -185,45 +199,48 @@ class Streamed(Struct):
         index, field = self.blocks.index(block), block.field.encode()
         before = b"".join(other.shown() + b"," for other in self.blocks[:index])
         behind = b"".join(b"," + other.shown() for other in self.blocks[index + 1 :])
-        self.lead = b'%b%b%b{"type":"%b","%b":' % (self.session, _UPDATE_OPEN, before, field, field)
-        self.trail = b'}%b%b%b},"assistantMessageEvent":{"type":"%b_delta","contentIndex":%d,"delta":' % (
-            behind,
-            self._foot(),
-            b',"truncated":true' if any(other.is_cut for other in self.blocks) else b"",
-            field,
-            index,
-        )
+        head = b'%b{"type":"%b","%b":' % (before, field, field)
+        cut = b',"truncated":true' if any(other.is_cut for other in self.blocks) else b""
+        foot = b"}%b%b%b}" % (behind, self._foot(), cut)
+        self.lead = b"%b%b%b" % (self.session, _UPDATE_OPEN, head)
+        self.trail = b'%b,"assistantMessageEvent":{"type":"%b_delta","contentIndex":%d,"delta":' % (foot, field, index)
+        self.partial_lead = b',"partial":%b%b' % (_MESSAGE_OPEN, head)
+        self.partial_trail = b"%b}}}" % foot
 
     def _end(self, index: int, block: Block, whole: bytes, frames: list[bytes]) -> None:
         block.told = block.length
-        frames.append(self._update(b'{"type":"%b_end","contentIndex":%d,"content":%b}' % (block.field.encode(), index, whole)))
+        frames.append(self._update(b'"type":"%b_end","contentIndex":%d,"content":%b' % (block.field.encode(), index, whole)))
 
     def _tell_calls(self, calls: list[shapes.ToolCall], frames: list[bytes]) -> None:
         shown: list[bytes] = []
         is_cut = False
         for index, call in enumerate(calls, start=len(self.blocks)):
-            frames.append(self._update(b'{"type":"toolcall_start","contentIndex":%d}' % index, shown, is_cut=is_cut))
             encoded = _encode(call)
-            if len(shown) == MOST_CALLS_SHOWN:
-                is_cut = True
-            elif len(encoded) > LONGEST_ARGUMENTS:
-                is_cut = True
-                shown.append(_encode(shapes.ToolCall(call.id, call.name, {})))
+            bare = _encode(shapes.ToolCall(call.id, call.name, {}))
+            is_listed = len(shown) < MOST_CALLS_LISTED
+            if is_listed:
+                shown.append(bare)
+            is_cut = is_cut or not is_listed
+            frames.append(self._update(b'"type":"toolcall_start","contentIndex":%d' % index, shown, is_cut=is_cut))
+            if is_listed and len(shown) <= MOST_CALLS_SHOWN and len(encoded) <= LONGEST_ARGUMENTS:
+                shown[-1] = encoded
             else:
-                shown.append(encoded)
-            ended = b'{"type":"toolcall_end","contentIndex":%d,"toolCall":%b}' % (index, encoded)
+                is_cut = True
+            arguments = _encode(_encode(call.arguments).decode())
+            delta = b'"type":"toolcall_delta","contentIndex":%d,"delta":%b' % (index, arguments)
+            frames.append(self._update(delta, shown, is_cut=is_cut))
+            ended = b'"type":"toolcall_end","contentIndex":%d,"toolCall":%b' % (index, encoded)
             frames.append(self._update(ended, shown, is_cut=is_cut))
 
     def _update(self, event: bytes, calls: list[bytes] = [], *, is_cut: bool = False) -> bytes:  # noqa: B006
         content = b",".join([*(block.shown() for block in self.blocks), *calls])
         is_cut = is_cut or any(block.is_cut for block in self.blocks)
-        return b'%b%b%b%b%b},"assistantMessageEvent":%b}}' % (
+        message = b"%b%b%b%b}" % (_MESSAGE_OPEN, content, self._foot(), b',"truncated":true' if is_cut else b"")
+        return b'%b{"type":"message_update","message":%b,"assistantMessageEvent":{%b,"partial":%b}}}' % (
             self.session,
-            _UPDATE_OPEN,
-            content,
-            self._foot(),
-            b',"truncated":true' if is_cut else b"",
+            message,
             event,
+            message,
         )
 
     def _foot(self, stop_reason: shapes.StopReason = "stop", error: str | None = None) -> bytes:

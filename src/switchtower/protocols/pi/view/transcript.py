@@ -5,9 +5,10 @@ it: a cleared conversation begins anew, a compacted one begins with its summary.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from switchtower.core import codec, engine, events, journal
 from switchtower.protocols.pi.view import shapes, stats
@@ -35,12 +36,21 @@ class Line(Struct, frozen=True):
     """What people are shown: the words that were typed, before files and templates were brought in."""
     cast: Cast = NOBODY
     usage: shapes.Usage = shapes.Usage()
+    reported: events.UsageReported | None = None
+    """The same as the core counts it."""
     cut_short: bool = False
-    aside: bool = False
-    """Told to the model with the next message, and shown to people where it happened: a command of their own."""
+    stopped: shapes.StopReason | None = None
+    """Why it ended, where its calls do not show it."""
+    error: str | None = None
+    in_pi: shapes.BashExecution | shapes.CompactionSummary | None = None
+    """What it is in pi, where pi has a role of its own for it. The model gets a user message."""
+    is_shown_only: bool = False
+    """The model does not get it."""
 
     def message(self) -> shapes.Message:
         said = self.said
+        if self.in_pi is not None:
+            return self.in_pi
         match said.role:
             case "user":
                 return shapes.User(content_of(self.shown, said.images), self.at_ms)
@@ -51,7 +61,8 @@ class Line(Struct, frozen=True):
                     provider=self.cast.provider,
                     model=self.cast.model,
                     usage=self.usage,
-                    stopReason="aborted" if self.cut_short else "toolUse" if said.calls else "stop",
+                    stopReason=self.stopped or ("aborted" if self.cut_short else "toolUse" if said.calls else "stop"),
+                    errorMessage=UNSET if self.error is None else self.error,
                     timestamp=self.at_ms,
                 )
             case _:
@@ -62,7 +73,7 @@ class Line(Struct, frozen=True):
         said = self.said
         return events.MessageImported(
             role=said.role,
-            text=said.text,
+            text="" if self.is_shown_only else said.text,
             at_ms=self.at_ms,
             thinking=said.thinking,
             calls=said.calls,
@@ -70,7 +81,20 @@ class Line(Struct, frozen=True):
             tool=said.tool,
             is_error=said.is_error,
             images=said.images,
+            usage=self.reported,
+            origin=self._origin(),
         )
+
+    def _origin(self) -> dict[str, Any] | None:
+        if self.in_pi is not None:
+            return {name: value for name, value in msgspec.to_builtins(self.in_pi).items() if name != "timestamp"}
+        if self.said.role != "assistant":
+            return None
+        spoken = msgspec.to_builtins(self.message())
+        return {name: spoken[name] for name in _SPOKEN if name in spoken}
+
+
+_SPOKEN = ("api", "provider", "model", "usage", "stopReason", "errorMessage")
 
 
 class Transcript:
@@ -87,16 +111,23 @@ class Transcript:
         self._began_at_ms: int | None = None
         self._shells: dict[str, events.ShellStarted] = {}
         self._asides: list[Line] = []
+        self._run_seq: int | None = None
+        """Where the run under way began, when it is the agent's work."""
+        self._failure: events.ErrorRaised | None = None
+        self._thinking: list[bytes] = []
+        """The pieces of it that the message under way has, as they are stored."""
 
     def add(self, entry: journal.Entry) -> None:
         if entry.kind in FIELDS:
-            # Of the pieces only the first matters: when the message began.
+            # Of the pieces only the first matters: when the message began. Thinking is nowhere else if it is broken off.
             self._began_at_ms = self._began_at_ms or entry.ts_ms
+            if entry.kind == events.ThinkingDelta.kind:
+                self._thinking.append(entry.data)
         elif entry.kind in _TOLD:
             self._add(entry.seq, entry.ts_ms, codec.decode(entry.kind, entry.data))
 
     def messages(self) -> list[shapes.Message]:
-        return [line.message() for line in self.lines if not line.aside]
+        return [line.message() for line in [*self.lines, *self._asides]]
 
     def imported(self) -> tuple[events.MessageImported, ...]:
         """The same conversation, for another session to begin with."""
@@ -104,8 +135,10 @@ class Transcript:
 
     @property
     def last_assistant_text(self) -> str | None:
-        lines = reversed(self.lines)
-        return next((line.said.text for line in lines if line.said.role == "assistant" and line.said.text.strip()), None)
+        for line in reversed(self.lines):
+            if line.said.role == "assistant" and (text := line.said.text.strip()):
+                return text
+        return None
 
     def _add(self, seq: int, ts_ms: int, event: events.AnyEvent) -> None:
         match event:
@@ -115,25 +148,35 @@ class Transcript:
                 self._shells[event.shell_id] = event
             case events.ShellFinished():
                 started = self._shells.pop(event.shell_id, None)
-                if started is not None and started.told:
-                    said = engine.shell_message(started, event)
-                    self._asides.append(Line(seq, ts_ms, said, said.text, aside=True))
+                if started is not None:
+                    self._asides.append(_shell_line(seq, ts_ms, started, event))
             case events.RunStarted(purpose=events.Purpose.WORK) | events.MessageDelivered():
                 if isinstance(event, events.RunStarted):
                     self.lines += self._asides
                     self._asides = []
+                    self._run_seq, self._failure = seq, None
                 self._add_user(seq, ts_ms, engine.Message(role="user", text=event.text, images=event.images))
             case events.PromptExpanded():
                 self._expand(event.text)
             case events.MessageCompleted():
-                said = engine.Message(
-                    role="assistant", text=event.text, thinking=event.thinking, calls=event.calls, carry=event.carry
-                )
+                thinking = event.thinking
+                if event.cut_short and not thinking:
+                    pieces = [codec.decode(events.ThinkingDelta.kind, data) for data in self._thinking]
+                    thinking = "".join(piece.text for piece in pieces if isinstance(piece, events.ThinkingDelta))
+                self._thinking = []
+                said = engine.Message(role="assistant", text=event.text, thinking=thinking, calls=event.calls, carry=event.carry)
                 began_at_ms, self._began_at_ms = self._began_at_ms or ts_ms, None
                 self._add_line(Line(seq, began_at_ms, said, event.text, self._cast, cut_short=event.cut_short))
                 self._unpriced = not event.cut_short
-            case events.RetryScheduled() | events.RunCompleted():
-                self._began_at_ms = None  # what had begun does not count
+            case events.RunStarted():
+                self._run_seq = None
+            case events.ErrorRaised():
+                self._failure = event
+            case events.RetryScheduled():
+                self._began_at_ms, self._thinking = None, []  # what had begun does not count
+            case events.RunCompleted():
+                self._began_at_ms, self._thinking = None, []
+                self._complete_run(seq, ts_ms, event)
             case events.UsageReported():
                 self._price(event)
             case events.ToolFinished():
@@ -151,6 +194,20 @@ class Transcript:
             case _:
                 pass
 
+    def _complete_run(self, seq: int, ts_ms: int, event: events.RunCompleted) -> None:
+        """pi's clients learn from a message how a run ended: from the one that was broken off, or from an empty one."""
+        run_seq, self._run_seq = self._run_seq, None
+        if run_seq is None or event.outcome is events.Outcome.SUCCESS:
+            return
+        stopped = stop_reason(event.outcome, self._failure)
+        error = self._failure.message if self._failure is not None else event.summary
+        last = self.lines[-1] if self.lines else None
+        if last is not None and last.cut_short and last.seq > run_seq:
+            self.lines[-1] = msgspec.structs.replace(last, stopped=stopped, error=error)
+        else:
+            said = engine.Message(role="assistant", text="")
+            self._add_line(Line(seq, ts_ms, said, "", self._cast, stopped=stopped, error=error, is_shown_only=True))
+
     def _add_line(self, line: Line) -> None:
         self.lines.append(line)
         self._unpriced = False
@@ -161,10 +218,24 @@ class Transcript:
 
     def _add_imported(self, seq: int, event: events.MessageImported) -> None:
         said = engine.imported_message(event)
-        if event.role == "user":
+        origin = event.origin or {}
+        if event.role == "user" and event.origin is None:
             self._add_user(seq, event.at_ms, said)
-        else:
-            self._add_line(Line(seq, event.at_ms, said, said.text, self._cast))
+            return
+        line = Line(seq, event.at_ms, said, said.text, self._cast, reported=event.usage)
+        if event.role == "user":
+            in_pi = _read_origin({**origin, "timestamp": event.at_ms}, shapes.BashExecution | shapes.CompactionSummary)
+            line = msgspec.structs.replace(line, in_pi=in_pi, is_shown_only=not event.text)
+        elif event.role == "assistant":
+            line = msgspec.structs.replace(
+                line,
+                cast=Cast(*(origin.get(name) or getattr(self._cast, name) for name in ("provider", "model", "api"))),
+                usage=_read_origin(origin.get("usage"), shapes.Usage) or line.usage,
+                stopped=_read_origin(origin.get("stopReason"), shapes.StopReason),
+                error=origin.get("errorMessage"),
+                is_shown_only=not (event.text or event.calls),
+            )
+        self._add_line(line)
 
     def _expand(self, text: str) -> None:
         for index in range(len(self.lines) - 1, -1, -1):
@@ -179,13 +250,15 @@ class Transcript:
             return  # of a call that said nothing to anybody, such as a summary
         self._unpriced = False
         cast = _recast(self._cast, event.provider, event.model)
-        self.lines[-1] = msgspec.structs.replace(self.lines[-1], cast=cast, usage=stats.usage_of(event))
+        self.lines[-1] = msgspec.structs.replace(self.lines[-1], cast=cast, usage=stats.usage_of(event), reported=event)
 
     def _compact(self, seq: int, ts_ms: int, event: events.ContextCompacted) -> None:
-        summary, *kept = engine.compacted([line.said for line in self.lines], event.summary, event.kept)
-        kept_lines = self.lines[len(self.lines) - len(kept) :]
-        first_kept = kept_lines[0].seq if kept_lines else seq
-        self.lines = [Line(seq, ts_ms, summary, summary.text), *kept_lines]
+        told = [line for line in self.lines if not line.is_shown_only]
+        summary, *kept = engine.compacted([line.said for line in told], event.summary, event.kept)
+        first_kept = told[len(told) - len(kept)].seq if kept else seq
+        kept_lines = [line for line in self.lines if line.seq >= first_kept]
+        in_pi = shapes.CompactionSummary(event.summary, event.tokens_before, ts_ms)
+        self.lines = [Line(seq, ts_ms, summary, summary.text, in_pi=in_pi), *kept_lines]
         self.compaction = shapes.CompactionResult(event.summary, entry_id(first_kept), event.tokens_before)
         self._unpriced = False
 
@@ -258,6 +331,43 @@ def _read(entries: Iterable[journal.Entry], cast: Cast = NOBODY) -> Transcript:
     return transcript
 
 
+_STOPPED: dict[events.Outcome, shapes.StopReason] = {
+    events.Outcome.SUCCESS: "stop",
+    events.Outcome.FAILED: "error",
+    events.Outcome.CANCELLED: "aborted",
+    events.Outcome.DENIED: "aborted",
+}
+
+
+def stop_reason(outcome: events.Outcome, failure: events.ErrorRaised | None) -> shapes.StopReason:
+    """Why the last message of a run ended. A run that its daemon broke off has not failed by itself."""
+    if outcome is events.Outcome.FAILED and failure is not None and failure.code == events.RUN_INTERRUPTED:
+        return "aborted"
+    return _STOPPED[outcome]
+
+
+def _shell_line(seq: int, ts_ms: int, started: events.ShellStarted, finished: events.ShellFinished) -> Line:
+    said = engine.shell_message(started, finished)
+    in_pi = shapes.BashExecution(
+        command=started.command,
+        output=finished.text,
+        exitCode=UNSET if finished.exit_code is None else finished.exit_code,
+        cancelled=finished.cancelled,
+        truncated=False,
+        timestamp=ts_ms,
+        excludeFromContext=UNSET if started.told else True,
+    )
+    return Line(seq, ts_ms, said, said.text, in_pi=in_pi, is_shown_only=not started.told)
+
+
+def _read_origin(value: object, type_: Any) -> Any:
+    """None for what is not of this type: another program wrote it, or another release of ours."""
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError:
+        return None
+
+
 def _assistant_content(said: engine.Message) -> tuple[shapes.Text | shapes.Thinking | shapes.ToolCall, ...]:
     content: list[shapes.Text | shapes.Thinking | shapes.ToolCall] = []
     if said.thinking:
@@ -289,6 +399,7 @@ _TOLD = frozenset(
         events.RunStarted,
         events.ShellStarted,
         events.ShellFinished,
+        events.ErrorRaised,
         events.MessageDelivered,
         events.PromptExpanded,
         events.MessageCompleted,

@@ -61,6 +61,7 @@ class Turns:
     def void(self, reason: str) -> None:
         """What was streamed of a message does not count. It ends, and is no part of the conversation."""
         if self.streamed is not None:
+            self.streamed.break_off(self.frames)
             self.tell(shapes.MessageEnd(Raw(self.streamed.so_far("error", reason))))
             self.streamed = None
 
@@ -87,6 +88,7 @@ class Turns:
     def end(self, stopped: shapes.StopReason, error: str | None, ts_ms: int) -> None:
         """The run has ended, and with it the agent's work."""
         if self.streamed is not None:
+            self.streamed.break_off(self.frames)
             self._end_message(self.streamed.so_far(stopped, error))
         elif stopped != "stop" or (self.open and self.message is None):
             # pi's clients learn from a message how a run ended, so there has to be one.
