@@ -42,6 +42,12 @@ describe("a run's state", () => {
     expect([...all.questions.values()][0]?.decided?.decision).toBe("withdrawn");
   });
 
+  it("is gone when the run was deleted", () => {
+    const all = after(ask("q1"), event("run.exited", { exit_code: 0, deleted: true }));
+    expect(all.rows.has("r1")).toBe(false);
+    expect(runs.openQuestions(all)).toEqual([]);
+  });
+
   it("is known of a run that nobody had listed", () => {
     const all = runs.empty();
     expect(runs.fold(all, event("run.started", { tool: "bash", cwd: "/x" }, undefined, "r9"))).toBe(true);

@@ -134,7 +134,8 @@ def _delete(session: Session, command: commands.DeleteSession) -> Decision:
         raise errors.RunInProgress(session.run.id)
     if session.shells or session.errands:
         raise errors.InvalidCommand("somebody uses it at this moment", hint="wait for what runs there, or stop it")
-    return Decision([events.SessionDeleted(by=command.actor)])
+    exit_code = session.terminal.exit_code if session.terminal is not None else None
+    return Decision([events.SessionDeleted(by=command.actor, exit_code=exit_code)])
 
 
 def _record(session: Session, command: commands.RecordOutcome) -> Decision:

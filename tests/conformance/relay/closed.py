@@ -59,6 +59,8 @@ class AwaitingInput(Closed):
 
 class Exited(Closed):
     exit_code: int
+    deleted: bool | UnsetType = UNSET
+    """Ours."""
 
 
 class Input(Closed):

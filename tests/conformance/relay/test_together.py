@@ -8,6 +8,7 @@ import pytest
 from tests.conformance.daemons import Daemon
 from tests.conformance.relay.conftest import OpenApp, RelayDaemon
 from tests.conformance.relay.peers import App, Web
+from tests.conftest import Connect
 
 ASK = "printf 'Proceed? (y/n) '; read answer; echo got:$answer:; exit 5"
 
@@ -133,3 +134,15 @@ async def test_input_over_http_is_typed_once_for_its_id(app: App, web: Web, wher
     typed = [(frame["data"]["actor"], frame["data"]["text_redacted"]) for frame in app.of(run_id, "run.input")]
     assert typed == [("cli", "one\n"), ("cli", "two\n")]
     assert app.output(run_id).count("got:one:") == app.output(run_id).count("got:two:") == 1
+
+
+@pytest.mark.requirement("relay:run:deleted")
+async def test_a_hub_and_its_apps_learn_that_a_session_was_deleted_on_its_host(
+    app: App, web: Web, dialled: Daemon, connect: Connect, workspace: Path
+) -> None:
+    push = await connect(dialled)
+    session_id = (await push.start_session(workspace)).session_id
+    await app.told("run.started", session_id)
+    await push.ask("delete_session", {}, session_id=session_id)
+    await app.told("run.exited", session_id, exit_code=0, deleted=True)
+    assert web.get(f"/sessions/{session_id}")["status"] == "exited"

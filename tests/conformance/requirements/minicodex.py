@@ -11,6 +11,7 @@ HANDSHAKE = (
     Requirement("minicodex:handshake:capabilities", OURS, "extensions count only for a client that has named them"),
     Requirement("minicodex:handshake:new-session", OURS, "without `session_id` a session is made and named in `welcome`"),
     Requirement("minicodex:handshake:unknown-session", OURS, "a session that is not there is refused and the connection closed"),
+    Requirement("minicodex:session:deleted", OURS, "a session that is deleted is closed as an unknown one: the error, then 1008"),
     Requirement("minicodex:handshake:token", OURS, "the token is asked for before the connection is upgraded"),
     Requirement("minicodex:handshake:req-id", "Envelope", "`welcome` carries the `req_id` of what it answers"),
     Requirement("minicodex:handshake:again", OURS, "a second `hello` begins again in the same session; nothing is told twice"),

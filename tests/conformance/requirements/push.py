@@ -113,6 +113,7 @@ REQUESTS = (
     Requirement("push:submit:resumes-run", "submit_approval", "answers a pause; the run goes on"),
     Requirement("push:cancel:stops-run", "cancel_run", "stops the active run at whatever it is"),
     Requirement("push:cancel:leaves-nothing", "cancel_run", "no process of a cancelled run is left"),
+    Requirement("push:delete:announced", FIELD, "who watches a session that is deleted gets `warning` `SESSION_DELETED`"),
     Requirement("push:session:states", "SessionState", "a session's state is one of six and follows its runs"),
 )
 

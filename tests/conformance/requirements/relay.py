@@ -54,6 +54,7 @@ EVENTS = (
     Requirement("relay:events:output", "run.output", "stream and text"),
     Requirement("relay:events:awaiting-input", "run.awaiting_input", "reason, perhaps a prompt, perhaps a request_id"),
     Requirement("relay:events:exited", "run.exited", "exit_code"),
+    Requirement("relay:run:deleted", OURS, "a run that is deleted is told as `run.exited` with `deleted`, by its host too"),
     Requirement("relay:events:input", "run.input", "actor, input_id, text_redacted and text_sha256"),
     Requirement("relay:events:permission-requested", "run.permission_requested", "the question, its texts and what it is about"),
     Requirement("relay:events:tool-call", "tool.call", "request_id, tool, actor and args"),

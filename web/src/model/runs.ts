@@ -111,6 +111,12 @@ export function fold(runs: Runs, event: AppEvent): boolean {
       break;
     }
     case "run.exited":
+      if (event.data["deleted"] === true) {
+        // The run is gone for everybody: there is nothing to open any more.
+        withdraw(runs, runId, event.ts);
+        runs.rows.delete(runId);
+        return false;
+      }
       unask(seen);
       seen.status = "exited";
       seen.ended_at = event.ts;

@@ -57,6 +57,8 @@ class SessionDeleted(Event, frozen=True):
 
     kind: ClassVar[str] = "session.deleted"
     by: Actor
+    exit_code: int | None = None
+    """Of the program in its terminal, when it had ended."""
 
 
 class VersionAdvanced(Event, frozen=True):

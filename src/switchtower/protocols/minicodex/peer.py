@@ -114,6 +114,9 @@ class MiniCodexPeer:
             self._held.append(packet)
         elif packet is not None and self._outbox is not None:
             self._outbox.send(packet)
+        if batch.entries[-1].kind == events.SessionDeleted.kind:
+            self._say(outbound.error("UNKNOWN_SESSION", f"the session `{batch.session_id}` was deleted"))
+            self._part(POLICY_VIOLATION, "no such session")
 
     def fell_behind(self, session_id: str) -> None:
         """Too slow for the retention: what it misses cannot be told any more."""

@@ -90,6 +90,9 @@ class _Piece(Struct):
 NOBODYS = msgspec.Raw()
 _decode_piece = msgspec.json.Decoder(_Piece).decode
 
+_OURS_OF_A_MIRROR = (events.HostLost, events.HostReturned, events.SessionDeleted)
+"""What happens here to a session that lives on another host, and is told although its host has no word in it."""
+
 
 def frames(about: About, entries: Sequence[journal.Entry]) -> list[bytes]:
     return [frame for entry in entries if (frame := envelope(about, entry)) is not None]
@@ -100,7 +103,7 @@ def envelope(about: About, entry: journal.Entry) -> bytes | None:
         return _output(about, entry)
     event = codec.decode(entry.kind, entry.data)
     relayed = event.relayed
-    if about.mirrored and relayed is None and not isinstance(event, events.HostLost | events.HostReturned):
+    if about.mirrored and relayed is None and not isinstance(event, _OURS_OF_A_MIRROR):
         return None  # of our own making; the host's words say it already
     told = message(about, event)
     if told is None:
@@ -218,6 +221,9 @@ def message(about: About, event: events.AnyEvent) -> tuple[str, dict[str, Any]] 
             return "run.output", {"stream": "stderr", "text": f"error: {event.message}\n"}
         case events.RunCompleted():
             return _completed(about, event)
+        case events.SessionDeleted():
+            # relay has no word for it; a run that is gone has ended. `deleted` is ours.
+            return "run.exited", {"exit_code": event.exit_code or 0, "deleted": True}
         case events.HostLost():
             return "run.lost", {}
         case events.HostReturned():
@@ -227,7 +233,6 @@ def message(about: About, event: events.AnyEvent) -> tuple[str, dict[str, Any]] 
         case (
             events.SessionLoaded()
             | events.SessionUnloaded()
-            | events.SessionDeleted()
             | events.VersionAdvanced()
             | events.SessionResumed()
             | events.SessionConfigured()
