@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Ended, line_with
-from tests.contract_proc.driving import IR, RUNTIMES, notes
+from tests.contract_proc.driving import IR, PATIENCE, RUNTIMES, notes
 
 from switchtower import daemon
 
@@ -57,7 +57,7 @@ class Tm:
             capture_output=True,
             cwd=self.folder,
             env=self.environment | environment,
-            timeout=60,
+            timeout=PATIENCE,
         )
         return Ended(ended.returncode, ended.stdout, ended.stderr.decode())
 
@@ -179,7 +179,7 @@ def test_what_is_compiled_to_stdout_or_a_file_can_be_validated_and_run(tm: Tm) -
 
     assert printed.json["graph"] == json.loads((tm.folder / "greet.json").read_bytes())["graph"]
     assert tm("validate", "greet.json", "greet.yaml") == Ended(
-        0, b"greet.json: valid, flow `greet` with 3 nodes\ngreet.yaml: valid, flow `greet` with 3 nodes\n", ""
+        0, b"greet.json: valid, flow `greet` with 1 step\ngreet.yaml: valid, flow `greet` with 1 step\n", ""
     )
     assert tm("run", "greet.json").code == 0
 
@@ -220,7 +220,6 @@ def test_a_yaml_problem_has_its_line_and_column(tm: Tm) -> None:
         (["rubbish.yaml"], "is no UTF-8"),
         (["greet.json", "--inputs", "{"], "what `--inputs` gives is no JSON"),
         (["greet.json", "--inputs", "[]"], "inputs must be an object"),
-        (["greet.json", "--inputs", '{"x": 1}'], "the flow has no input `x`"),
         (["greet.json", "--inputs", "@nowhere"], "`nowhere` cannot be read"),
         (["greet", "--manifest", "rubbish.json"], "is no manifest"),
     ],
@@ -354,7 +353,7 @@ def test_an_interruption_cancels_the_run_once(tm: Tm, number: signal.Signals) ->
     line_with(process, "nap: started")
 
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=30)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
 
     ended = json.loads(stdout)
     assert (ended["status"], ended["summary"]["error"]["data"]["cause"]) == ("failed", "Cancelled")
@@ -375,7 +374,7 @@ def test_a_second_interruption_ends_with_4_and_leaves_no_runtime(tm: Tm, name: s
     process.send_signal(number)
     line_with(process, "cancelling the run")
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=30)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, stdout) == (4, b"")
     assert stderr == b"tower: the run was interrupted, and nobody saw how it ended\n"
@@ -390,7 +389,7 @@ def test_a_reader_that_leaves_ends_it_quietly(tm: Tm) -> None:
     stderr = process.stderr.read()
     process.stderr.close()
 
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=PATIENCE) == 141
     assert b"Traceback" not in stderr
 
 
@@ -459,6 +458,35 @@ def test_runtime_and_plugins_of_two_families_end_with_3_and_start_nothing(tm: Tm
     assert (ended.code, ended.json["summary"]["error"]["code"], ended.json["flow"]) == (3, 1000, "greet")
     assert "hint: run `tm init` again" in ended.stderr
     assert notes(tm.notes) == []
+
+
+@pytest.mark.requirement("rep:project:family-warning")
+def test_validate_and_compile_warn_of_runtime_and_plugins_of_two_families(tm: Tm) -> None:
+    tm.write("tm/config/runtime.yaml", settings(engine="proc", language="rust", plugins_language="c", executor_path="/bin/true"))
+    tm.write("greet.yaml", YAML)
+    warning = (
+        "warning: the runtime is of the language `rust` and the plugins are of `c`; "
+        "hint: run `tm init` again with the runtime that fits the plugins\n"
+    )
+
+    validated, compiled = tm("validate", "greet.yaml"), tm("compile", "greet.yaml")
+
+    assert validated == Ended(0, b"greet.yaml: valid, flow `greet` with 1 step\n", warning)
+    assert (compiled.code, compiled.stderr, compiled.json["flow"]["name"]) == (0, warning, "greet")
+
+
+@pytest.mark.requirement("rep:ir:validate-kinds")
+def test_validate_knows_the_kinds_of_our_runtime_and_leaves_those_of_others_to_them(tm: Tm) -> None:
+    tm.write("greet.yaml", YAML.replace("kind: log", "kind: lgo"))
+
+    ended = tm("validate", "greet.yaml")
+
+    assert (ended.code, ended.stdout) == (2, b"")
+    assert "there is no step kind `lgo` here; hint: `log`?" in ended.stderr
+    tm.write(
+        "tm/config/runtime.yaml", settings(engine="proc", language="rust", plugins_language="rust", executor_path="/bin/true")
+    )
+    assert tm("validate", "greet.yaml").code == 0
 
 
 def test_info_tells_what_our_runtime_can_do(tm: Tm) -> None:

@@ -8,10 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.cli.conftest import Tower, line_with, processes_with
-from tests.contract_proc.driving import IR, RUNTIMES
+from tests.contract_proc.driving import IR, PATIENCE, RUNTIMES
 from tests.engines.flow.runtime.stage import document, edge, node
 
 MOST_LOOKS = 200
@@ -95,6 +96,19 @@ def test_json_is_what_a_local_run_prints(served: Tower) -> None:
         assert without_times(attended.json) == without_times(local.json)
 
 
+@pytest.mark.requirement("rep:tower:same-object")
+def test_a_foreign_runtime_s_own_events_and_times_are_printed_as_in_a_local_run(served: Tower) -> None:
+    arguments = ("flow", "run", write(served, "greet.json", IR), "--json", "--executor-path", str(RUNTIMES / "good.py"))
+    attended, local = served(*arguments).json, served(*arguments, "--local").json
+
+    for told in (attended, local):
+        ids = [told["summary"]["outputs"].pop(f"TRACE_MIND_{name}_ID") for name in ("RUN", "TRACE")]
+        assert [str(UUID(one)) for one in ids] == ids
+    assert attended == local
+    assert [event["type"] for event in attended["events"]] == ["step", "novel", "step"]
+    assert {event["timestamp"] for event in attended["events"]} == {"2026-01-01T00:00:00Z"}
+
+
 def test_local_makes_no_session(served: Tower) -> None:
     before = sessions(served)
     ended = served("flow", "run", write(served, "greet.yaml", YAML), "--local")
@@ -110,7 +124,7 @@ def test_local_makes_no_session(served: Tower) -> None:
         (IR, [], 0, None),
         (document([node("no", "file.read", path="nowhere")]), [], 1, 2001),
         (document([node("a", "log")], [edge("a", "nobody")]), [], 2, 1003),
-        (IR, ["--inputs", '{"x": 1}'], 2, None),
+        (document([node("a", "log")], who="string"), ["--inputs", '{"who": 1}'], 2, None),
         (document([node("one", "moon.landing")]), ["--executor-path", str(RUNTIMES / "good.py")], 3, 1002),
         (IR, ["--executor-path", str(RUNTIMES / "dies_mid_run.py")], 4, 3001),
         (IR, ["--executor-path", str(RUNTIMES / "obeys_cancel.py"), "--timeout", "0.5"], 4, 3001),
@@ -189,7 +203,7 @@ def test_a_flow_that_waits_says_so_and_goes_on_when_somebody_approves(served: To
     assert f"`tower approve {session_id}`" in hint
     assert not (served.folder / "made.txt").exists()
     _approved(served, session_id)
-    stdout, stderr = process.communicate(timeout=30)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, json.loads(stdout)) == (0, {"by": "owner"})
     assert b"ask: completed, 4 steps" in stderr
@@ -201,24 +215,27 @@ def test_a_no_ends_with_1(served: Tower) -> None:
     session_id = session_of(line_with(process, "session "))
     line_with(process, "waits for a decision")
     assert served("deny", session_id, "--comment", "not today").code == 0
-    stdout, _ = process.communicate(timeout=30)
+    stdout, _ = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 1
     assert json.loads(stdout)["summary"]["error"]["message"] == "denied by owner: not today"
     assert not (served.folder / "made.txt").exists()
 
 
-@pytest.mark.requirement("rep:tower:interrupt")
+@pytest.mark.requirement("rep:tower:interrupt", "rep:events:ends", "rep:exits:cancelled")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_cancels_the_session(served: Tower, number: signal.Signals) -> None:
     process = served.start("flow", "run", write(served, "nap.json", document([node("nap", "sleep", seconds="3600")])), "--json")
     session_id = session_of(line_with(process, "session "))
     line_with(process, "nap: started")
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=30)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
 
     told = json.loads(stdout)
-    assert (process.returncode, told["summary"]["error"]["data"]["cause"]) == (4, "Cancelled")
+    assert (process.returncode, told["summary"]["error"]["code"]) == (4, 3001)
+    assert told["summary"]["error"]["data"]["cause"] == "Cancelled"
+    assert [(event["step_id"], event["state"]) for event in told["events"]] == [("nap", "started"), ("nap", "failed")]
+    assert (told["summary"]["completed_steps"], told["summary"]["failed_steps"]) == (0, 1)
     assert b"Traceback" not in stderr
     assert state_of(served, session_id) == "cancelled"
 
@@ -252,7 +269,7 @@ def test_a_daemon_that_dies_and_comes_back_is_waited_for(tower: Tower) -> None:
     os.kill(tower.endpoints["pid"], signal.SIGKILL)
     line_with(process, "connection lost")
     _approved(tower, session_id)  # which starts the next one
-    stdout, _ = process.communicate(timeout=30)
+    stdout, _ = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, json.loads(stdout)) == (0, {"by": "owner"})
 
@@ -305,7 +322,7 @@ class Driven:
         return told
 
     def close(self) -> None:
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=PATIENCE)
 
 
 def waiting_session(tower: Tower) -> str:

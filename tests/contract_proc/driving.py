@@ -11,7 +11,8 @@ from uuid import uuid4
 from switchtower.protocols.rep import driver, outcome
 
 RUNTIMES = Path(__file__).parent / "runtimes"
-PATIENCE = 30
+PATIENCE = 120
+"""Seconds after which a test gives up: long, because the machine may be busy with something else."""
 _HOOKS = ("cancel", "on_event", "remember", "adapt", "check", "drive_control")
 
 IR: dict[str, Any] = {

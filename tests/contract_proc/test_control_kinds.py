@@ -10,7 +10,7 @@ from tests.contract_proc.driving import IR, drive, notes
 
 from switchtower.engines.flow.orchestrator import control
 
-FOREIGN = {"version": "1", "step_kinds": ["log"], "limits": {}}
+FOREIGN = {"version": "1.0.0", "step_kinds": ["log"], "limits": {}}
 
 
 def flow(*nodes: tuple[str, str], edges: list[dict[str, Any]], **settings: Any) -> dict[str, Any]:

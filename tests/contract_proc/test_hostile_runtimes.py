@@ -34,7 +34,7 @@ def transport_error(ended: outcome.Outcome) -> dict[str, Any]:
     return ended.error
 
 
-RESULT = '"result": {"version": "1", "step_kinds": ["log"], "limits": {}}'
+RESULT = '"result": {"version": "1.0.0", "step_kinds": ["log"], "limits": {}}'
 
 
 @pytest.mark.requirement("rep:contract:transport", "rep:errors:transport", "rep:envelope:wrong-id", "rep:transport:unasked")
@@ -205,7 +205,7 @@ async def test_one_runtime_of_many_under_a_mark_takes_its_commands_along_and_no_
     cancel.set()
     ended = await driving
     assert ended.error is not None
-    assert ended.error["message"] == "cancelled", "the other one went on until it was told to end"
+    assert ended.error["data"]["details"]["error"]["message"] == "cancelled", "the other one ran until it was cancelled"
 
 
 @pytest.mark.requirement("rep:contract:engine-timeout", "rep:timeouts:engine")
@@ -276,7 +276,54 @@ def cancelling_after(asked: Path, cancel: asyncio.Event, method: str) -> "asynci
     return asyncio.create_task(watch())
 
 
-@pytest.mark.requirement("rep:cancel:once", "rep:settled:cancelled")
+@pytest.mark.requirement("rep:cancel:hanging", "rep:cancel:once")
+async def test_a_runtime_that_hangs_in_a_poll_is_sent_a_cancel_once_and_may_still_end(tmp_path: Path) -> None:
+    asked, cancel = tmp_path / "asked", asyncio.Event()
+    watching = cancelling_after(asked, cancel, "Runtime.Poll")
+
+    ended = await drive(
+        "hangs_in_poll", cancel=cancel, cancel_grace_s=30, timeout_s=1e6, env={"NOTES": str(asked), "AFTER_CANCEL": "ends"}
+    )
+
+    await watching
+    assert transport_error(ended)["message"] == "the run was cancelled"
+    assert [event["message"] for event in ended.events] == ["the last one"]
+    methods = [request["method"] for request in notes(asked)]
+    assert methods[2:] == ["Runtime.Poll", "Runtime.Cancel", "Runtime.Poll"]
+    assert [request["id"] for request in notes(asked)] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.requirement("rep:cancel:hanging", "rep:lifecycle:no-leftovers")
+async def test_a_runtime_that_goes_on_hanging_after_the_cancel_is_ended(tmp_path: Path) -> None:
+    asked, cancel = tmp_path / "asked", asyncio.Event()
+    watching = cancelling_after(asked, cancel, "Runtime.Poll")
+
+    ended = await drive("hangs_in_poll", cancel=cancel, cancel_grace_s=2, env={"NOTES": str(asked), "AFTER_CANCEL": "hangs"})
+
+    await watching
+    assert transport_error(ended)["message"] == "the run was cancelled; the runtime did not stop within 2 s and was ended"
+    assert [request["method"] for request in notes(asked)][2:] == ["Runtime.Poll", "Runtime.Cancel"]
+
+
+@pytest.mark.requirement("rep:events:required")
+@pytest.mark.parametrize(
+    ("event", "absent"),
+    [
+        ({"type": "log", "message": "x"}, "`timestamp`"),
+        ({"timestamp": "2026-01-01T00:00:00Z"}, "`type`"),
+        ({}, "`type` and `timestamp`"),
+        ({"type": ["log"], "timestamp": 1767225600}, "`type` and `timestamp`"),
+        ({"type": "", "timestamp": ""}, "`type` and `timestamp`"),
+    ],
+)
+async def test_an_event_without_type_or_timestamp_ends_the_run(event: dict[str, Any], absent: str) -> None:
+    result = {"status": "completed", "events": [event], "summary": {"completed_steps": 1, "failed_steps": 0}}
+    error = transport_error(await drive("polls_say", env={"RESULT": json.dumps(result)}))
+
+    assert error["message"] == f"the runtime reported an event without {absent}"
+
+
+@pytest.mark.requirement("rep:cancel:once", "rep:settled:cancelled", "rep:exits:cancelled")
 async def test_a_cancelled_run_is_told_so_once_and_its_own_end_is_the_outcome(tmp_path: Path) -> None:
     asked, cancel = tmp_path / "asked", asyncio.Event()
     watching = cancelling_after(asked, cancel, "Runtime.Poll")
@@ -285,7 +332,15 @@ async def test_a_cancelled_run_is_told_so_once_and_its_own_end_is_the_outcome(tm
 
     await watching
     assert ended.error is not None
-    assert (ended.status, ended.exit_code, ended.error["data"]["cause"]) == ("failed", 1, "Cancelled")
+    assert (ended.status, ended.exit_code) == ("failed", errors.Exit.RUNTIME_INTERNAL)
+    data = {"step_id": None, "attempt": 0, "retriable": False}
+    reported = {"code": 2001, "message": "cancelled", "data": {**data, "details": {}, "cause": "Cancelled"}}
+    details = {"error": reported}
+    assert ended.error == {
+        "code": 3001,
+        "message": "the run was cancelled",
+        "data": {**data, "details": details, "cause": "Cancelled"},
+    }
     assert [event["message"] for event in ended.events] == ["the last one"]
     assert [request["method"] for request in notes(asked)].count("Runtime.Cancel") == 1
 
@@ -296,7 +351,7 @@ async def test_a_cancelled_run_is_told_so_once_and_its_own_end_is_the_outcome(tm
     [
         ("ignores_cancel", "Runtime.Poll", 1),
         ("ignores_sigterm", "Runtime.Poll", 1),
-        ("never_answers_start", "Runtime.StartRun", 0),
+        ("never_answers_start", "Runtime.StartRun", 1),
     ],
 )
 async def test_a_runtime_that_does_not_mind_a_cancel_is_ended(
@@ -386,7 +441,7 @@ sys.exit(asyncio.run(main()))
             ended = json.loads(process.stdout.read())
     finally:
         os.close(requests)
-    assert process.returncode == 1
+    assert process.returncode == 4
     assert ended["summary"]["error"]["data"]["cause"] == "Cancelled"
     assert with_run("run-of-ctrl-c") == []
 

@@ -121,7 +121,7 @@ async def test_a_kind_that_the_runtime_lacks_ends_with_exit_code_3_and_a_remedy(
         ("all", "lack `version`"),
         (None, "lack `version`"),
         ({"version": 1, "step_kinds": "log", "limits": []}, "`version` is not a string, `step_kinds` is not a list"),
-        ({"version": "1", "step_kinds": ["log", 7], "limits": {}}, "holds something else than strings"),
+        ({"version": "1.0.0", "step_kinds": ["log", 7], "limits": {}}, "holds something else than strings"),
     ],
 )
 async def test_capabilities_that_lack_something_end_with_exit_code_3(capabilities: Any, complaint: str) -> None:
@@ -132,11 +132,33 @@ async def test_capabilities_that_lack_something_end_with_exit_code_3(capabilitie
     assert complaint in ended.error["message"]
 
 
-@pytest.mark.requirement("rep:exits:refusals")
+@pytest.mark.requirement("rep:capabilities:semver")
+@pytest.mark.parametrize("version", ["1", "1.0", "v1.0.0", "1.0.0.0", "01.0.0", "1.0.0-", "latest", "", "1.0.0\n"])
+async def test_a_version_that_is_not_semantic_ends_with_exit_code_3(version: str) -> None:
+    capabilities = {"version": version, "step_kinds": ["log"], "limits": {}}
+    ended = await drive("bad_capabilities", env={"CAPABILITIES": json.dumps(capabilities)})
+
+    assert ended.exit_code is errors.Exit.VALIDATION
+    assert ended.error is not None
+    assert "not a semantic version such as `0.1.0`" in ended.error["message"]
+
+
+@pytest.mark.requirement("rep:exits:mismatch")
+async def test_a_runtime_that_refuses_to_be_polled_is_a_protocol_mismatch() -> None:
+    ended = await drive("refuses", env={"METHOD": "Runtime.Poll", "CODE": "-32602"})
+
+    assert ended.error is not None
+    assert (ended.exit_code, ended.error["code"]) == (errors.Exit.RUNTIME_INTERNAL, errors.Code.BROKEN_TRANSPORT)
+    assert ended.error["message"] == "the runtime does not accept `Runtime.Poll` of its own run: it will not do"
+
+
+@pytest.mark.requirement("rep:exits:refusals", "rep:exits:mismatch")
 @pytest.mark.parametrize(
     ("method", "code", "exit_code"),
     [
-        ("Runtime.Capabilities", -32601, 3),
+        ("Runtime.Capabilities", -32601, 4),
+        ("Runtime.StartRun", -32601, 4),
+        ("Runtime.Poll", -32601, 4),
         ("Runtime.StartRun", 1001, 3),
         ("Runtime.StartRun", 1003, 3),
         ("Runtime.StartRun", -32602, 3),
@@ -177,6 +199,21 @@ async def test_a_runtime_that_cannot_be_started_is_told_with_a_remedy(argv: list
     assert ended.error is not None
     assert ended.error["code"] == errors.Code.BROKEN_TRANSPORT
     assert "hint: " in ended.error["message"]
+
+
+@pytest.mark.requirement("rep:exits:not-started")
+async def test_what_is_wrong_with_a_runtime_that_cannot_be_started_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "not executable"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o644)
+    for argv, reason in (
+        (str(script), f"the runtime `{script}` cannot be started: Permission denied; hint: make it executable with `chmod +x`"),
+        (str(tmp_path), "Is a directory; hint: give the path of the program in that folder"),
+        (str(tmp_path / "nowhere"), "No such file or directory; hint: see whether the path is right"),
+    ):
+        ended = await drive("good", argv=[argv])
+        assert ended.error is not None
+        assert ended.error["message"].endswith(reason)
 
 
 def problem_of(document: dict[str, Any]) -> str | None:

@@ -15,7 +15,7 @@ from switchtower.testing.push_client import Event, PushClient
 from switchtower.testing.relay_client import RelayApp, RelayHttp
 
 HOST = "hub"
-PATIENCE = 30.0
+PATIENCE = 120.0
 FLOW = chain(
     counting("first"),
     node("ask", "approval", title="Go on?", message="Really?"),

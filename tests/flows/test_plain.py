@@ -104,7 +104,7 @@ async def test_shell_steps_need_to_be_allowed(client: PushClient, workspace: Pat
         ({"document": {}}, "version"),
         ({"document": document([node("a", "log")], [edge("a", "nobody")])}, "nobody"),
         ({"document": document([node("a", "log"), node("b", "log")], [edge("a", "b"), edge("b", "a")])}, "wait for each other"),
-        ({"document": IR, "inputs": {"x": 1}}, "the flow has no input `x`"),
+        ({"document": document([node("a", "log")], who="string"), "inputs": {"who": 1}}, "the input `who` must be a string"),
         ({"document": document([node("a", "log")], who="string")}, "who"),
         ({"document": IR, "argv": ["a\0b"]}, "not one that can be started"),
     ],

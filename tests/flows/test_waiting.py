@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import sys
 import textwrap
 from pathlib import Path
@@ -299,7 +300,7 @@ async def test_what_a_flow_starts_cannot_approve_it_nor_start_another(client: Pu
     (workspace / "other.json").write_text(json.dumps(chain(counting("other"))))
     command = (
         "while ! test -s approval; do sleep 0.05; done; "
-        f'{sys.executable} inside.py {pushd.socket} "$(cat approval)" "$(cat other.json)" > told.json'
+        f'{shlex.join([sys.executable, "inside.py", str(pushd.socket)])} "$(cat approval)" "$(cat other.json)" > told.json'
     )
     flow = document([node("ask", "approval"), shell("try", command), counting("after")], [edge("ask", "after")])
     session_id = await start(client, workspace, flow)

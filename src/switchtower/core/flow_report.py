@@ -36,6 +36,8 @@ class Report:
         self._last_log: dict[str, dict[str, Any]] = {}
         self._succeeded: dict[str, bool] = {}
         """How the last try of each step ended."""
+        self._outputs: dict[str, dict[str, Any] | None] = {}
+        """By call; None where they were too large to keep."""
         self._summary: dict[str, Any] | None = None
         self._error: dict[str, Any] | None = None
 
@@ -67,6 +69,10 @@ class Report:
                 self.status = "completed" if outputs.get("status") == "completed" else "failed"
                 summary = outputs.get("summary")
                 self._summary = summary if isinstance(summary, dict) else None
+                if isinstance(kept := outputs.get("events"), list):
+                    # The runtime's own events, with its own times and with types that have no place in the journal.
+                    self.events = [self._as_reported(*entry) for entry in kept]
+                    self.left_out = int(outputs.get("events_left_out", 0))
             case events.ToolFinished() if event.call_id in self._calls:
                 self._finish(event, at, size)
             case events.RunCompleted() if self.status == "running":
@@ -80,6 +86,7 @@ class Report:
 
     def _finish(self, event: events.ToolFinished, at: str, size: int) -> None:
         given = event.outputs or {}
+        self._outputs[event.call_id] = event.outputs
         self._succeeded[self._calls[event.call_id][0]] = not event.is_error
         if self._partial.get(event.call_id):
             self._log(events.ToolProgressed(event.call_id, "\n"), at, 0)
@@ -92,6 +99,12 @@ class Report:
             more = {"duration_ms": event.duration_ms, "outputs": given}
             left_out = {"outputs_left_out": True} if event.outputs is None else {}
             self._step(event.call_id, "succeeded", at, size, {**more, **left_out})
+
+    def _as_reported(self, event: dict[str, Any], call_id: str | None = None) -> dict[str, Any]:
+        if call_id is None:
+            return event
+        outputs = self._outputs.get(call_id)
+        return {**event, "outputs": outputs or {}, **({"outputs_left_out": True} if outputs is None else {})}
 
     def _step(self, call_id: str, state: str, at: str, size: int, more: dict[str, Any]) -> None:
         step, attempt = self._calls[call_id]

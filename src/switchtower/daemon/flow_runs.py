@@ -62,6 +62,7 @@ async def run(
     on_event: collecting.OnEvent,
     timeout_s: float | None = None,
     allow_shell: bool = False,
+    log_json: bool = False,
 ) -> outcome.Outcome:
     order = driver.Order(
         argv=chosen.argv,
@@ -73,6 +74,7 @@ async def run(
         engine=chosen.engine,
         inputs=inputs,
         allow_shell=allow_shell,
+        log_json=log_json,
         timeout_s=timeout_s or driver.TIMEOUT,
         environment=_environment(chosen),
     )

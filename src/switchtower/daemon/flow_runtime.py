@@ -33,7 +33,7 @@ class Runtime:
         from switchtower.daemon import flow_tower
         from switchtower.engines.flow.runtime import faults, hosting
 
-        run_id = (run.options.run_id if run.options else None) or os.environ.get("TRACE_MIND_RUN_ID") or os.urandom(16).hex()
+        run_id = (run.options.run_id if run.options else None) or os.environ.get("TRACE_MIND_RUN_ID") or _random_uuid()
         try:
             self._host = hosting.Host(
                 run.ir,
@@ -64,6 +64,12 @@ class Runtime:
         return self._host is None or self._host.close()
 
 
+def _random_uuid() -> str:
+    """As `uuid.uuid4` makes one; that module is not loaded for it."""
+    digits = f"{int.from_bytes(os.urandom(16)) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62:032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
 def _allows_shell(options: "messages.RunOptions | None") -> bool:
     """rep 8: the variable is the policy. A run cannot ask for more than that, and who sends no options means the policy."""
     policy = os.environ.get("TRACE_MIND_ALLOW_SHELL")
@@ -79,6 +85,8 @@ def main() -> None:
     input_fd, output_fd = descriptors.claim()
     # 64 KiB that nobody reads stall nobody.
     spillway = descriptors.Spillway()
+    if os.environ.get("TRACE_MIND_LOG_JSON") == "1":
+        _log_as_json()
     # To be told to end is to be cancelled: what the run started ends with it.
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, _leave)
@@ -90,6 +98,36 @@ def main() -> None:
         if not is_over:
             # Something will not end by itself, and nobody waits for it any more.
             os._exit(errors.Exit.RUNTIME_INTERNAL)
+
+
+def _log_as_json() -> None:
+    """rep 8: each line that is printed here, by a kind or as a traceback, is a JSON object. It goes to stderr, because stdout is
+    the protocol's."""
+    import sys
+
+    from switchtower.engines.flow.runtime import events
+
+    class JsonLines:
+        encoding = "utf-8"
+
+        def __init__(self, level: str) -> None:
+            self._level = level
+            self._unfinished = ""
+
+        def write(self, text: str) -> int:
+            *lines, self._unfinished = (self._unfinished + text).split("\n")
+            for line in lines:
+                told = {"timestamp": events.timestamp(), "level": self._level, "message": line}
+                os.write(2, json.dumps(told).encode() + b"\n")
+            return len(text)
+
+        def flush(self) -> None:
+            """Every line is written when it is complete."""
+
+        def isatty(self) -> bool:
+            return False
+
+    sys.stdout, sys.stderr = JsonLines("info"), JsonLines("error")
 
 
 def _leave(number: int, frame: object) -> None:

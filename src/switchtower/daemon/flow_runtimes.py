@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_OID, uuid4, uuid5
 
 from switchtower.daemon import flow_runs
 from switchtower.engines.flow import ports
@@ -82,10 +82,12 @@ class RepRuntimes:
             ir=document,
             required=required,
             run_id=run_id,
-            trace_id=order.run_id,
+            # rep 5.2: a UUID. The same for all parts of a run, also after a restart; MiniCodex knows the run by it.
+            trace_id=str(uuid5(NAMESPACE_OID, order.run_id)),
             engine=flow.runtime,
             inputs=flow.inputs,
             allow_shell=flow.allow_shell,
+            log_json=flow.log_json,
             timeout_s=flow.timeout_s or driver.TIMEOUT,
             environment=environment.current(),
             process_mark=order.run_id,

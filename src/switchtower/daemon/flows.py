@@ -4,6 +4,7 @@ Whatever is wrong with what was given is a `Refused`, which has every problem an
 """
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -76,16 +77,17 @@ def in_stdin() -> Wanted:
     return _parsed(_compiled(Path("stdin"), content))
 
 
-def in_file(path: Path) -> Wanted:
+def in_file(path: Path, *, kinds: Collection[str] | None = None) -> Wanted:
+    """With `kinds`, a step of any other kind is refused too."""
     content = _read(path)
     if path.suffix in _YAML:
-        return _parsed(_compiled(path, content))
-    return _parsed(_decoded(content, f"`{path}`", "hint: a YAML flow ends in .yaml"))
+        return _parsed(_compiled(path, content, kinds))
+    return _parsed(_decoded(content, f"`{path}`", "hint: a YAML flow ends in .yaml"), kinds)
 
 
-def _parsed(document: Any) -> Wanted:
+def _parsed(document: Any, kinds: Collection[str] | None = None) -> Wanted:
     try:
-        flow = ir.parse(document)
+        flow = ir.parse(document, kinds=kinds)
     except ir.InvalidFlow as invalid:
         raise Refused(str(invalid).splitlines(), flow=_name_of(document)) from None
     assert isinstance(document, dict), "it was parsed"
@@ -142,13 +144,13 @@ def _decoded(content: bytes, what: str, hint: str, *, flow: str = "") -> Any:
         raise Refused([f"{what} is nested too deep"], flow=flow) from None
 
 
-def _compiled(path: Path, content: bytes) -> dict[str, Any]:
+def _compiled(path: Path, content: bytes, kinds: Collection[str] | None = None) -> dict[str, Any]:
     from datetime import UTC, datetime
 
     from switchtower.engines.flow.ir import compiler, source
 
     try:
-        return compiler.compile_yaml(content.decode(), str(path), datetime.now(UTC))
+        return compiler.compile_yaml(content.decode(), str(path), datetime.now(UTC), kinds=kinds)
     except UnicodeDecodeError:
         raise Refused([f"`{path}` is no UTF-8"]) from None
     except source.InvalidSource as invalid:

@@ -10,8 +10,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 Count = Annotated[int, Meta(ge=0)]
 Text = Annotated[str, Meta(min_length=1)]
 Stamp = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")]
+Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")]
 Semver = Annotated[str, Meta(pattern=r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$")]
-JSON_RPC = (-32700, -32601, -32602)
+JSON_RPC = (-32601, -32602)
 CODES = (1001, 1002, 1003, 2001, 3001, 3002)
 _UNESCAPED = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -134,8 +135,8 @@ def answer(line: bytes, method: str | None) -> dict[str, Any]:
 
 
 class Options(Closed):
-    run_id: Text
-    trace_id: Text
+    run_id: Uuid
+    trace_id: Uuid
     allow_shell: bool
 
 

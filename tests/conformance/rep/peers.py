@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, Self
 from tests.conformance.rep import closed
 from tests.contract_proc.driving import RUNTIMES
 
-PATIENCE = 30
+PATIENCE = 120
+"""Seconds after which a test gives up: long, because the machine may be busy with something else."""
 OURS = (sys.executable, "-P", "-m", "switchtower.daemon.flow_runtime")
 HERE = Path(__file__).parent / "runtimes"
 _TM = "from switchtower.cli.main import tm; tm()"

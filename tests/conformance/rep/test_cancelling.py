@@ -38,23 +38,27 @@ def _until_it_runs(tm: Command, process: "subprocess.Popen[bytes]", *, is_ours: 
             time.sleep(0.01)
 
 
-@pytest.mark.requirement("rep:cancel:once", "rep:cancel:params", "rep:settled:cancelled")
-def test_the_runtime_is_asked_once_and_its_own_end_is_the_outcome(tm: Command) -> None:
+@pytest.mark.requirement("rep:cancel:once", "rep:cancel:params", "rep:settled:cancelled", "rep:exits:cancelled")
+def test_the_runtime_is_asked_once_and_its_own_end_is_part_of_the_outcome(tm: Command) -> None:
     code, told = cancelled(tm, HELLO, "--executor-path", foreign("obeys_cancel"))
 
-    assert (code, told["status"], told["summary"]["error"]["data"]["cause"]) == (1, "failed", "Cancelled")
+    error = told["summary"]["error"]
+    assert (code, told["status"], error["code"], error["data"]["cause"]) == (4, "failed", 3001, "Cancelled")
+    assert error["data"]["details"]["error"]["code"] == 2001
     assert [event["message"] for event in told["events"]] == ["the last one"], "what was told after the cancel is kept"
     asked = [request for request in tm.asked() if request["method"] == "Runtime.Cancel"]
     assert [request["params"] for request in asked] == [{"run_id": tm.asked()[1]["params"]["options"]["run_id"]}]
 
 
-@pytest.mark.requirement("rep:cancel:ends", "rep:settled:cancelled")
+@pytest.mark.requirement("rep:cancel:ends", "rep:settled:cancelled", "rep:exits:cancelled", "rep:events:ends")
 def test_our_runtime_obeys(tm: Command) -> None:
     code, told = cancelled(tm, NAP)
 
     error = told["summary"]["error"]
-    assert (told["status"], error["data"]["cause"]) == ("failed", "Cancelled")
-    assert code == {2: 1, 3: 4}[error["code"] // 1000]
+    assert (code, told["status"], error["code"], error["data"]["cause"]) == (4, "failed", 3001, "Cancelled")
+    assert [event["state"] for event in told["events"]] == ["started", "failed"]
+    assert told["events"][-1]["error"]["data"]["cause"] == "Cancelled"
+    assert (told["summary"]["completed_steps"], told["summary"]["failed_steps"]) == (0, 1)
 
 
 @pytest.mark.requirement("rep:cancel:five-seconds", "rep:lifecycle:no-leftovers")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.rep.conftest import Spawn
-from tests.conformance.rep.peers import HELLO, NAP, Orchestrator, ir, node
+from tests.conformance.rep.peers import HELLO, NAP, PATIENCE, Orchestrator, ir, node
 
 HEALTH = b'{"jsonrpc":"2.0","id":%d,"method":"Runtime.Health","params":{}}\n'
 
@@ -52,7 +52,7 @@ def test_what_is_no_request_is_answered_and_the_conversation_goes_on(runtime: Or
     for line in (b"{", b"\xff\xfe\x00", b"Content-Length: 5", b"[]", b"null", b"[" * 100_000, b'{"id": Infinity}', b"7"):
         runtime.write(line + b"\n")
         answered = runtime.read()
-        assert (answered["id"], answered["error"]["code"]) == (None, -32700), line[:20]
+        assert (answered["id"], answered["error"]["code"]) == (None, 3001), line[:20]
     assert runtime.ask("Runtime.Poll", {})["status"] in ("pending", "running"), "the run goes on too"
 
 
@@ -65,14 +65,28 @@ def test_what_cannot_be_done_is_refused_with_the_codes_of_json_rpc(runtime: Orch
     for method, params in (
         ("Runtime.Poll", []),
         ("Runtime.Poll", "r"),
-        ("Runtime.StartRun", {}),
-        ("Runtime.StartRun", {"ir": "1.0.0"}),
-        ("Runtime.StartRun", {"ir": HELLO, "inputs": []}),
         ("Runtime.StartRun", {"ir": HELLO, "options": "none"}),
         ("Runtime.StartRun", {"ir": HELLO, "options": {"run_id": 7}}),
     ):
         assert runtime.refusal(method, params)["code"] == -32602
     assert runtime.start(HELLO), "after all that a run can be started"
+
+
+@pytest.mark.requirement("rep:errors:payload")
+def test_an_ir_or_inputs_that_are_none_are_a_validation_error(runtime: Orchestrator) -> None:
+    for params in ({}, {"ir": None}, {"ir": "1.0.0"}, {"ir": [HELLO]}, {"ir": HELLO, "inputs": []}, {"ir": HELLO, "inputs": "x"}):
+        assert runtime.refusal("Runtime.StartRun", params)["code"] == 1003, params
+    assert runtime.start(HELLO)
+
+
+@pytest.mark.requirement("rep:envelope:version")
+def test_a_request_without_the_version_of_json_rpc_is_a_protocol_mismatch(runtime: Orchestrator) -> None:
+    for version in (None, "1.0", 2.0, "2"):
+        asked = {"id": 7, "method": "Runtime.StartRun", "params": {"ir": HELLO}}
+        runtime.write(json.dumps(asked if version is None else {**asked, "jsonrpc": version}).encode() + b"\n")
+        answered = runtime.read()
+        assert (answered["id"], answered["error"]["code"]) == (7, 3001), version
+    assert runtime.start(HELLO), "none of them has started a run"
 
 
 @pytest.mark.requirement("rep:envelope:notifications")
@@ -109,7 +123,7 @@ def test_it_leaves_when_its_input_ends(runtime: Orchestrator, document: dict[str
     runtime.write(rest)
     code, said = runtime.hang_up()
     assert code == 0
-    assert [json.loads(line)["error"]["code"] for line in said.splitlines()] == ([-32700] if rest else [])
+    assert [json.loads(line)["error"]["code"] for line in said.splitlines()] == ([3001] if rest else [])
 
 
 @pytest.mark.requirement("rep:lifecycle:sigterm")
@@ -117,7 +131,7 @@ def test_it_leaves_when_its_input_ends(runtime: Orchestrator, document: dict[str
 def test_it_leaves_when_it_is_told_to(runtime: Orchestrator, number: signal.Signals) -> None:
     runtime.start(NAP)
     runtime.process.send_signal(number)
-    assert runtime.process.wait(20) == 128 + number
+    assert runtime.process.wait(PATIENCE) == 128 + number
 
 
 @pytest.mark.requirement("rep:transport:stderr-unread")

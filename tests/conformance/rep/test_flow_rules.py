@@ -129,6 +129,28 @@ def test_a_flow_that_takes_too_long_is_3001_with_its_cause(runtime: Orchestrator
     assert (last["status"], error["code"], error["data"]["cause"]) == ("failed", 3001, "Timeout")
 
 
+@pytest.mark.requirement("rep:events:ends")
+def test_steps_that_a_time_limit_of_the_flow_cuts_have_their_end_and_count(runtime: Orchestrator) -> None:
+    naps = [node(name, "sleep", {"seconds": "3600"}) for name in ("a", "b")]
+    last, events = runtime.run(ir(*naps, timeout_ms=300))
+
+    assert sorted(states(events)) == [(name, state, 0) for name in ("a", "b") for state in ("failed", "started")]
+    ends = [event["error"] for event in events if event["state"] == "failed"]
+    assert [(error["code"], error["message"], error["data"]["cause"]) for error in ends] == [
+        (3001, "the step was ended: the flow took longer than 300 ms", "Timeout")
+    ] * 2
+    assert (last["summary"]["completed_steps"], last["summary"]["failed_steps"]) == (0, 2)
+
+
+@pytest.mark.requirement("rep:ir:retry-assert")
+def test_an_assertion_is_tried_again_as_its_retry_says(runtime: Orchestrator) -> None:
+    claim = node("claim", "assert", {"value": "no"}, retry={"max": 2, "backoff_ms": 1})
+    last, events = runtime.run(ir(claim))
+
+    assert states(events) == [("claim", state, attempt) for attempt in range(3) for state in ("started", "failed")]
+    assert last["summary"]["error"]["data"]["attempt"] == 2
+
+
 @pytest.mark.requirement("rep:ir:timeout-zero")
 def test_a_timeout_of_zero_is_none(runtime: Orchestrator) -> None:
     last, _ = runtime.run(ir(node("nap", "sleep", {"ms": "20"}, timeout_ms=0), timeout_ms=0))

@@ -70,7 +70,7 @@ def test_inputs_and_the_policy_go_with_the_run(tm: Command) -> None:
 
 @pytest.mark.requirement("rep:environment:variables", "rep:lifecycle:default-timeout", "rep:faults:variables")
 def test_a_runtime_is_told_about_its_run_in_its_environment(tm: Command) -> None:
-    seen = tm.run(HELLO, foreign("good"), TRACE_MIND_RUN_ID="of somebody else").outcome["summary"]["outputs"]
+    seen = tm.run(HELLO, foreign("good"), TRACE_MIND_RUN_ID="of another run").outcome["summary"]["outputs"]
 
     options = tm.asked()[1]["params"]["options"]
     assert seen == {
@@ -78,9 +78,16 @@ def test_a_runtime_is_told_about_its_run_in_its_environment(tm: Command) -> None
         "TRACE_MIND_TRACE_ID": options["trace_id"],
         "TRACE_MIND_ENGINE_TIMEOUT": "120",
         "TRACE_MIND_ALLOW_SHELL": "0",
-        "TRACE_MIND_LOG_JSON": "0",
+        "TRACE_MIND_LOG_JSON": "1",
     }
     assert options["allow_shell"] is False
+
+
+@pytest.mark.requirement("rep:environment:log-json")
+def test_without_json_no_structured_logs_are_asked_for(tm: Command) -> None:
+    ended = tm("run", tm.write("flow.json", HELLO), "--executor-path", foreign("good"))
+
+    assert json.loads(ended.stdout)["TRACE_MIND_LOG_JSON"] == "0"
 
 
 @pytest.mark.requirement("rep:start:answered-id", "rep:envelope:unknown-fields", "rep:events:unknown-types", "rep:poll:drained")
@@ -156,6 +163,18 @@ def test_control_nodes_are_driven_for_a_runtime_that_has_none(tm: Command) -> No
     assert [[step["id"] for step in nodes] for nodes in asked] == [["r"]], "it was asked for what it can do"
 
 
+@pytest.mark.requirement("rep:start:uuids")
+def test_lent_steps_have_uuids_of_their_own_and_the_trace_of_the_run(tm: Command) -> None:
+    steps = [node(name, "log", {"do": name}) for name in ("a", "b")]
+    document = ir(*steps, node("tell", "dsl.emit", {"x": "$step.b.said"}), edges=(edge("a", "b"), edge("b", "tell")))
+    ended = tm.run(document, tm.tap(foreign("foreign")))
+
+    assert ended.code == 0, ended.stderr
+    options = [request["params"]["options"] for request in tm.sent() if request["method"] == "Runtime.StartRun"]
+    assert len({one["run_id"] for one in options}) == 2, "the closed types of both have seen that they are UUIDs"
+    assert len({one["trace_id"] for one in options}) == 1
+
+
 # The project
 
 
@@ -221,7 +240,7 @@ def test_an_ir_that_is_not_valid_ends_with_2_and_starts_nothing(tm: Command) -> 
 @pytest.mark.requirement("rep:exits:refusals")
 @pytest.mark.parametrize(
     ("method", "code", "exit_code"),
-    [("Capabilities", -32601, 3), ("Poll", 2999, 1)],
+    [("Capabilities", -32601, 4), ("Poll", -32601, 4), ("StartRun", -32602, 3), ("Poll", 2999, 1)],
 )
 def test_what_a_runtime_refuses_with_decides_the_exit_code(tm: Command, method: str, code: int, exit_code: int) -> None:
     ended = tm.run(HELLO, foreign("refuses"), METHOD=f"Runtime.{method}", CODE=str(code))

@@ -4,6 +4,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.conformance.rep.conftest import Spawn
@@ -69,9 +70,11 @@ def test_deployed_orchestrators_leave_out_the_options_or_send_a_null(runtime: Or
     assert runtime.ask("Runtime.Poll", {"run_id": None})["status"] == "completed"
 
 
-@pytest.mark.requirement("rep:start:without-id")
-def test_an_id_that_it_makes_up_is_nobody_else_s(spawn: Spawn) -> None:
-    assert spawn().start(HELLO) != spawn().start(HELLO)
+@pytest.mark.requirement("rep:start:without-id", "rep:start:uuids")
+def test_an_id_that_it_makes_up_is_a_uuid_and_no_other_run_s(spawn: Spawn) -> None:
+    first, second = spawn().start(HELLO), spawn().start(HELLO)
+    assert [(str(UUID(one)), UUID(one).version) for one in (first, second)] == [(first, 4), (second, 4)]
+    assert first != second
 
 
 @pytest.mark.requirement("rep:environment:runtime-reads")

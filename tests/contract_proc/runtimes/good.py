@@ -14,7 +14,7 @@ def poll(request: speaking.Request) -> None:
     if polls == 1:
         speaking.answer(request, speaking.polled("pending"))
     elif polls == 2:
-        speaking.answer(request, speaking.polled("running", [speaking.step("one", "started"), {"type": "novel", "of": 1}]))
+        speaking.answer(request, speaking.polled("running", [speaking.step("one", "started"), speaking.novel(of=1)]))
     else:
         seen = {name: value for name, value in os.environ.items() if name.startswith("TRACE_MIND_")}
         last = speaking.step("one", "succeeded", outputs={"said": "hello"})

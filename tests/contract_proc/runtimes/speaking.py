@@ -70,5 +70,10 @@ def log(message: str) -> dict[str, Any]:
     return {"type": "log", "timestamp": "2026-01-01T00:00:00Z", "level": "info", "message": message}
 
 
+def novel(**more: Any) -> dict[str, Any]:
+    """Of a type that REP does not have yet."""
+    return {"type": "novel", "timestamp": "2026-01-01T00:00:00Z", **more}
+
+
 def step(step_id: str, state: str, **more: Any) -> dict[str, Any]:
     return {"type": "step", "timestamp": "2026-01-01T00:00:00Z", "step_id": step_id, "state": state, **more}

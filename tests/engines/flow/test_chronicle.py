@@ -71,7 +71,16 @@ def test_the_flow_is_a_call_around_its_steps() -> None:
         False,
         'one: succeeded\n{"said":"hello"}\n[info] hello',
     )
-    assert desk.ends["run_1"].outputs == {"status": "completed", "summary": {"completed_steps": 1, "outputs": {"a": 1}}}
+    assert desk.ends["run_1"].outputs == {
+        "status": "completed",
+        "summary": {"completed_steps": 1, "outputs": {"a": 1}},
+        "events": [
+            [step(attempt=0)],
+            [log(step_id="one")],
+            [step(state="succeeded", attempt=0, duration_ms=12), "step:one:0"],
+        ],
+        "events_left_out": 0,
+    }
     assert list(desk.ends) == ["step:one:0", "run_1"]
 
 
@@ -204,7 +213,28 @@ def test_how_a_flow_ended_is_kept_however_much_it_put_out(status: str) -> None:
 def test_a_summary_of_nonsense_is_no_larger_than_others() -> None:
     outputs = told(status="completed", completed_steps="x" * chronicle.MOST_SUMMARY, failed_steps=0).ends["run_1"].outputs
 
-    assert outputs == {"status": "completed", "summary": {"failed_steps": 0, "outputs_left_out": True}}
+    summary = {"failed_steps": 0, "outputs_left_out": True}
+    assert outputs == {"status": "completed", "summary": summary, "events": [], "events_left_out": 0}
+
+
+def test_of_a_flood_of_events_the_first_are_kept_and_the_others_counted() -> None:
+    flood = [{"type": "novel", "timestamp": "2026-01-01T00:00:00Z", "text": "x" * 100_000} for _ in range(60)]
+    outputs = told(*flood, status="completed").ends["run_1"].outputs
+
+    assert outputs is not None
+    assert len(outputs["events"]) + outputs["events_left_out"] == 60
+    assert 0 < len(str(outputs["events"])) <= chronicle.MOST_EVENT_BYTES
+
+
+def test_of_a_flow_that_was_interrupted_only_its_calls_are_known() -> None:
+    async def tell() -> RecordingDesk:
+        desk, before = RecordingDesk(), calls.Calls(called={"run_1": events.ToolCalled(call_id="run_1", tool="flow", args={})})
+        writing = chronicle.Chronicle(desk, FLOW, "run_1", before)
+        await writing.take(step())
+        await writing.end("completed", {})
+        return desk
+
+    assert asyncio.run(tell()).ends["run_1"].outputs == {"status": "completed", "summary": {}}
 
 
 def test_endless_logs_stream_by_and_only_their_beginning_is_kept_with_the_step() -> None:

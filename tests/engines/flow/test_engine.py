@@ -177,7 +177,7 @@ async def test_a_cancelled_flow_takes_back_its_questions_and_agents_unless_it_go
 
     assert desk.withdrawn == ([] if pausing else [asked])
     assert agents.stopped == ([] if pausing else [agents.orders[0].session_id])
-    assert desk.ends == {}
+    assert set(desk.ends) == (set() if pausing else {"step:ask:0", "step:do:0", "run_1"}), "a cancelled step has its end"
 
 
 # Agents

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.contract_proc.driving import PATIENCE
 
 from switchtower.protocols.rep import framing, messages, server
 
@@ -103,10 +104,16 @@ def test_a_run_starts_without_options_and_with_a_null_for_its_id(conversation: s
 
 @pytest.mark.requirement("rep:errors:json-rpc", "rep:start:refused")
 @pytest.mark.parametrize(
-    "params", [[], "x", 7, {}, {"ir": []}, {"ir": {}, "inputs": 1}, {"ir": {}, "options": {"allow_shell": "yes"}}]
+    ("params", "refusal"),
+    [
+        *(([], -32602), ("x", -32602), (7, -32602), ({"ir": {}, "options": {"allow_shell": "yes"}}, -32602)),
+        *(({}, 1003), ({"ir": []}, 1003), ({"ir": {}, "inputs": 1}, 1003)),
+    ],
 )
-def test_wrong_params_of_a_start_are_refused_and_a_later_start_works(conversation: server.Server, params: Any) -> None:
-    assert code(ask(conversation, messages.START_RUN, params)) == -32602
+def test_wrong_params_of_a_start_are_refused_and_a_later_start_works(
+    conversation: server.Server, params: Any, refusal: int
+) -> None:
+    assert code(ask(conversation, messages.START_RUN, params)) == refusal
     assert "result" in ask(conversation, messages.START_RUN, {"ir": {}})
 
 
@@ -156,7 +163,7 @@ def test_a_line_that_is_no_request_is_a_parse_error_with_a_null_for_its_id(
     conversation: server.Server, line: bytes | None
 ) -> None:
     answer = json.loads(conversation.answer(line) or b"")
-    assert (code(answer), answer["id"]) == (-32700, None)
+    assert (code(answer), answer["id"]) == (3001, None)
     assert "result" in ask(conversation, messages.HEALTH)
 
 
@@ -192,7 +199,7 @@ JSON = st.recursive(
 def test_no_line_breaks_the_conversation(line: bytes) -> None:
     conversation = server.Server(Recording())
     answer = conversation.answer(line)
-    assert answer is None or code(json.loads(answer)) in (-32700, -32601, -32602)
+    assert answer is None or code(json.loads(answer)) in (3001, 1003, -32601, -32602)
     assert "result" in ask(conversation, messages.HEALTH)
 
 
@@ -254,7 +261,7 @@ class Child:
     def hang_up(self) -> int:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        return self.process.wait(20)
+        return self.process.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -322,7 +329,7 @@ def test_refusals_of_the_executable_carry_their_codes(child: Child) -> None:
 def test_an_oversized_line_and_rubbish_are_answered_and_survived(child: Child) -> None:
     sending = threading.Thread(target=lambda: child.send(b'{"x":"' + b"y" * framing.LONGEST_LINE + b'"}\n\xff\xfe\n\n'))
     sending.start()
-    assert [child.read()["error"]["code"] for _ in range(2)] == [-32700, -32700]
+    assert [child.read()["error"]["code"] for _ in range(2)] == [3001, 3001]
     sending.join()
     assert child.ask(messages.HEALTH) == {"ok": True, "details": {}}
     assert child.ask(messages.START_RUN, {"ir": flow("log", message="z" * (15 * 1024 * 1024))})["run_id"]
@@ -342,7 +349,7 @@ def test_what_runs_is_gone_when_the_executable_leaves(child: Child, tmp_path: Pa
         assert child.hang_up() == 0
     else:
         child.process.terminate()
-        assert child.process.wait(20) == 128 + signal.SIGTERM
+        assert child.process.wait(PATIENCE) == 128 + signal.SIGTERM
     pid = (tmp_path / "pid").read_text().strip()
     status = Path(f"/proc/{pid}/stat")
     assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"

@@ -111,7 +111,9 @@ def run(
 @flow.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_PATH)
 def validate(files: tuple[Path, ...]) -> int:
-    """Check flows, YAML or IR, and tell every problem. Nothing is started.
+    """Check flows, YAML or IR, and report every problem at once. Nothing is started.
+
+    A step kind that the runtime of this folder does not have is a problem too, when that runtime is the one that comes with us.
 
     \b
     Example:
@@ -120,6 +122,23 @@ def validate(files: tuple[Path, ...]) -> int:
     from switchtower.cli.flows import making
 
     return making.validate(files)
+
+
+@flow.command(short_help="List the step kinds and what each takes")
+@click.argument("names", metavar="KIND...", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print one array.")
+def kinds(names: tuple[str, ...], as_json: bool) -> int:
+    """List the step kinds of the runtime that comes with us, those of installed plugins too. With KIND, show its inputs and
+    outputs.
+
+    \b
+    Example:
+      tm kinds
+      tm kinds http.get shell
+    """
+    from switchtower.cli.flows import looking
+
+    return looking.kinds(names, as_json=as_json)
 
 
 @flow.command("compile")

@@ -29,6 +29,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     argv: list[str]
     folder: Path
     allow_shell: bool
+    log_json: bool
     timeout_s: float | None
     needs_daemon: bool
 
@@ -49,6 +50,7 @@ class Attended:
             runtime=order.runtime,
             argv=order.argv,
             allowShell=order.allow_shell,
+            logJson=order.log_json,
             timeoutSeconds=order.timeout_s,
         )
         request = messages.StartSession(

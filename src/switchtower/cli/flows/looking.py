@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,6 +11,9 @@ from switchtower.cli.flows import running
 from switchtower.daemon import flow_runs, flows
 from switchtower.engines.flow.orchestrator import capability_cache
 from switchtower.protocols.rep import client, errors, interrupts, negotiation
+
+if TYPE_CHECKING:
+    from switchtower.engines.flow.runtime.kinds import descriptions
 
 
 def list_(*, as_json: bool) -> int:
@@ -96,6 +99,37 @@ async def _ask(chosen: flow_runs.Chosen, folder: Path, timeout_s: float) -> dict
             return await asking
         finally:
             cancelled.cancel()
+
+
+def kinds(names: tuple[str, ...], *, as_json: bool) -> int:
+    """All of them on a line each, or the inputs and outputs of those that are named."""
+    from switchtower.engines.flow.runtime.kinds import descriptions
+
+    found = descriptions.describe_all()
+    known = {description.kind: description for description in found}
+    if unknown := [name for name in names if name not in known]:
+        for name in unknown:
+            console.fail(f"there is no step kind `{name[:100]}`", "`tm kinds` lists them all")
+        return 1
+    chosen = [known[name] for name in names] or found
+    if as_json:
+        output.line(msgspec.json.encode(chosen))
+        return 0
+    if names:
+        lines = [line for description in chosen for line in _described(description)]
+    else:
+        lines = table.rows([(one.kind, one.source, one.problem or one.summary) for one in chosen])
+    for line in lines:
+        output.line(console.printable(line))
+    return 0
+
+
+def _described(description: "descriptions.Description") -> list[str]:
+    lines = [f"{description.kind} ({description.source}): {description.problem or description.summary}"]
+    for title, texts in (("inputs", description.inputs), ("outputs", description.outputs)):
+        lines.append(f"  {title}:" + ("" if texts else " none"))
+        lines += [f"    {line}" for line in table.rows(list(texts.items()))]
+    return lines
 
 
 def show(engine: str) -> int:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from switchtower.cli import console, output
 from switchtower.cli.flows import running
-from switchtower.daemon import flows
+from switchtower.daemon import flow_runs, flows
+from switchtower.engines.flow.ir import flow as ir_flow
 from switchtower.engines.flow.ir import manifest as manifests
 from switchtower.engines.flow.orchestrator import project
+from switchtower.engines.flow.runtime.kinds import catalogue
 
 _LANGUAGES = {".py": "python", ".js": "javascript", ".mjs": "javascript"}
 
@@ -61,21 +63,43 @@ def _spelled(settings: dict[str, str]) -> bytes:
 
 
 def validate(files: tuple[Path, ...]) -> int:
-    code = 0
+    code, kinds = 0, _known_kinds()
+    _warn_of_family()
     for file in files:
         try:
-            flow = flows.in_file(file).flow
+            flow = flows.in_file(file, kinds=kinds).flow
         except flows.Refused as refused:
             code = running.refuse(refused)
             console.say(f"{file}: not valid", "red")
         else:
-            output.line(console.printable(f"{file}: valid, flow `{flow.name}` with {_count(len(flow.nodes), 'node')}"))
+            steps = sum(node.kind not in (ir_flow.EMIT, ir_flow.FINISH) for node in flow.nodes)
+            output.line(console.printable(f"{file}: valid, flow `{flow.name}` with {_count(steps, 'step')}"))
     return code
+
+
+def _known_kinds() -> list[str] | None:
+    """The step kinds of the runtime that is used here; None for a runtime that has to be asked."""
+    try:
+        chosen = flow_runs.choose(Path.cwd(), None)
+    except flows.Refused:
+        return None
+    return catalogue.step_kinds(tower=True) if chosen.argv == flow_runs.our_argv() else None
+
+
+def _warn_of_family() -> None:
+    """rep 2: a project whose runtime and plugins are of different languages."""
+    place = project.find(Path.cwd())
+    try:
+        if place is not None:
+            project.read(place).check_family()
+    except project.Unusable as unusable:
+        console.say(f"warning: {unusable}", "yellow")
 
 
 def compile_(file: Path, out: Path | None, manifest: Path | None) -> int:
     import msgspec
 
+    _warn_of_family()
     try:
         wanted = flows.in_file(file)
         content = msgspec.json.format(msgspec.json.encode(wanted.document), indent=2) + b"\n"

@@ -9,6 +9,7 @@ import msgspec
 from switchtower.cli import console, output
 from switchtower.cli.flows import progress
 from switchtower.daemon import flow_runs, flows
+from switchtower.engines.flow.ir import inputs as inputs_check
 from switchtower.engines.flow.runtime.kinds import catalogue
 from switchtower.protocols.rep import errors, interrupts, outcome
 
@@ -60,6 +61,8 @@ def _made(wishes: Wishes) -> outcome.Outcome | None:
         wanted = flows.find(wishes.flow, manifest=wishes.manifest, start=folder)
         name = wanted.flow.name
         inputs = flows.inputs_for(wanted, wishes.inputs)
+        for sentence in inputs_check.describe_undeclared(wanted.flow.inputs_schema, inputs):
+            console.say(f"warning: {sentence}", "yellow")
         chosen = flow_runs.choose(folder, wishes.executor)
     except flows.Refused as refused:
         refused.flow = refused.flow or name
@@ -110,6 +113,7 @@ async def _attended(
         argv=[] if chosen.argv == flow_runs.our_argv() else chosen.argv,
         folder=folder,
         allow_shell=wishes.allow_shell,
+        log_json=wishes.as_json,
         timeout_s=wishes.timeout_s,
         needs_daemon=any(kind in catalogue.TOWERS for kind in wanted.flow.step_kinds()),
     )
@@ -143,6 +147,7 @@ async def _run(
                 on_event=progress.show,
                 timeout_s=wishes.timeout_s,
                 allow_shell=wishes.allow_shell,
+                log_json=wishes.as_json,
             )
         finally:
             told.cancel()

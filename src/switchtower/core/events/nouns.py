@@ -86,6 +86,8 @@ class Flow(Struct, frozen=True, omit_defaults=True):
     """How that is started; none is the runtime that comes with us."""
     allow_shell: bool = False
     timeout_s: float | None = None
+    log_json: bool = False
+    """Whether the runtime is to log as JSON."""
     lasting: bool = False
     """It has steps that only a tower can do, so it waits for people and agents, and goes on after a restart."""
 

@@ -20,6 +20,8 @@ MOST_OUTPUTS = 1024 * 1024
 """Bytes of JSON that are kept of what one step gave."""
 MOST_SUMMARY = 8 * MOST_OUTPUTS
 """Of the flow's own end."""
+MOST_EVENTS, MOST_EVENT_BYTES = 20_000, 4 * MOST_OUTPUTS
+"""Of a runtime's own events, kept with the flow's end. Outputs do not count: their step's call has them."""
 MOST_OPEN = 1_000
 MOST_TOLD = 100_000
 """Tries of steps; a runtime that tells of more is not listened to any more."""
@@ -45,6 +47,10 @@ class Chronicle:
         self._latest = dict(before.attempts)
         """The last try of each step that we know of."""
         self._flow_call = _Call(TOOL)
+        self._reported: list[list[Any]] | None = None if flow.lasting or before.called else []
+        """A runtime's events as they came: `[event]`, or `[event, call]` where that call has the event's outputs. None for a flow
+        that is directed here or was interrupted: its calls are all that is known."""
+        self._reported_bytes = self._not_kept = 0
 
     async def begin(self) -> None:
         if self._run_id not in self._known:
@@ -60,8 +66,9 @@ class Chronicle:
         await self._desk.flush()
 
     async def take(self, event: Mapping[str, Any]) -> None:
-        """One event of REP. Other types than its two are ignored, as it wants."""
+        """One event of REP. Other types than its two are kept for the report, and shown to no one."""
         step_id = event.get("step_id")
+        self._keep(event)
         if event.get("type") == "log":
             await self._log(step_id if isinstance(step_id, str) else None, event)
         elif event.get("type") == "step" and isinstance(step_id, str) and step_id in self._kinds:
@@ -86,8 +93,28 @@ class Chronicle:
             kept = {name: summary[name] for name in ("completed_steps", "failed_steps") if isinstance(summary.get(name), int)}
             kept |= {"error": _short(error)} if isinstance(error, Mapping) else {"outputs_left_out": True}
             head += "\nwhat it put out is too large to be kept"
-        told = {"status": status, "summary": kept}
+        told: dict[str, Any] = {"status": status, "summary": kept}
+        if self._reported is not None:
+            told |= {"events": self._reported, "events_left_out": self._not_kept}
         await self._finish(self._run_id, 0, told, is_error=is_error, head=head, shown=kept.get("outputs"), most=None)
+
+    def _keep(self, event: Mapping[str, Any]) -> None:
+        if self._reported is None:
+            return
+        entry: list[Any] = [dict(event)]
+        step_id = event.get("step_id")
+        is_end = event.get("type") == "step" and event.get("state") == "succeeded" and isinstance(event.get("outputs"), dict)
+        if is_end and isinstance(step_id, str) and step_id in self._kinds:
+            entry = [
+                {name: value for name, value in event.items() if name != "outputs"},
+                calls.id_of(step_id, self._attempt(step_id, event)),
+            ]
+        size = len(encoded(entry))
+        if len(self._reported) >= MOST_EVENTS or self._reported_bytes + size > MOST_EVENT_BYTES:
+            self._not_kept += 1
+            return
+        self._reported.append(entry)
+        self._reported_bytes += size
 
     async def _step(self, step_id: str, event: Mapping[str, Any]) -> None:
         attempt = self._attempt(step_id, event)

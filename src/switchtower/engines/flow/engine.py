@@ -6,6 +6,7 @@ of one node on the runtime, and what only a tower can do is done by the tower. S
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from switchtower.core import engine, events
@@ -53,6 +54,8 @@ class _Work:
         self._order = ports.Order(flow=flow, run_id=task.run_id, workspace=task.workspace.root, sandbox=task.sandbox)
         self._cancel = asyncio.Event()
         self._denied_by: events.Actor | None = None
+        self._is_pausing = False
+        """The daemon stops: nothing is reported any more, and what is open continues after the next start, or is closed then."""
 
     async def to_the_end(self) -> engine.Result:
         await self._chronicle.begin()
@@ -60,9 +63,12 @@ class _Work:
         try:
             ended = await asyncio.shield(working)
         except asyncio.CancelledError:
-            # Nothing of the cancelling is told: what is open is closed by whoever wanted that, or goes on after a restart.
+            self._is_pausing = self._desk.pausing()
             self._cancel.set()
             await patience.to_the_end(asyncio.wait([working]))
+            if not self._is_pausing and not working.cancelled() and working.exception() is None:
+                # A user cancelled it: how each step and the flow ended is part of the report.
+                await patience.to_the_end(self._chronicle.end(working.result().status, working.result().summary))
             raise
         return await self._told(ended)
 
@@ -98,16 +104,13 @@ class _Work:
         )
         stopping = asyncio.ensure_future(self._cancel_after(desk.stop))
         try:
-            told = await director(self._lend, self._cancel, self._take_all)
+            told = await director(self._lend, self._cancel, partial(self._take_all, desk))
         finally:
             stopping.cancel()
         status, summary = told["status"], told["summary"]
         if desk.denied is not None and status == "failed":
             self._denied_by = desk.denied.by
-            error = summary["error"] = desk.denied.failure.spelled()
-            summary["failed_steps"] += 1
-            where = {"step_id": desk.denied.failure.step_id, "attempt": desk.denied.failure.attempt}
-            await self._take({"type": "step", "state": "failed", "error": error, **where})
+            summary["error"] = desk.denied.failure.spelled()
         return self._ended(status, summary)
 
     async def _cancel_after(self, stop: asyncio.Event) -> None:
@@ -117,12 +120,16 @@ class _Work:
     async def _lend(self, document: dict[str, Any], kind: str) -> Mapping[str, Any]:
         return await self._runtimes.run_step(self._order, document, kind)
 
-    async def _take_all(self, told: list[dict[str, Any]], size: int) -> None:
+    async def _take_all(self, desk: tower_steps.Desk, told: list[dict[str, Any]], size: int) -> None:
         for event in told:
+            denied = None if desk.denied is None else desk.denied.failure
+            if denied is not None and (event.get("step_id"), event.get("state")) == (denied.step_id, "failed"):
+                event = {**event, "error": denied.spelled()}  # the denial ended the step, not the end of the flow
             await self._take(event)
 
     async def _take(self, event: Mapping[str, Any]) -> None:
-        await self._chronicle.take(event)
+        if not self._is_pausing:
+            await self._chronicle.take(event)
 
     def _failed(self, error: dict[str, Any]) -> ports.Ended:
         return self._ended("failed", {"completed_steps": 0, "failed_steps": 0, "error": error})

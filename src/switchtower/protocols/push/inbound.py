@@ -174,6 +174,7 @@ def _flow(wish: messages.FlowWish) -> events.Flow:
         runtime=wish.runtime,
         argv=tuple(wish.argv),
         allow_shell=wish.allowShell,
+        log_json=wish.logJson,
         timeout_s=wish.timeoutSeconds,
     )
 

@@ -153,6 +153,7 @@ class FlowWish(Struct, frozen=True):
     argv: FlowArgv = []
     allowShell: bool = False
     timeoutSeconds: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    logJson: bool = False
 
 
 class StartSession(Struct, frozen=True):

@@ -30,6 +30,13 @@ _TERM_GRACE = 0.5
 _LAST_WAIT = 5.0
 _POLL = 0.02
 
+_REMEDIES = {
+    errno.ENOENT: "see whether the path is right",
+    errno.EACCES: "make it executable with `chmod +x`",
+    errno.EISDIR: "give the path of the program in that folder",
+    errno.ENOEXEC: "a script begins with a line such as `#!/usr/bin/env python3`",
+}
+
 
 class Listener(Protocol):
     def heard(self, received: list[bytes]) -> None: ...
@@ -60,7 +67,10 @@ def start(
             raise NotStarted("there is no runtime to start; hint: set `executor_path` in `tm/config/runtime.yaml`")
         program = str(Path(cwd, argv[0])) if "/" in argv[0] else argv[0]
         if shutil.which(program, path=variables.get("PATH")) is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            why = errno.ENOENT
+            if "/" in program and Path(program).exists():
+                why = errno.EISDIR if Path(program).is_dir() else errno.EACCES
+            raise OSError(why, os.strerror(why))
         wrapped = marks.wrap([program, *argv[1:]], mark)
         if process_mark is None:
             adoption.expect(run_id)
@@ -80,10 +90,10 @@ def start(
     except (OSError, ValueError) as error:
         if process_mark is None:
             adoption.run_has_ended(run_id)
+        number = error.errno if isinstance(error, OSError) else None
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise NotStarted(
-            f"the runtime `{argv[0][:200]}` cannot be started: {reason}; hint: see whether it exists and is executable"
-        ) from error
+        remedy = _REMEDIES.get(number or 0, "see whether it exists and is executable")
+        raise NotStarted(f"the runtime `{argv[0][:200]}` cannot be started: {reason}; hint: {remedy}") from error
     return Child(process, run_id, mark, listener)
 
 

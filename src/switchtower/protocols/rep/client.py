@@ -95,6 +95,10 @@ class Client:
         self._loop = asyncio.get_running_loop()
         self._last_id = 0
         self._waiting: asyncio.Future[Raw] | None = None
+        self._waiting_id = 0
+        """Of the request whose answer is waited for."""
+        self._interjected_id: int | None = None
+        """Of the one request that may be sent while an answer is due. Nothing waits for its own answer."""
         self._broken: Broken | None = None
         self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
@@ -136,11 +140,27 @@ class Client:
             raise self._broken
         assert self._waiting is None, "one request at a time"
         self._last_id += 1
+        self._waiting_id = self._last_id
         self._waiting = waiting = self._loop.create_future()
         self._child.write(_encode(_Request(self._last_id, method, params)) + b"\n")
         result = await waiting
         self._waiting = None
         return self.understand(result, answer)
+
+    def interject(self, method: str, params: Any) -> None:
+        """Sends a request while the answer to another is due, once in a conversation, and does not wait. rep 3 has requests and
+        answers in pairs; this is for the `Cancel` of rep 10 to a runtime that hangs."""
+        assert self._interjected_id is None, "one interjection in a conversation"
+        if self._broken is None:
+            self._last_id += 1
+            self._interjected_id = self._last_id
+            self._child.write(_encode(_Request(self._last_id, method, params)) + b"\n")
+
+    def reject(self, reason: str) -> Broken:
+        """The conversation is over because of what the runtime answered; the error to raise."""
+        self.broke(reason)
+        assert self._broken is not None
+        return self._broken
 
     def understand(self, answer: Raw, wanted: type[T]) -> T:
         """An answer, or a part of one that was left for later. Raises `Broken` when it is something else."""
@@ -150,9 +170,7 @@ class Client:
         try:
             understood: T = decoder.decode(answer)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            self.broke(f"answered something else than REP has there: {_reason(error)}")
-            assert self._broken is not None
-            raise self._broken from None
+            raise self.reject(f"answered something else than REP has there: {_reason(error)}") from None
         return understood
 
     async def aclose(self, *, grace_s: float = GRACE) -> None:
@@ -168,21 +186,30 @@ class Client:
         await self.aclose(grace_s=0 if kind else GRACE)
 
     def heard(self, received: list[bytes]) -> None:
-        if self._broken is not None:
-            return
-        waiting = self._waiting
         # rep 3: requests and answers come in pairs, and nothing else comes.
-        if waiting is None or waiting.done() or len(received) > 1:
-            unasked = received[-1]
-            self.broke(f"wrote a line that nobody asked for: {_shown(unasked)}")
+        if self._broken is None and len(received) > (1 if self._interjected_id is None else 2):
+            self.broke(f"wrote a line that nobody asked for: {_shown(received[-1])}")
+        for line in received:
+            if self._broken is None:
+                self._hear(line)
+
+    def _hear(self, line: bytes) -> None:
+        waiting = self._waiting
+        is_due = waiting is not None and not waiting.done()
+        if not is_due and self._interjected_id is None:
+            self.broke(f"wrote a line that nobody asked for: {_shown(line)}")
             return
         try:
-            answer = _read(received[0])
+            answer = _read(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            self.broke(f"wrote what is no answer: {_reason(error)}: {_shown(received[0])}")
+            self.broke(f"wrote what is no answer: {_reason(error)}: {_shown(line)}")
             return
-        if fault := self._fault_of(answer):
-            self.broke(f"{fault}: {_shown(received[0])}")
+        if self._interjected_id is not None and answer.id == self._interjected_id:
+            self._interjected_id = 0  # answered; no other may be sent
+        elif waiting is None or not is_due:
+            self.broke(f"wrote a line that nobody asked for: {_shown(line)}")
+        elif fault := self._fault_of(answer):
+            self.broke(f"{fault}: {_shown(line)}")
         elif isinstance(problem := answer.error, _Problem):
             self._waiting = None
             waiting.set_exception(Refused(problem.code, problem.message, problem.data))
@@ -202,8 +229,8 @@ class Client:
             return "speaks another version of JSON-RPC"
         has_error = isinstance(answer.error, _Problem)
         # JSON-RPC: who could not read a request cannot know its id.
-        if answer.id != self._last_id and not (answer.id is None and has_error):
-            return f"answered another request than the one with id {self._last_id}"
+        if answer.id != self._waiting_id and not (answer.id is None and has_error):
+            return f"answered another request than the one with id {self._waiting_id}"
         has_result = isinstance(answer.result, Raw) and not (has_error and bytes(answer.result) == b"null")
         if has_error == has_result:
             return "answered with both a result and an error" if has_error else "answered with neither a result nor an error"

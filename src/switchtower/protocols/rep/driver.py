@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+from uuid import uuid4
 
 from msgspec import Raw, Struct, structs
 
@@ -16,6 +17,10 @@ from switchtower.protocols.rep import client, collecting, errors, messages, nego
 TIMEOUT = 120.0
 CANCEL_GRACE = 5.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE, _SLOWER = 0.001, 0.05, 1.5
+_HANGS_AFTER = 0.2
+"""The part of a cancel's grace for which an answer that is due is waited for before `Cancel` is sent all the same."""
+_LENT_EXIT_GRACE = 0.2
+"""For the runtime of a lent step to exit by itself: the flow waits for it."""
 
 Remember = Callable[[dict[str, Any]], None]
 """Told what the runtime said of itself, acceptable or not, for who wants to look at it later."""
@@ -49,6 +54,8 @@ class Order(Struct, frozen=True, kw_only=True):
     log_json: bool = False
     timeout_s: float = TIMEOUT
     cancel_grace_s: float = CANCEL_GRACE
+    exit_grace_s: float = client.GRACE
+    """For the runtime to exit by itself once its run is over."""
     environment: Mapping[str, str] | None = None
     process_mark: str | None = None
     """Whose processes the runtime's are, for who looks after many of them; otherwise the run's own, and ended with it."""
@@ -116,7 +123,7 @@ async def run(
         graceful = not driving.was_cut
         return ended
     finally:
-        await driving.client.aclose(grace_s=client.GRACE if graceful else 0)
+        await driving.client.aclose(grace_s=order.exit_grace_s if graceful else 0)
 
 
 class _Driving:
@@ -139,10 +146,12 @@ class _Driving:
         self._remember = remember
         self._adapt = adapt
         self._drive_control = drive_control
-        self._lent = 0
         self._summary: dict[str, Any] = {}
         self._run_id: str | None = None
+        self._is_directed = False
+        """Each step is a run on a runtime of its own, with a driver of its own."""
         self._is_starting = False
+        self._cancel_sent = False
         self.was_cut = False
         """The runtime was not let finish."""
 
@@ -166,14 +175,25 @@ class _Driving:
         return self._cut_short() if self.was_cut else work.result()
 
     async def _wait_for_cancel(self, work: "asyncio.Task[outcome.Outcome]") -> None:
-        """rep 10: cancelled once, and then it has five seconds. Before a run was asked for there is nothing to cancel."""
+        """rep 10: cancelled once, and then it has five seconds. Before a run was asked for there is nothing to cancel. A runtime
+        that hangs with an answer due is sent the `Cancel` all the same: it may be read by another of its threads."""
         if self._is_starting and not self._hurry.is_set():
             hurried = asyncio.create_task(self._hurry.wait())
+            first = self._order.cancel_grace_s * _HANGS_AFTER
             try:
-                grace = self._order.cancel_grace_s
-                await asyncio.wait([work, hurried], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait([work, hurried], timeout=first, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    self._cancel_a_hanging_run()
+                    rest = self._order.cancel_grace_s - first
+                    await asyncio.wait([work, hurried], timeout=rest, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 hurried.cancel()
+
+    def _cancel_a_hanging_run(self) -> None:
+        if not self._cancel_sent and not self._is_directed:
+            self._cancel_sent = True
+            # A start that was not answered yet has at least the id that it was asked for with.
+            self.client.interject(messages.CANCEL, messages.RunRef(self._run_id or self._order.run_id))
 
     def _cut_short(self) -> outcome.Outcome:
         if self._cancel.is_set():
@@ -219,16 +239,18 @@ class _Driving:
 
     async def _direct(self) -> outcome.Outcome:
         assert self._drive_control is not None
-        self._is_starting = True
+        self._is_starting = self._is_directed = True
         # rep 3: a runtime is a process for each run, and each step is one now. This one has said what it can.
-        await self.client.aclose()
+        await self.client.aclose(grace_s=_LENT_EXIT_GRACE)
         told = await self._drive_control(self._lend, self._cancel, self._collected.add)
         self._summary = told["summary"]
         return self._ended("completed" if told["status"] == "completed" else "failed")
 
     async def _lend(self, ir: dict[str, Any], kind: str) -> Mapping[str, Any]:
-        self._lent += 1
-        order = structs.replace(self._order, ir=ir, required=[kind], run_id=f"{self._order.run_id}-{self._lent}")
+        # rep 5.2: an id is a UUID, that of a part of a run too.
+        order = structs.replace(
+            self._order, ir=ir, required=[kind], run_id=str(uuid4()), exit_grace_s=min(_LENT_EXIT_GRACE, self._order.exit_grace_s)
+        )
         return (await run(order, hurry=self._hurry)).as_json()
 
     async def _start(self, ir: dict[str, Any]) -> None:
@@ -241,14 +263,13 @@ class _Driving:
     async def _poll_to_the_end(self) -> outcome.Outcome:
         reference = messages.RunRef(self._run_id)
         pause = _SHORTEST_PAUSE
-        cancel_sent = False
         while True:
-            if self._cancel.is_set() and not cancel_sent:
-                cancel_sent = True
+            if self._cancel.is_set() and not self._cancel_sent:
+                self._cancel_sent = True
                 pause = _SHORTEST_PAUSE
                 with suppress(client.Refused):  # one that cannot be cancelled is ended when its time is up
                     await self.client.call(messages.CANCEL, reference, object)
-            polled = await self.client.call(messages.POLL, reference, _Polled)
+            polled = await self._poll(reference)
             events = await self._take(polled)
             match polled.status:
                 case "completed":
@@ -256,13 +277,26 @@ class _Driving:
                 case "failed":
                     return self._ended("failed")
             pause = _SHORTEST_PAUSE if events else min(pause * _SLOWER, _LONGEST_PAUSE)
-            await self._rest(pause, until_cancelled=not cancel_sent)
+            await self._rest(pause, until_cancelled=not self._cancel_sent)
+
+    async def _poll(self, reference: messages.RunRef) -> _Polled:
+        try:
+            return await self.client.call(messages.POLL, reference, _Polled)
+        except client.Refused as refused:
+            if refused.code != errors.INVALID_PARAMS:
+                raise
+            # rep 4: these are the params of the document, so the two do not speak the same protocol.
+            raise self.client.reject(f"does not accept `{messages.POLL}` of its own run: {refused.message[:200]}") from None
 
     async def _take(self, polled: _Polled) -> int:
         if polled.summary is not None:
             self._summary = polled.summary
         size = len(memoryview(polled.events))
         events = self.client.understand(polled.events, list[dict[str, Any]]) if polled.events != _NO_EVENTS else []
+        for event in events:
+            # rep 7: both are required of every event.
+            if absent := [name for name in ("type", "timestamp") if not isinstance(event.get(name), str) or not event[name]]:
+                raise self.client.reject(f"reported an event without {' and '.join(f'`{name}`' for name in absent)}")
         await self._collected.add(events, size)
         return len(events)
 
@@ -277,6 +311,8 @@ class _Driving:
     def _ended(self, status: outcome.Status) -> outcome.Outcome:
         if status == "completed":
             return self._outcome(status, self._summary)
+        if self._cancel_sent:
+            return self.failed(self._cancelled(outcome.reported(self._summary.get("error"))))
         reported = outcome.reported(self._summary.get("error"))
         if reported is None and self._collected.last_failed is not None:
             reported = outcome.reported(self._collected.last_failed.get("error"))
@@ -284,6 +320,17 @@ class _Driving:
             cause: outcome.Cause | None = "Cancelled" if self._cancel.is_set() else None
             reported = outcome.error(errors.Code.STEP_FAILED, "the run failed; the runtime gave no reason", cause=cause)
         return self.failed(reported)
+
+    def _cancelled(self, reported: dict[str, Any] | None) -> dict[str, Any]:
+        """A cancelled run has one error, and so one exit code, whatever the runtime calls it."""
+        if (
+            reported is not None
+            and reported["code"] == errors.Code.BROKEN_TRANSPORT
+            and reported["data"].get("cause") == "Cancelled"
+        ):
+            return reported
+        details = {} if reported is None else {"error": reported}
+        return outcome.error(errors.Code.BROKEN_TRANSPORT, "the run was cancelled", details=details, cause="Cancelled")
 
     def failed(self, error: dict[str, Any]) -> outcome.Outcome:
         counts = {"completed_steps": 0, "failed_steps": 0}

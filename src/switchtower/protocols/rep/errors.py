@@ -2,8 +2,8 @@
 
 from enum import IntEnum
 
-PARSE_ERROR, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32601, -32602
-"""JSON-RPC's own."""
+METHOD_NOT_FOUND, INVALID_PARAMS = -32601, -32602
+"""JSON-RPC's own, as far as we send them."""
 
 
 class Code(IntEnum):
@@ -25,7 +25,8 @@ class Exit(IntEnum):
 
 
 def exit_of(code: int) -> Exit:
-    """rep 6: what a run ends the command with. JSON-RPC's own codes for a bad request count as validation."""
-    if 1000 <= code <= 1999 or code in (METHOD_NOT_FOUND, INVALID_PARAMS):
+    """rep 6: what a run ends the command with. Of JSON-RPC's own codes, params that are refused count as validation; a method
+    that a runtime does not have is a protocol mismatch (rep 4), as is all else."""
+    if 1000 <= code <= 1999 or code == INVALID_PARAMS:
         return Exit.VALIDATION
     return Exit.STEP_FAILURE if 2000 <= code <= 2999 else Exit.RUNTIME_INTERNAL

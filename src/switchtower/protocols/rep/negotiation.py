@@ -1,5 +1,6 @@
 """rep 9: whether a runtime can do what a flow needs. Pure; says why not, and what helps."""
 
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -12,6 +13,9 @@ _FIELDS: dict[str, tuple[type, str]] = {
     "step_kinds": (list, "a list"),
     "limits": (dict, "an object"),
 }
+_SEMVER = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?", re.ASCII
+)
 _REMEDY = "hint: use another runtime, or look at what this one says with `tm runtime cache show --engine {engine}`"
 
 
@@ -41,6 +45,8 @@ def read(answer: Any, *, engine: str) -> Offer:
     wrong = [f"`{name}` is not {what}" for name, (kind, what) in _FIELDS.items() if not isinstance(fields[name], kind)]
     if not wrong and not all(isinstance(kind, str) for kind in fields["step_kinds"]):
         wrong.append("`step_kinds` holds something else than strings")
+    if isinstance(fields["version"], str) and not _SEMVER.fullmatch(fields["version"]):
+        wrong.append(f"`version` is `{fields['version'][:100]}` and not a semantic version such as `0.1.0`")
     if wrong:
         raise Unacceptable(_error(f"the runtime's capabilities are not usable: {', '.join(wrong)}", engine, {"wrong": wrong}))
     return Offer(fields["version"], frozenset(fields["step_kinds"]), fields["limits"])

@@ -81,6 +81,8 @@ class Server:
             # rep 4: notifications are not used in v0.1. JSON-RPC has them obeyed and never answered.
             wants_answer = "id" in request
             request_id = _id(request)
+            if request.get("jsonrpc") != "2.0":
+                raise Refused(errors.Code.BROKEN_TRANSPORT, 'Protocol mismatch: a request has `"jsonrpc": "2.0"`')
             answer = _line(request_id, "result", self._obey(request))
         except Refused as refused:
             answer = _line(request_id, "error", _json(refused.spelled()))
@@ -107,9 +109,16 @@ class Server:
 
         from switchtower.protocols.rep import messages
 
+        # Deployed orchestrators send a null for what they do not have.
+        given = {name: value for name, value in params.items() if value is not None}
+        # rep 6: an IR or inputs that are none are a validation error of the run, and not of the call.
+        if not isinstance(given.get("ir"), dict):
+            raise Refused(
+                errors.Code.INVALID_IR, "Invalid IR payload: `ir` is " + ("missing" if "ir" not in given else "no object")
+            )
+        if not isinstance(given.get("inputs", {}), dict):
+            raise Refused(errors.Code.INVALID_IR, "Invalid inputs: they are no object")
         try:
-            # Deployed orchestrators send a null for what they do not have.
-            given = {name: value for name, value in params.items() if value is not None}
             run = msgspec.convert(given, messages.StartRun)
         except msgspec.ValidationError as error:
             raise Refused(errors.INVALID_PARAMS, f"Invalid params: {error}") from None
@@ -180,14 +189,15 @@ def _wait(descriptor: int, *, to_write: bool) -> None:
 
 
 def _request(line: "bytes | None") -> "dict[str, Any]":
+    """rep 4: what is no request is 3001, in REP's own numbers and not in JSON-RPC's."""
     if line is None:
-        raise Refused(errors.PARSE_ERROR, f"Parse error: a line is longer than {framing.LONGEST_LINE // 1024**2} MiB")
+        raise Refused(errors.Code.BROKEN_TRANSPORT, f"Invalid JSON: a line is longer than {framing.LONGEST_LINE // 1024**2} MiB")
     try:
         request = _DECODER.decode(line.decode())
     except (ValueError, RecursionError):
-        raise Refused(errors.PARSE_ERROR, "Parse error: a line is not JSON, or nested too deeply") from None
+        raise Refused(errors.Code.BROKEN_TRANSPORT, "Invalid JSON: a line is not JSON, or nested too deeply") from None
     if not isinstance(request, dict):
-        raise Refused(errors.PARSE_ERROR, "Parse error: a line is one JSON object")
+        raise Refused(errors.Code.BROKEN_TRANSPORT, "Protocol mismatch: a line is one JSON object")
     return request
 
 

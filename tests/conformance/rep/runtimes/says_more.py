@@ -18,5 +18,5 @@ for request in speaking.requests():
             answer(request, {"run_id": "a name of its own"})
         case "Runtime.Poll":
             polls += 1
-            events = [{"type": "novel", "number": polls}, {**speaking.log(f"poll {polls}"), "more": 1}]
+            events = [speaking.novel(number=polls), {**speaking.log(f"poll {polls}"), "more": 1}]
             answer(request, speaking.polled("completed" if polls == 3 else "running", events, outputs={"polls": polls}, more=1))

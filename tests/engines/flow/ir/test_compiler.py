@@ -310,3 +310,35 @@ def test_the_room_is_imported_without_a_yaml_library() -> None:
     code = "import sys; from switchtower.engines.flow.ir import compiler, manifest, inputs; print('yaml' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == "False"
+
+
+@pytest.mark.requirement("rep:ir:messages", "rep:ir:validate-kinds")
+def test_a_problem_of_the_file_hides_no_wrong_kind_and_no_wrong_reference() -> None:
+    text = """\
+name: x
+steps:
+  - id: a
+    kind: lgo
+    with: {message: $step.zz}
+  - id: a
+    kind: log
+    with: {message: $input.nobody}
+    retri: 1
+  - id: b
+    switch: $step.gone.field
+    cases: {1: nowhere}
+    needs: a
+outputs: {x: $step.gone}
+"""
+    with pytest.raises(source.InvalidSource) as caught:
+        compiler.compile_yaml(text, "flow.yaml", NOW, kinds=["log", "switch", "dsl.emit", "finish"])
+    assert str(caught.value).splitlines() == [
+        "flow.yaml:4:11: node `a`: there is no step kind `lgo` here; hint: `log`?",
+        "flow.yaml:5:21: node `a`: it refers to the step `zz`, which does not exist",
+        "flow.yaml:6:9: another step is called `a` too, in line 3; hint: ids are unique",
+        "flow.yaml:8:21: node `a`: it refers to the input `nobody`, which `inputs_schema` does not have",
+        "flow.yaml:9:5: the step `a` has no `retri`; hint: `retry`?",
+        "flow.yaml:11:13: node `b`: it refers to the step `gone.field`, which does not exist",
+        "flow.yaml:12:16: there is no step `nowhere`",
+        "flow.yaml:14:14: node `outputs`: it refers to the step `gone`, which does not exist",
+    ]

@@ -11,7 +11,7 @@ from tests.engines.flow.ir import documents
 from tests.engines.flow.ir.documents import document, edge, node
 
 from switchtower.engines.flow import ir
-from switchtower.engines.flow.ir import graph, switches
+from switchtower.engines.flow.ir import graph, parsing, problems, switches
 
 
 def told(flow: object) -> list[str]:
@@ -187,7 +187,6 @@ def test_a_switch_with_cases_and_edges_is_fine() -> None:
             {"key_from": "$.inputs."},
             NO_KEY,
         ),
-        ({"key_from": "$.inputs.y"}, "it refers to the input `y`, which `inputs_schema` does not have"),
         ({"key_from": "$.vars.zz.f"}, "it refers to the step `zz.f`, which does not exist"),
         ({"cases": ["a"]}, "`cases` must be an object of values and node ids"),
         ({"cases": {"1": "a", "2": 3}}, "a switch leads to nodes, and this is no node's id"),
@@ -201,6 +200,73 @@ def test_a_switch_with_cases_and_edges_is_fine() -> None:
 )
 def test_a_malformed_switch_is_refused(params: dict[str, Any], sentence: str) -> None:
     assert f"node `s`: {sentence}" in told(switch(**params))
+
+
+COMPILED = document(
+    [
+        node("read", "opcua.read", {"endpoint": "$input.endpoint", "node_ids": "$input.nodes"}),
+        node("decide", "policy.apply", {"values": "$step.read.values"}),
+        node(
+            "when_0",
+            "switch",
+            {
+                "key_from": "$.vars.decide.action",
+                "cases": {"WRITE_BACK": "write", "SHUTDOWN": "write", "_DEFAULT": "emit_1"},
+                "default": "_DEFAULT",
+            },
+        ),
+        node("write", "opcua.write", {"endpoint": "$input.endpoint", "node_id": "$step.decide.target_node"}),
+        node("emit_1", "dsl.emit", {"decision": "$step.decide"}),
+        node("finish_2", "finish"),
+    ],
+    [
+        edge("read", "decide"),
+        edge("when_0", "write", case="WRITE_BACK"),
+        edge("when_0", "write", case="SHUTDOWN"),
+        edge("decide", "when_0"),
+        edge("write", "emit_1"),
+        edge("when_0", "emit_1", case="_DEFAULT"),
+        edge("emit_1", "finish_2"),
+    ],
+    {"endpoint": {"type": "string"}, "nodes": {"type": "list<string>"}},
+)
+"""The shape that the public compiler gives its own example."""
+
+
+@pytest.mark.requirement("rep:control:switch-compiled", "rep:ir:inputs-free-form")
+def test_a_switch_whose_default_names_the_case_is_read_as_compilers_mean_it() -> None:
+    flow = ir.parse(COMPILED)
+    assert switches.targets(flow.nodes[2]) == {"WRITE_BACK": "write", "SHUTDOWN": "write", "_DEFAULT": "emit_1"}
+    assert told(switch(default="_DEFAULT")) == ["node `s`: it leads to `_DEFAULT`, which does not exist"]
+
+
+@pytest.mark.requirement("rep:ir:messages")
+def test_no_problem_hides_another() -> None:
+    flow = document(
+        [
+            node("a", params={"x": "$step.nowhere"}),
+            node("a", timeout_ms=-1),
+            {"type": "log"},
+            node("s", "switch", {"key_from": "$.vars.gone.field", "cases": {"1": "missing"}}),
+            node("b", "lgo"),
+        ],
+        [edge("a", "zz"), edge("b", "s", on="maybe")],
+    )
+    del flow["constants"]
+    found = problems.Problems()
+    parsing.check(flow, found, kinds=["log", "switch"])
+    assert [str(problem) for problem in found.listed] == [
+        "`constants` is missing",
+        "node `a`: `timeout_ms` must be a whole number from 0 to 2147483647",
+        "`graph.nodes[2].id` is missing",
+        "`graph.edges[1].on` must be `success` or `failure`, not `maybe`",
+        "node `a`: another node has this id too, at $.graph.nodes[0]; hint: ids are unique",
+        "the edge `a` → `zz` names a node that does not exist: `zz`",
+        "node `b`: there is no step kind `lgo` here; hint: `log`?",
+        "node `a`: it refers to the step `nowhere`, which does not exist",
+        "node `s`: it leads to `missing`, which does not exist",
+        "node `s`: it refers to the step `gone.field`, which does not exist",
+    ]
 
 
 def test_a_switch_without_any_way_leads_nowhere() -> None:

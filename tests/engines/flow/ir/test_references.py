@@ -6,7 +6,7 @@ import pytest
 from tests.engines.flow.ir.documents import document, edge, node
 
 from switchtower.engines.flow import ir
-from switchtower.engines.flow.ir import references
+from switchtower.engines.flow.ir import parsing, problems, references
 
 INPUTS = {"a": {"type": "object"}, "s": {"type": "string"}, "x.y": {"type": "string"}}
 
@@ -30,6 +30,7 @@ def told(value: object) -> list[str]:
         *("$input.a", "$input.a.b.c", "$input.s", "$input.x.y", "$input", "$step.first", "$step.first.body.0", "$step.sec.ond.f"),
         *("$5", "$", "$.data.items", "$inputs.zz", "$steps.zz", "costs $input.zz", "$INPUT.zz", "", "$.inputs.zz"),
         *(1, None, True, [], {}, [["$input.a"], {"deep": {"er": "$step.first"}}]),
+        *("$input.zz", "$input.x", "$input.zz.inside"),  # a run may be given inputs that are not declared
     ],
 )
 def test_references_to_what_is_there_and_literals_are_fine(value: object) -> None:
@@ -39,8 +40,6 @@ def test_references_to_what_is_there_and_literals_are_fine(value: object) -> Non
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ("$input.zz", "it refers to the input `zz`, which `inputs_schema` does not have"),
-        ("$input.x", "it refers to the input `x`, which `inputs_schema` does not have"),
         ("$input.s.t", "it refers to `s.t`, but the input `s` is a string and has nothing inside"),
         ("$input.", "a reference has an empty part; hint: write it as `$input.name`"),
         ("$input.a..b", "a reference has an empty part; hint: write it as `$input.name`"),
@@ -61,6 +60,16 @@ def test_references_to_what_is_there_and_literals_are_fine(value: object) -> Non
 )
 def test_references_to_what_is_not_there_by_then_are_refused(value: object, sentence: str) -> None:
     assert told(value) == [sentence]
+
+
+@pytest.mark.parametrize("name", ["zz", "x"])
+def test_where_inputs_are_closed_a_reference_to_one_that_is_not_declared_is_a_problem(name: str) -> None:
+    found = problems.Problems()
+    flow = document([node("here", params={"value": f"$input.{name}"})], inputs=INPUTS)
+    parsing.check(flow, found, are_inputs_closed=True)
+    assert [problem.message for problem in found.listed] == [
+        f"it refers to the input `{name}`, which `inputs_schema` does not have"
+    ]
 
 
 def test_a_problem_says_where_in_the_parameters_it_is() -> None:

@@ -24,6 +24,7 @@ def scope() -> values.Scope:
         ("$input.a.b.1.c", "deep"),
         ("$input.a.b.0", 10),
         ("$input.dotted.name", 1),
+        ("$input.undeclared", 1),
         ("$step.fetch.status", 200),
         ("$step.fetch.items.0", "x"),
         ("$step.fetch.again.status", 201),
@@ -43,13 +44,20 @@ def test_a_reference_is_replaced_and_a_literal_stays(reference: Any, value: Any)
     "reference",
     [
         *("$input.zzz", "$input.a.b.2", "$input.a.b.-1", "$step.later", "$step.fetch.status.x", "$step.zzz"),
-        *("$input.undeclared", "$input.a.left.out", "$step.fetch.never"),
+        *("$input.undeclared.x", "$input.a.left.out", "$step.fetch.never"),
     ],
 )
 def test_a_reference_to_nothing_fails_the_step_for_good(reference: str) -> None:
     with pytest.raises(faults.StepFailed, match="refers to nothing") as failed:
         scope().resolved({"x": [reference]})
     assert not failed.value.retriable
+
+
+def test_a_reference_into_a_step_without_outputs_names_that_step() -> None:
+    made = scope()
+    made.steps["later"] = {}
+    with pytest.raises(faults.StepFailed, match=r"^`\$step\.later\.x` refers to nothing: the step `later` gave no outputs$"):
+        made.resolved("$step.later.x")
 
 
 def test_a_step_that_did_not_run_is_null_for_who_asks_for_that_and_what_is_missing_in_one_that_ran_is_not() -> None:

@@ -21,6 +21,7 @@
 `docs/flows.md` tells the rest. Every problem has its line and column.
 """
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,8 +34,8 @@ _INPUT_KEYS = ("type", "default", "required", "description")
 _BOOLEANS = {"true": True, "false": False}
 
 
-def compile_yaml(text: str, source_file: str | None, now: datetime) -> dict[str, Any]:
-    """Raises `source.InvalidSource`."""
+def compile_yaml(text: str, source_file: str | None, now: datetime, *, kinds: Collection[str] | None = None) -> dict[str, Any]:
+    """With `kinds`, a step of any other kind is a problem. Raises `source.InvalidSource` with every problem."""
     root = source.read(text, source_file)
     notes = reading.Notes()
     members = reading.Members(root, "a flow", _KEYS, notes)
@@ -61,8 +62,7 @@ def compile_yaml(text: str, source_file: str | None, now: datetime) -> dict[str,
         "graph": wiring.graph(steps, outputs, notes, in_order=in_order),
         "metadata": metadata if description is None else {**metadata, "description": description},
     }
-    if not notes.found:
-        _check(document, steps, outputs, root, notes)
+    _check(document, steps, outputs, root, notes, kinds)
     if notes.found:
         raise source.InvalidSource(source_file, notes.found)
     return document
@@ -139,19 +139,33 @@ def _finite(value: float, said: str) -> float | str:
 
 
 def _check(
-    document: dict[str, Any], steps: list[stepping.Step], outputs: source.Item | None, root: source.Item, notes: reading.Notes
+    document: dict[str, Any],
+    steps: list[stepping.Step],
+    outputs: source.Item | None,
+    root: source.Item,
+    notes: reading.Notes,
+    kinds: Collection[str] | None,
 ) -> None:
-    """What `parse` finds is told where it stands in the file."""
-    try:
-        parsing.parse(document)
-    except problems.InvalidFlow as invalid:
-        by_id = {step.id: step.at for step in steps}
-        places: dict[str, source.Item] = {}
-        for index, step in enumerate(steps):
-            if step.params is not None:
-                places.update(step.params.places(f"$.graph.nodes[{index}].with"))
-        if outputs is not None:
-            # `wiring` puts the node that emits right behind the steps.
-            places.update(outputs.places(f"$.graph.nodes[{len(steps)}].with"))
-        for problem in invalid.problems:
-            notes.add(places.get(problem.path) or by_id.get(problem.node or "") or root, str(problem))
+    """Adds what the check of the IR finds, at its place in the file. Where the file has problems of its own, the document may be
+    incomplete: only what a step refers to and which kind it has is reported then, and each place once."""
+    found = problems.Problems()
+    is_clean = not notes.found
+    parsing.check(document, found, kinds=kinds, is_wired=is_clean, are_inputs_closed=True)
+    places: dict[str, source.Item] = {}
+    for index, step in enumerate(steps):
+        node = f"$.graph.nodes[{index}]"
+        if step.kind_at is not None:
+            places[f"{node}.type"] = places[f"{node}.with.key_from"] = step.kind_at
+        if step.params is not None:
+            places.update(step.params.places(f"{node}.with"))
+    if outputs is not None:
+        # `wiring` puts the node that emits right behind the steps.
+        places.update(outputs.places(f"$.graph.nodes[{len(steps)}].with"))
+    by_id = {step.id: step.at for step in steps}
+    noted = {(note.line, note.column) for note in notes.found}
+    for problem in found.listed:
+        place = places.get(problem.path)
+        if is_clean:
+            notes.add(place or by_id.get(problem.node or "") or root, str(problem))
+        elif place is not None and (place.line, place.column) not in noted:
+            notes.add(place, str(problem))

@@ -47,7 +47,8 @@ class Flow(Struct, frozen=True, kw_only=True):
     edges: tuple[Edge, ...] = ()
     timeout_ms: int = 0
     """Of the whole run; 0 is none."""
-    inputs_schema: dict[str, dict[str, Any]] = {}
+    inputs_schema: dict[str, Any] = {}
+    """As the document has it; `inputs.declarations` reads it."""
     policy_ref: str | None = None
     policy: dict[str, Any] = {}
     source_file: str | None = None

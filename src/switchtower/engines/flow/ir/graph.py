@@ -13,26 +13,34 @@ MOST_NODES = 10_000
 _LONGEST_CYCLE_SHOWN = 20
 
 
-def check_names(nodes: Sequence[flows.Node], edges: Sequence[flows.Edge], found: problems.Problems) -> None:
-    if len(nodes) > MOST_NODES:
-        found.add("$.graph.nodes", f"a flow has at most {MOST_NODES} nodes, and this one has {len(nodes)}")
+PlacedEdge = tuple[int, flows.Edge]
+"""An edge, and its place in the document."""
+
+
+def check_names(nodes: Sequence[flows.Node], edges: Sequence[PlacedEdge], found: problems.Problems) -> list[PlacedEdge]:
+    """The edges between nodes that exist."""
     places: dict[str, int] = {}
     for index, node in enumerate(nodes):
         if node.id in places:
             other = f"$.graph.nodes[{places[node.id]}]"
             found.add(f"$.graph.nodes[{index}].id", f"another node has this id too, at {other}; hint: ids are unique", node.id)
         places.setdefault(node.id, index)
-    for index, edge in enumerate(edges):
+    known = []
+    for index, edge in edges:
+        if edge.source in places and edge.target in places:
+            known.append((index, edge))
+            continue
         for end, name in (("from", edge.source), ("to", edge.target)):
             if name not in places:
                 message = f"the edge `{problems.clipped(edge.source)}` → `{problems.clipped(edge.target)}` names a node"
                 found.add(f"$.graph.edges[{index}].{end}", f"{message} that does not exist: `{problems.clipped(name)}`")
+    return known
 
 
-def check_edges(nodes: dict[str, flows.Node], edges: Sequence[flows.Edge], found: problems.Problems) -> None:
+def check_edges(nodes: dict[str, flows.Node], edges: Sequence[PlacedEdge], found: problems.Problems) -> None:
     """How edges may combine. Every name in them exists."""
     seen: set[flows.Edge] = set()
-    for index, edge in enumerate(edges):
+    for index, edge in edges:
         path = f"$.graph.edges[{index}]"
         if edge in seen:
             found.add(path, f"the edge to `{problems.clipped(edge.target)}` on {edge.on} is there twice", edge.source)
@@ -43,10 +51,11 @@ def check_edges(nodes: dict[str, flows.Node], edges: Sequence[flows.Edge], found
 
 
 class Order:
-    """Who comes before whom. Nodes are their places in the document. Every name in the edges exists."""
+    """Which node comes before which. Nodes are their places in the document. Every name in the edges exists."""
 
-    def __init__(self, places: dict[str, int], edges: Iterable[flows.Edge]) -> None:
-        count = len(places)
+    def __init__(self, places: dict[str, int], edges: Iterable[flows.Edge], *, count: int | None = None) -> None:
+        """`count` is the number of nodes, where some of them have no name of their own."""
+        count = len(places) if count is None else count
         self._after: list[list[int]] = [[] for _ in range(count)]
         self._waits_for = [0] * count
         # An edge on success and one on failure between the same two nodes say the same about their order.
@@ -109,7 +118,8 @@ class Order:
         return [node for node in range(len(self._after)) if node not in reached]
 
 
-def check_order(order: Order, nodes: Sequence[flows.Node], found: problems.Problems) -> None:
+def check_order(order: Order, nodes: Sequence[flows.Node], found: problems.Problems) -> bool:
+    """Whether every node has its place in the order."""
     circles = order.cycles(problems.MOST)
     for circle in circles:
         names = [problems.clipped(nodes[place].id) for place in circle[:_LONGEST_CYCLE_SHOWN]]
@@ -122,3 +132,4 @@ def check_order(order: Order, nodes: Sequence[flows.Node], found: problems.Probl
         if place not in in_circles:
             message = "no way leads to it from a node that the flow could start with"
             found.add(f"$.graph.nodes[{place}]", message, nodes[place].id)
+    return not circles

@@ -1,60 +1,129 @@
 """A decoded document becomes a `Flow`, or every problem is told. Pure.
 
-The shape comes first. What looks at names needs a sound shape, and what looks at the order of nodes needs sound names: each of
-the three tells all it finds, and the next begins only when there was nothing.
+All checks run, whatever the earlier ones have found, on as much of the graph as can be read: a node without a type still has
+an id, and a wrong name in one edge hides no wrong reference elsewhere. Only what would follow from a problem that is reported
+already is left out, such as an order of nodes whose edges are wrong.
 """
 
+from collections.abc import Collection
 from datetime import date
 from typing import Any
 
 from switchtower.engines.flow.ir import flow as flows
-from switchtower.engines.flow.ir import graph, problems, references, schema, shape, switches
+from switchtower.engines.flow.ir import graph, inputs, problems, references, schema, shape, switches
+
+_GENERATED_AT = schema.FLOW_IR["properties"]["metadata"]["properties"]["generated_at"]
 
 
-def parse(document: object) -> flows.Flow:
-    """Raises `InvalidFlow`."""
+def parse(document: object, *, kinds: Collection[str] | None = None) -> flows.Flow:
+    """With `kinds`, a node of any other kind is a problem. Raises `InvalidFlow`."""
     found = problems.Problems()
+    check(document, found, kinds=kinds)
+    found.raise_any()
+    assert isinstance(document, dict), "it was checked"
+    return _flow(document)
+
+
+def check(
+    document: object,
+    found: problems.Problems,
+    *,
+    kinds: Collection[str] | None = None,
+    is_wired: bool = True,
+    are_inputs_closed: bool = False,
+) -> None:
+    """Adds every problem. With `kinds`, a node of any other kind is one. Without `is_wired`, edges are known to be missing. With
+    `are_inputs_closed`, a reference to an input that is not declared is a problem; otherwise a run may be given it."""
     shape.check(document, schema.FLOW_IR, found)
-    found.raise_any()
-    assert isinstance(document, dict), "the shape was checked"
-    flow = _flow(document)
-    _check_day(document["metadata"], found)
-    graph.check_names(flow.nodes, flow.edges, found)
-    found.raise_any()
-    _check_graph(flow, found)
-    found.raise_any()
-    return flow
+    if not isinstance(document, dict):
+        return
+    _check_day(document.get("metadata"), found)
+    parts = document.get("graph")
+    listed = (parts.get("nodes"), parts.get("edges")) if isinstance(parts, dict) else (None, None)
+    if not isinstance(listed[0], list) or not isinstance(listed[1], list):
+        return
+    if len(listed[0]) > graph.MOST_NODES:
+        found.add("$.graph.nodes", f"a flow has at most {graph.MOST_NODES} nodes, and this one has {len(listed[0])}")
+        return
+    nodes = [_readable_node(node, index) for index, node in enumerate(listed[0])]
+    of_kind = {node.id: node.kind for node in nodes}
+    written = [(index, _edge(edge, of_kind.get(edge["from"]))) for index, edge in enumerate(listed[1]) if _has_ends(edge)]
+    edges = graph.check_names(nodes, written, found)
+    is_complete = is_wired and len(edges) == len(listed[1]) and len(of_kind) == len(nodes)
+    schema_of_inputs = document.get("inputs_schema")
+    declared = inputs.declarations(schema_of_inputs if isinstance(schema_of_inputs, dict) else {})
+    if kinds is not None:
+        _check_kinds(nodes, kinds, found)
+    _check_graph(nodes, edges, references.Names(declared, are_inputs_closed, {}, None), found, is_complete=is_complete)
 
 
-def _check_graph(flow: flows.Flow, found: problems.Problems) -> None:
-    places = {node.id: index for index, node in enumerate(flow.nodes)}
-    by_id = {node.id: node for node in flow.nodes}
-    graph.check_edges(by_id, flow.edges, found)
-    order = graph.Order(places, flow.edges)
-    graph.check_order(order, flow.nodes, found)
-    # In a circle, who comes before whom has no answer.
-    names = None if found else references.Names(flow.inputs_schema, places, order.before)
-    leading: dict[str, list[tuple[int, flows.Edge]]] = {}
-    for index, edge in enumerate(flow.edges):
+def _check_graph(
+    nodes: list[flows.Node],
+    edges: list[graph.PlacedEdge],
+    known: references.Names,
+    found: problems.Problems,
+    *,
+    is_complete: bool,
+) -> None:
+    places: dict[str, int] = {}
+    for index, node in enumerate(nodes):
+        places.setdefault(node.id, index)
+    graph.check_edges({node.id: node for node in reversed(nodes)}, edges, found)
+    # Of nodes that share an id only the first has a place, and the others stand alone.
+    order = graph.Order(places, [edge for _, edge in edges], count=len(nodes))
+    # In a circle, and between edges that are wrong, no node comes before another for certain.
+    has_order = graph.check_order(order, nodes, found) and is_complete
+    names = references.Names(known.inputs, known.are_inputs_closed, places, order.before if has_order else None)
+    leading: dict[str, list[graph.PlacedEdge]] = {}
+    for index, edge in edges:
         if edge.on == "success":
             leading.setdefault(edge.source, []).append((index, edge))
-    for index, node in enumerate(flow.nodes):
+    for index, node in enumerate(nodes):
         path = f"$.graph.nodes[{index}]"
         if node.kind == flows.SWITCH:
-            switches.check(node, path, places, leading.get(node.id, []), found)
+            switches.check(node, path, places, leading.get(node.id, []) if is_complete else None, found)
         elif node.kind == flows.FINISH and node.params:
             found.add(f"{path}.with", "a `finish` takes nothing; hint: a `dsl.emit` before it gives outputs", node.id)
-        if names is not None:
-            references.check(node, path, names, found)
+        references.check(node, path, names, found)
 
 
-def _check_day(metadata: dict[str, Any], found: problems.Problems) -> None:
+def _check_kinds(nodes: list[flows.Node], kinds: Collection[str], found: problems.Problems) -> None:
+    for index, node in enumerate(nodes):
+        if node.kind and node.kind not in kinds:
+            import difflib  # late: only for this hint
+
+            near = difflib.get_close_matches(node.kind[:100], kinds, n=1)
+            hint = f"`{near[0]}`?" if near else "`tower flow kinds` lists those that exist"
+            message = f"there is no step kind `{problems.clipped(node.kind)}` here; hint: {hint}"
+            found.add(f"$.graph.nodes[{index}].type", message, node.id)
+
+
+def _check_day(metadata: object, found: problems.Problems) -> None:
     """The schema's pattern knows 31 days in every month."""
-    if "generated_at" in metadata:
+    if isinstance(metadata, dict) and "generated_at" in metadata:
+        of_shape = problems.Problems()
+        shape.check(metadata["generated_at"], _GENERATED_AT, of_shape)
+        if of_shape:
+            return
         try:
             date.fromisoformat(metadata["generated_at"][:10])
         except ValueError:
             found.add("$.metadata.generated_at", "`metadata.generated_at` is a day that no calendar has")
+
+
+def _readable_node(node: object, index: int) -> flows.Node:
+    """As much of a node as can be read. Without an id it gets one that no edge and no reference can name."""
+    given: dict[str, Any] = node if isinstance(node, dict) else {}
+    name, kind, params = given.get("id"), given.get("type"), given.get("with")
+    return flows.Node(
+        id=name if isinstance(name, str) and name else f"\0{index}",
+        kind=kind if isinstance(kind, str) else "",
+        params=params if isinstance(params, dict) else {},
+    )
+
+
+def _has_ends(edge: object) -> bool:
+    return isinstance(edge, dict) and isinstance(edge.get("from"), str) and isinstance(edge.get("to"), str)
 
 
 def _flow(document: dict[str, Any]) -> flows.Flow:
@@ -88,5 +157,8 @@ def _edge(edge: dict[str, Any], source_kind: str | None) -> flows.Edge:
     # More keys are allowed, and mean nothing to us: a `case` counts on the edges of a switch alone.
     case = edge.get("case") if source_kind == flows.SWITCH else None
     return flows.Edge(
-        source=edge["from"], target=edge["to"], on=edge.get("on", "success"), case=case if isinstance(case, str) else None
+        source=edge["from"],
+        target=edge["to"],
+        on="failure" if edge.get("on") == "failure" else "success",
+        case=case if isinstance(case, str) else None,
     )

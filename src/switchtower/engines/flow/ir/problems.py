@@ -44,6 +44,11 @@ class Problems:
         return self._found > 0
 
     @property
+    def listed(self) -> list[Problem]:
+        """Without those that were only counted."""
+        return self._told
+
+    @property
     def full(self) -> bool:
         return self._found >= MOST
 

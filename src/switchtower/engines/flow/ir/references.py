@@ -92,10 +92,13 @@ class Names(Struct, frozen=True):
     """What can be referred to."""
 
     inputs: dict[str, dict[str, Any]]
+    """As `inputs.declarations` has them."""
+    are_inputs_closed: bool
+    """Whether an input that is not declared cannot be given."""
     steps: dict[str, int]
     """Node ids, with their place in the document."""
-    before: list[int]
-    """For each node, the nodes that come before it: one bit for each place."""
+    before: list[int] | None
+    """For each node, the nodes that come before it: one bit for each place. None when the order is not known."""
 
 
 def check(node: flows.Node, path: str, names: Names, found: problems.Problems) -> None:
@@ -120,10 +123,10 @@ def _input_trouble(reference: Reference, names: Names) -> str:
     meant = reference.split(inputs=names.inputs, steps=names.steps)
     said = problems.clipped(".".join(reference.parts))
     if meant is None:
-        return f"it refers to the input `{said}`, which `inputs_schema` does not have"
+        return f"it refers to the input `{said}`, which `inputs_schema` does not have" if names.are_inputs_closed else ""
     name, way = meant
     kind = names.inputs[name]["type"]
-    if way and kind not in ("object", "array"):
+    if way and kind not in ("object", "array", None):
         shown = problems.clipped(name)
         return f"it refers to `{said}`, but the input `{shown}` is {shape.named(kind)} and has nothing inside"
     return ""
@@ -138,7 +141,7 @@ def _step_trouble(node: flows.Node, reference: Reference, names: Names) -> str:
     step, shown = meant[0], problems.clipped(meant[0])
     if step == node.id:
         return "it refers to its own outcome, which is not known before it ran"
-    if not names.before[names.steps[node.id]] >> names.steps[step] & 1:
+    if names.before is not None and not names.before[names.steps[node.id]] >> names.steps[step] & 1:
         hint = f"hint: let an edge lead from `{shown}` to it, or to a node before it"
         return f"it refers to the step `{shown}`, which does not come before it; {hint}"
     return ""

@@ -9,7 +9,7 @@ from typing import Any
 from switchtower.engines.flow.ir import flow
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array")
-"""What an input can be."""
+"""The types of inputs that are checked. A schema may name others, which any value satisfies."""
 
 Schema = dict[str, Any]
 
@@ -49,10 +49,8 @@ FLOW_IR: Schema = _object(
         "version": {"type": "string", "const": flow.VERSION},
         "flow": _object({"name": _NAME, "timeout_ms": _MILLISECONDS}, required=("name",), closed=True),
         "constants": _object({"policyRef": {"type": "string", "minLength": 1}, "policy": {"type": "object"}}, closed=True),
-        "inputs_schema": {
-            "type": "object",
-            "additionalProperties": _object({"type": {"type": "string", "enum": list(TYPES)}}, required=("type",)),
-        },
+        # The IR leaves its contents open: `inputs` checks as much of it as it understands.
+        "inputs_schema": {"type": "object"},
         "graph": _object(
             {"nodes": {"type": "array", "minItems": 1, "items": _NODE}, "edges": {"type": "array", "items": _EDGE}},
             required=("nodes", "edges"),

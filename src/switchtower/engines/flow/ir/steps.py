@@ -19,6 +19,8 @@ class Step(Struct, frozen=True, kw_only=True):
     id: str
     at: source.Item
     kind: str
+    kind_at: source.Item | None = None
+    """Where it names its kind, or what it switches on."""
     params: source.Item | None = None
     timeout_ms: int = 0
     retry: flows.Retry = flows.Retry()
@@ -96,6 +98,7 @@ def _step(identity: str, at: source.Item, item: source.Item, notes: reading.Note
         id=identity,
         at=at,
         kind=kind or "unknown",
+        kind_at=kind_item if kind else None,
         params=params,
         timeout_ms=members.duration_ms("timeout"),
         retry=_retry(members.get("retry"), notes),
@@ -131,6 +134,7 @@ def _switch(said: Step, key: source.Item, members: reading.Members, notes: readi
         id=said.id,
         at=said.at,
         kind=flows.SWITCH,
+        kind_at=key,
         description=said.description,
         needs=said.needs,
         on_failure=said.on_failure,

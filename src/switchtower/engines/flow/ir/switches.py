@@ -1,7 +1,8 @@
 """Switches: which way a flow goes on, by a value. Pure.
 
-`cases` says which value leads to which node; `_DEFAULT` among them, or `default` beside them, is the way of all other values. To
-every node that a switch can choose there is an edge of its own, which carries the `case`.
+`cases` says which value leads to which node; `_DEFAULT` among them, or `default` beside them, is the way of all other values.
+Compilers write `default: "_DEFAULT"`, which names that case and not a node. To every node that a switch can choose there is an
+edge of its own, which carries the `case`.
 """
 
 from collections.abc import Iterator
@@ -16,15 +17,20 @@ _KEY_HINT = "hint: `$.inputs.<name>` or `$.vars.<step>.<field>`"
 def targets(node: flows.Node) -> dict[str, str]:
     """Case to node id, of a switch that was checked; the default is `_DEFAULT`."""
     cases: dict[str, str] = dict(node.params.get("cases") or {})
-    if (default := node.params.get("default")) is not None:
+    if (default := _default_node(cases, node.params.get("default"))) is not None:
         cases.setdefault(flows.OTHERWISE, default)
     return cases
 
 
+def _default_node(cases: dict[str, Any], default: Any) -> Any:
+    """The node of the default; None when only `cases` has one, or none at all."""
+    return None if default == flows.OTHERWISE and flows.OTHERWISE in cases else default
+
+
 def check(
-    node: flows.Node, path: str, names: dict[str, int], leading: list[tuple[int, flows.Edge]], found: problems.Problems
+    node: flows.Node, path: str, names: dict[str, int], leading: list[tuple[int, flows.Edge]] | None, found: problems.Problems
 ) -> None:
-    """`leading` are the edges that leave it on success, with their places."""
+    """`leading` are the edges that leave it on success, with their places; None when they are not known to be complete."""
     path = f"{path}.with"
     key = node.params.get("key_from")
     if references.read_key(key) is None:
@@ -34,6 +40,7 @@ def check(
         found.add(f"{path}.cases", "`cases` must be an object of values and node ids", node.id)
         return
     cases = cases or {}
+    default = _default_node(cases, default)
     if not cases and default is None:
         found.add(path, "it leads nowhere; hint: give it `cases`, a `default`, or both", node.id)
     fine = True
@@ -47,7 +54,7 @@ def check(
         fine = False
     if default is not None and cases.get(flows.OTHERWISE, default) != default:
         found.add(f"{path}.default", f"`default` and the case `{flows.OTHERWISE}` disagree; hint: keep one", node.id)
-    elif fine:
+    elif fine and leading is not None:
         _check_edges(node, path, leading, found)
 
 

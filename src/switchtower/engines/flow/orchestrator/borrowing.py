@@ -114,9 +114,11 @@ class _Borrowed:
     async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
         ended = await self._lend(self._director.step_alone(self._kind, given, context.step_id), self._kind)
         for event in ended["events"]:
+            # The step's own events are ours to report; all others, of unknown types too, are the runtime's.
             if event.get("type") == "log":
-                level, message = event.get("level"), event.get("message")
-                context.log(level if level in port.LEVELS else "info", message if isinstance(message, str) else "")
+                context.setting.events.forward({"step_id": context.step_id, **event})
+            elif event.get("type") != "step":
+                context.setting.events.forward(event)
         if ended["status"] == "completed":
             return _outputs_of(ended)
         error = ended["summary"]["error"]

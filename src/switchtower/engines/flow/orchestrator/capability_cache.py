@@ -23,7 +23,11 @@ class BadName(Exception):
 
 
 def folder() -> Path:
-    return Path.home() / ".trace_mind" / "runtime_capabilities"
+    try:
+        home = Path.home()
+    except RuntimeError:  # no `HOME`, and a user that the system does not know: nothing can be kept
+        home = Path(os.devnull)
+    return home / ".trace_mind" / "runtime_capabilities"
 
 
 def place_of(engine: str) -> Path:

@@ -66,6 +66,10 @@ class Events:
         event = {"type": "step", "timestamp": timestamp(), "step_id": step_id, "state": state, "attempt": attempt}
         self._put(self._steps, event | dict(more or {}))
 
+    def forward(self, event: Mapping[str, Any]) -> None:
+        """An event of another runtime, as it came, with the time that it has."""
+        self._put(self._logs, dict(event))
+
     def drain(self, *, most_bytes: int = ONE_POLL) -> tuple[list[msgspec.Raw], bool]:
         """The oldest first, each once; and whether that was all."""
         with self._lock:

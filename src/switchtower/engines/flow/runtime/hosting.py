@@ -37,7 +37,9 @@ class Host:
         """Raises `faults.Invalid` for what cannot be executed here; nothing has begun then."""
         self.run_id = run_id
         flow = reading.flow_of(document)
-        setting = port.Setting(run_id=run_id, workspace=workspace, events=events.Events(), allow_shell=allow_shell, tower=tower)
+        setting = port.Setting(
+            run_id=run_id, workspace=workspace, events=events.Events(), allow_shell=allow_shell, policy=flow.policy, tower=tower
+        )
         self._run = run.Run(flow, reading.inputs_for(flow, inputs), kinds or registry.Registry(), setting)
         self._concurrency = concurrency
         self._execution: executor.Execution | None = None

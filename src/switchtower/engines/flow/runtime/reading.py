@@ -28,9 +28,9 @@ def flow_of(document: Mapping[str, Any]) -> ir.Flow:
 
 
 def inputs_for(flow: ir.Flow, given: Mapping[str, Any]) -> dict[str, Any]:
-    """With the defaults. What the flow did not declare it cannot refer to, so it does no harm. Raises `faults.Invalid`."""
+    """With the defaults. Inputs that the flow does not declare are passed on. Raises `faults.Invalid`."""
     try:
-        return checked_inputs.check(flow.inputs_schema, given, closed=False)
+        return checked_inputs.check(flow.inputs_schema, given)
     except ir.InvalidFlow as invalid:
         raise _refused("Invalid inputs", invalid) from None
 

@@ -122,6 +122,10 @@ class Run:
         return node.kind == flows.FINISH
 
     def end(self, failure: faults.Failure | None) -> None:
+        """Steps that were not let finish have failed with it: each that has started has an end."""
+        why = "the flow is over" if failure is None else failure.message
+        cause = faults.TIMEOUT if failure is not None and failure.cause == faults.TIMEOUT else faults.CANCELLED
+        self._failed_steps += sum(step.cut(why, cause) for step in self._steps.values())
         self._failure = failure
         # Last: whoever sees that it is over finds all the rest in place.
         self.status = "completed" if failure is None else "failed"

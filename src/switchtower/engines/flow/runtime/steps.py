@@ -24,11 +24,14 @@ class Step:
         self._kind = kind
         self._scope = scope
         self._setting = setting
+        self._open: tuple[int, float] | None = None
+        """The try that has started and not ended, and when it started."""
 
     @property
     def is_instant(self) -> bool:
-        """Whether its kind never waits, so that it needs no event loop."""
-        return getattr(self._kind, "instant", False)
+        """Whether it never waits, so that it needs no event loop: neither in its kind, nor between two tries."""
+        may_retry = self.node.retry.max > 0 and self.node.kind not in flows.CONTROL_KINDS
+        return getattr(self._kind, "instant", False) and not may_retry
 
     @property
     def is_patient(self) -> bool:
@@ -56,12 +59,26 @@ class Step:
         while True:
             self._setting.events.step(self.node.id, "started", attempt)
             began = time.monotonic()
+            self._open = attempt, began
             ended = await self._attempt(attempt)
-            self._tell(ended, attempt, began)
+            if self._open is not None:  # its end was not reported yet
+                self._tell(ended, attempt, began)
+            self._open = None
             if not isinstance(ended, faults.Failure) or not ended.retriable or attempt >= self.node.retry.max:
                 return ended
             attempt += 1
             await asyncio.sleep(self.node.retry.backoff_ms / 1000)
+
+    def cut(self, why: str, cause: str) -> bool:
+        """Reports the end of a try that was not let finish. Whether there was one."""
+        if self._open is None:
+            return False
+        attempt, began = self._open
+        self._open = None
+        message = events.clipped(f"the step was ended: {why}")
+        failure = faults.Failure(code=faults.STOPPED, message=message, step_id=self.node.id, attempt=attempt, cause=cause)
+        self._tell(failure, attempt, began)
+        return True
 
     async def _attempt(self, attempt: int) -> Mapping[str, Any] | faults.Failure:
         import asyncio

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from switchtower.engines.flow import ir
+from switchtower.engines.flow.ir import inputs as declared_inputs
 from switchtower.engines.flow.ir import references
 from switchtower.engines.flow.runtime import faults
 
@@ -16,7 +17,7 @@ _TRUE, _FALSE = frozenset({"true", "yes", "1", "on"}), frozenset({"false", "no",
 
 
 class Missing(Exception):
-    """A reference to what is not there."""
+    """A reference to what does not exist. The text, if any, says why, and continues a sentence."""
 
 
 class DidNotRun(Missing):
@@ -27,7 +28,7 @@ class Scope:
     """What a run's references can refer to. The flow says which names there are, the run what they stand for by now."""
 
     def __init__(self, flow: ir.Flow, inputs: Mapping[str, Any]) -> None:
-        self._declared_inputs = flow.inputs_schema.keys()
+        self._declared_inputs = declared_inputs.declarations(flow.inputs_schema).keys()
         self._declared_steps = {node.id for node in flow.nodes}
         self._inputs = inputs
         self.steps: dict[str, Any] = {}
@@ -50,7 +51,7 @@ class Scope:
             if skipped_is_null and isinstance(missing, DidNotRun):
                 return None
             shown = str(value)[:_LONGEST_SHOWN]
-            raise faults.StepFailed(f"`{shown}` refers to nothing", details={"reference": shown}) from None
+            raise faults.StepFailed(f"`{shown}` refers to nothing{missing}", details={"reference": shown}) from None
 
     def key(self, value: object) -> Any:
         """What a switch looks at, which has a spelling of its own. Raises `Missing`."""
@@ -63,12 +64,15 @@ class Scope:
         if reference.source == "input" and not reference.parts:
             return dict(self._inputs)
         meant = reference.split(inputs=self._declared_inputs, steps=self._declared_steps)
-        if meant is None:
+        if meant is None and reference.source == "step":
             raise Missing
-        name, way = meant
+        # The name of an input that is not declared has no dots.
+        name, way = meant or (reference.parts[0], reference.parts[1:])
         known = self._inputs if reference.source == "input" else self.steps
         if name not in known:
             raise DidNotRun if reference.source == "step" else Missing
+        if way and reference.source == "step" and known[name] == {}:
+            raise Missing(f": the step `{name[:_LONGEST_SHOWN]}` gave no outputs")
         return _walk(known[name], way)
 
 

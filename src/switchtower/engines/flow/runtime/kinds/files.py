@@ -1,7 +1,7 @@
 """`file.read` and `file.write`: texts in the run's folder and nowhere else. `scope` is the wall, and keeps secrets apart too."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from switchtower.engines.flow.runtime import faults, values
 from switchtower.engines.flow.runtime.kinds import port
@@ -15,7 +15,15 @@ T = TypeVar("T")
 
 
 class Read:
-    """`path`; puts out `content` and `bytes`."""
+    summary = "Read a text file in the run's folder"
+    inputs: ClassVar[Mapping[str, str]] = {
+        "path": "the file, from the run's folder",
+    }
+    outputs: ClassVar[Mapping[str, str]] = {
+        "path": "as given",
+        "content": "the text, at most 1 MiB",
+        "bytes": "its length",
+    }
 
     async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
         path = values.text(given, "path")
@@ -24,7 +32,15 @@ class Read:
 
 
 class Write:
-    """`path` and `content`; folders on the way are made. Puts out `bytes`."""
+    summary = "Write a text file in the run's folder, with the folders that it needs"
+    inputs: ClassVar[Mapping[str, str]] = {
+        "path": "the file, from the run's folder",
+        "content": "the text",
+    }
+    outputs: ClassVar[Mapping[str, str]] = {
+        "path": "as given",
+        "bytes": "its length",
+    }
 
     async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
         path, content = values.text(given, "path"), values.text(given, "content")

@@ -6,7 +6,7 @@ An address may hold a token, so messages name the host alone.
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from switchtower.engines.flow.runtime import events, faults, values
@@ -22,15 +22,33 @@ _MAY_PASS = frozenset({408, 425, 429})
 
 
 class Get:
-    """`url`, `headers`, `params`; puts out `status`, `headers`, `body`, and `json` where it is that. From 400 on it fails, unless
-    `fail_on_status` is false."""
+    summary = "Fetch an address"
+    inputs: ClassVar[Mapping[str, str]] = {
+        "url": "begins with http:// or https://",
+        "headers": "names and texts",
+        "params": "names and texts of the query",
+        "fail_on_status": "whether a status from 400 fails the step; `true` by default",
+    }
+    outputs: ClassVar[Mapping[str, str]] = {
+        "status": "the number",
+        "headers": "names and texts",
+        "body": "the text, at most 1 MiB",
+        "json": "the body, where it is JSON",
+    }
 
     async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
         return await _ask("GET", given)
 
 
 class Request:
-    """As `http.get`, with a `method`, and a `body` or what is sent as `json`."""
+    summary = "Send an HTTP request"
+    inputs: ClassVar[Mapping[str, str]] = {
+        **Get.inputs,
+        "method": "`GET` by default",
+        "body": "a text to send; or `json`",
+        "json": "a value to send as JSON",
+    }
+    outputs = Get.outputs
 
     async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
         method = values.text(given, "method", "GET").upper()

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from switchtower.engines.flow.runtime import events, faults, values
 from switchtower.engines.flow.runtime.kinds import port
@@ -15,7 +15,21 @@ from switchtower.tools.sandboxes import sandbox
 
 
 class Call:
-    """`tool` and `arguments`; puts out `text` and the whole `result`."""
+    summary = "Call a tool of an MCP server; the server stays up until the run ends"
+    inputs: ClassVar[Mapping[str, str]] = {
+        "tool": "the tool's name",
+        "arguments": "what it is given",
+        "url": "the server's address; or `command`",
+        "command": "the program that is the server; needs `--allow-shell`",
+        "args": "a list of arguments of the program",
+        "env": "variables of the program",
+        "headers": "for a server at a `url`",
+        "server": "a name for the server, in messages",
+    }
+    outputs: ClassVar[Mapping[str, str]] = {
+        "text": "what the tool answered",
+        "result": "the whole result",
+    }
 
     def __init__(self) -> None:
         self._servers: dict[str, server.Server] = {}

@@ -1,7 +1,7 @@
 """`sleep`, `log` and `assert`: steps that need nothing but the run itself."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from switchtower.engines.flow.runtime import events, faults, values
 from switchtower.engines.flow.runtime.kinds import port
@@ -10,7 +10,14 @@ _LONGEST_SLEEP = 366 * 24 * 3600.0
 
 
 class Sleep:
-    """`seconds` or `ms`."""
+    summary = "Wait"
+    inputs: ClassVar[Mapping[str, str]] = {
+        "seconds": "how long; or `ms`",
+        "ms": "how long, in milliseconds",
+    }
+    outputs: ClassVar[Mapping[str, str]] = {
+        "seconds": "how long it waited",
+    }
 
     async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
         if "ms" in given:
@@ -24,8 +31,12 @@ class Sleep:
 
 
 class Log:
-    """`message`, and a `level` that is `info` unless given."""
-
+    summary = "Put a line among the run's events"
+    inputs: ClassVar[Mapping[str, str]] = {
+        "message": "what the line says; anything but a text is written as JSON",
+        "level": "`debug`, `info` (default), `warning` or `error`",
+    }
+    outputs: ClassVar[Mapping[str, str]] = {}
     instant = True
 
     async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
@@ -38,8 +49,13 @@ class Log:
 
 
 class Assert:
-    """`value` has to be true, or with `equals` the same as that. `message` says what is wrong otherwise."""
-
+    summary = "Fail unless a value is true, or equal to another"
+    inputs: ClassVar[Mapping[str, str]] = {
+        "value": "what is checked",
+        "equals": "what it has to equal; without it, `value` has to be true",
+        "message": "the error otherwise",
+    }
+    outputs: ClassVar[Mapping[str, str]] = {}
     instant = True
 
     async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
@@ -52,7 +68,8 @@ class Assert:
         else:
             holds = values.truth(value)
         if not holds:
-            raise faults.StepFailed(values.text(given, "message", "the assertion does not hold"))
+            # What it is given stays the same, but its retry policy is the flow's to choose.
+            raise faults.StepFailed(values.text(given, "message", "the assertion does not hold"), retriable=True)
         return {}
 
 

@@ -20,6 +20,8 @@ class Setting(Struct, kw_only=True):
     events: events.Events
     allow_shell: bool = False
     """Whether steps may start programs."""
+    policy: dict[str, Any] = {}
+    """The flow's own, `constants.policy`, for kinds that apply it."""
     tower: "Tower | None" = None
     closings: dict[str, Callable[[], Awaitable[None]]] = msgspec.field(default_factory=dict)
     """Called at the end of the run, however it ends. Each under a name, so that many steps can ask for the same."""
@@ -37,8 +39,9 @@ class Context(Struct, frozen=True):
 
 
 class Kind(Protocol):
-    """One that never waits may say so with `instant = True`: its steps then need no event loop and take nobody's turn. One that
-    does nothing but wait for somebody else takes nobody's turn either, with `patient = True`."""
+    """A kind describes itself with `summary` (a sentence), `inputs` and `outputs` (names and what each is), which
+    `tower flow kinds` shows. One that never waits may have `instant = True`: its steps then need no event loop and do not count
+    against the limit of steps at once. One that only waits for a user or an agent has `patient = True`, and does not count."""
 
     async def run(self, given: Mapping[str, Any], context: Context, /) -> Mapping[str, Any]:
         """Does the step and returns its outputs, which JSON can say. Raises `faults.StepFailed`. When it is cancelled it

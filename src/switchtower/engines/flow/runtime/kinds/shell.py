@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from switchtower.engines.flow.runtime import faults, values
 from switchtower.engines.flow.runtime.kinds import port
@@ -14,7 +14,15 @@ _LONGEST_COMPLAINT = 2000
 
 
 class Shell:
-    """`command`; puts out `exit_code`, `stdout` and `stderr`, each of these with its beginning and its end when it is long."""
+    summary = "Run a command in the run's folder; needs `--allow-shell`"
+    inputs: ClassVar[Mapping[str, str]] = {
+        "command": "for the shell",
+    }
+    outputs: ClassVar[Mapping[str, str]] = {
+        "exit_code": "0; any other fails the step",
+        "stdout": "its beginning and its end when it is long",
+        "stderr": "likewise",
+    }
 
     async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
         setting = context.setting
