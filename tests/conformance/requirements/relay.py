@@ -233,6 +233,7 @@ HOSTS = (
     Requirement("relay:prompts:uuid", "run.permission_requested", "a request_id of ours is a valid UUID of version 7"),
     Requirement("relay:input:actor", "run.input", "with who typed it"),
     Requirement("relay:stop:term", "run.stop", "`term` is the default, and a program can hear it"),
+    Requirement("relay:stop:whole-tree", OURS, "each program of a run has its time after `term`, also under a shell"),
     Requirement("relay:stop:kill", "run.stop", "`kill` ends it without a word"),
 )
 
