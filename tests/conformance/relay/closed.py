@@ -59,6 +59,8 @@ class AwaitingInput(Closed):
 
 class Exited(Closed):
     exit_code: int
+    outcome: Literal["cancelled", "denied"] | UnsetType = UNSET
+    """Ours: a user has ended it."""
 
 
 class Input(Closed):
