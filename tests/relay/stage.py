@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -334,11 +335,7 @@ async def stage() -> AsyncIterator[Stage]:
 
 def python(script: str) -> str:
     """A command line that runs this script."""
-    return f"{sys.executable} -u -c {_quoted(script)}"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\"'\"'") + "'"
+    return shlex.join([sys.executable, "-u", "-c", script])
 
 
 def counting(upto: int, *, pause: float = 0.0, name: str = "line") -> str:

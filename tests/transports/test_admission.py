@@ -143,3 +143,19 @@ async def test_long_frames_among_fragments_are_counted_with_them(discarding: Ser
     (guest,) = discarding.guests
     assert await guest.next() == b"in pieces"
     assert guest.refusals == [f"{2 * LIMIT + 4} over {LIMIT}"]
+
+
+class Pinging(Server):
+    def accept(self, request: upgrade.Upgrade) -> upgrade.Admission:
+        return msgspec.structs.replace(super().accept(request), ping_seconds=0.05)
+
+
+async def test_its_own_ping_period_counts_and_one_that_does_not_answer_is_dropped(dial: Any) -> None:
+    made = Pinging()
+    made.listener = await http.serve(
+        page, "127.0.0.1", 0, made.accept, max_message_bytes=OF_THE_PORT, output_limit_bytes=100_000, ping_seconds=3_600
+    )
+    await dial(made.listener.port)
+    (guest,) = made.guests
+    await guest.until(lambda: guest.closed)
+    await made.listener.close(grace=0)

@@ -61,6 +61,8 @@ class Exited(Closed):
     exit_code: int
     deleted: bool | UnsetType = UNSET
     """Ours."""
+    outcome: Literal["cancelled", "denied"] | UnsetType = UNSET
+    """Ours: a user has ended it."""
 
 
 class Input(Closed):

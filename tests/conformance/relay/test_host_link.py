@@ -12,6 +12,8 @@ from tests.conformance.relay.conftest import Linked, identity
 from tests.conformance.relay.fake_hub import FakeHub
 
 from switchtower import config
+from switchtower.daemon import relay_parts
+from switchtower.protocols.relay.link.settings import LinkSettings
 
 OwnLink = Callable[..., Linked]
 
@@ -166,3 +168,15 @@ def test_a_host_that_is_stopped_says_goodbye(own_link: OwnLink) -> None:
     linked.daemon.stop()
     linked.hub.wait(lambda: linked.hub.closed_with)
     assert linked.hub.closed_with == [1001]
+
+
+@pytest.mark.requirement("relay:link:redial")
+def test_a_host_waits_at_most_five_seconds_between_two_dials() -> None:
+    settings = LinkSettings(hub_url="http://127.0.0.1:1", host_id="h", host_token="t", host_name="n")
+    assert settings.backoff_max_s == 5
+
+
+@pytest.mark.requirement("relay:link:dead")
+def test_three_periods_of_silence_are_less_than_thirty_seconds_at_both_ends() -> None:
+    """How a connection counts periods is tested with the transports, and that calls are answered when it ends with the hub."""
+    assert 3 * relay_parts.PING_SECONDS < 30

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.daemons import Daemon
-from tests.conformance.relay.conftest import OpenApp, RelayDaemon
-from tests.conformance.relay.peers import App, Web
+from tests.conformance.relay.conftest import OpenApp, RelayDaemon, owners_socket
+from tests.conformance.relay.peers import PATIENCE, App, Web
 from tests.conftest import Connect
+
+from switchtower.testing.push_client import PushClient
 
 ASK = "printf 'Proceed? (y/n) '; read answer; echo got:$answer:; exit 5"
 
@@ -67,6 +69,26 @@ async def test_a_command_that_is_sent_on_the_answer_finds_the_run(app: App, web:
         await app.told("run.exited", run_id, exit_code=0)
         assert "got:word:" in app.output(run_id)
     assert not [frame for frame in app.frames if frame["type"] in ("run.error", "error")]
+
+
+@pytest.mark.requirement("relay:stop:same-state")
+async def test_a_stopped_run_is_cancelled_at_the_hub_as_on_its_host(
+    hub: Daemon, app: App, where: str, workspace: Path, request: pytest.FixtureRequest
+) -> None:
+    run_id = await app.start(where, "echo ready; sleep 1000", cwd=str(workspace))
+    await app.output_when(run_id, "ready")
+    await app.command("run.stop", run_id)
+    exited = await app.told("run.exited", run_id)
+    assert exited["data"] == {"exit_code": 143, "outcome": "cancelled"}
+    daemons = [hub] if where != "h-dialled" else [hub, request.getfixturevalue("dialled")]
+    for daemon in daemons:
+        owners = owners_socket(daemon) if daemon is not hub else Web(hub.http, hub.token)
+        kept = owners.get(f"/runs/{run_id}")
+        assert (kept["status"], kept["exit_code"]) == ("exited", 143)
+    async with await PushClient.over_websocket(hub.http, hub.token, patience=PATIENCE) as client:
+        await client.hello()
+        listed = (await client.ask("list_sessions"))["sessions"]
+    assert [session["state"] for session in listed if session["sessionId"] == run_id] == ["cancelled"]
 
 
 @pytest.mark.requirement("relay:approvals:first-wins", "relay:approvals:provenance", "relay:faults:undeliverable")

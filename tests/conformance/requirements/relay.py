@@ -194,6 +194,8 @@ HOSTS = (
     Requirement("relay:link:command", OURS, "`tower host --hub URL`, also as `hostd`"),
     Requirement("relay:link:heartbeat", WEBSOCKET, "it says at an interval that it lives"),
     Requirement("relay:link:reconnect", "Acknowledgements", "it dials again when the connection is lost"),
+    Requirement("relay:link:redial", OURS, "it waits at most 5 seconds between two dials"),
+    Requirement("relay:link:dead", OURS, "each end notices a dead link within 30 seconds, and calls that wait are answered"),
     Requirement("relay:link:numbers", OURS, "each message names the number before it, so that a hub sees holes"),
     Requirement("relay:link:goodbye", OURS, "a host that is stopped closes with 1001"),
     Requirement("relay:spool:unacked-again", "Acknowledgements", "after a reconnect replay goes on behind the last acknowledged"),
@@ -234,6 +236,8 @@ HOSTS = (
     Requirement("relay:prompts:uuid", "run.permission_requested", "a request_id of ours is a valid UUID of version 7"),
     Requirement("relay:input:actor", "run.input", "with who typed it"),
     Requirement("relay:stop:term", "run.stop", "`term` is the default, and a program can hear it"),
+    Requirement("relay:stop:whole-tree", OURS, "each program of a run has its time after `term`, also under a shell"),
+    Requirement("relay:stop:same-state", OURS, "a stopped run has the same state on its host and at the hub"),
     Requirement("relay:stop:kill", "run.stop", "`kill` ends it without a word"),
 )
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shlex
 import signal
 import sys
 import time
@@ -369,6 +370,32 @@ async def test_a_polite_stop_lets_the_program_say_goodbye(start: Start) -> None:
 
     assert running.exit_code == 9
     assert (await rest(running)).strip() == b"goodbye"
+
+
+@pytest.mark.requirement("relay:stop:whole-tree")
+@pytest.mark.parametrize("options", [("-c",), ("--norc", "-ic")], ids=["shell", "interactive shell"])
+async def test_a_program_under_a_shell_gets_its_time_and_the_shell_starts_nothing_more(
+    start: Start, options: tuple[str, ...]
+) -> None:
+    code = """
+signal.signal(1, lambda *_: print("hung up"))
+signal.signal(15, lambda *_: print("asked"))
+print("go")
+os.read(0, 1)
+print("cleaned up")
+"""
+    running = start("bash", *options, f"{shlex.join(python(code))}; echo second")
+    await until(running, b"go")
+    stopping = asyncio.create_task(running.stop("term", PATIENCE))
+    seen = await until(running, b"asked")
+    running.write(b"\n")
+    seen += await rest(running)
+    await stopping
+
+    assert b"cleaned up" in seen
+    assert b"hung up" not in seen
+    assert b"second" not in seen
+    assert running.exit_code in (128 + signal.SIGTERM, 128 + signal.SIGHUP)
 
 
 async def test_two_polite_stops_signal_once(start: Start) -> None:

@@ -11,6 +11,8 @@ from switchtower.tools.running import descendants, marks, orphans, proc, process
 
 LAST_WAIT = 5.0
 """For the killed to be gone: only one stuck in the kernel takes that long, and it dies on its way out."""
+LEADER_GRACE = 1.0
+"""For the first process, when it is asked after all others."""
 
 
 async def end_tree(process: "subprocess.Popen[bytes]", mark: marks.Mark, grace_s: float) -> None:
@@ -20,13 +22,37 @@ async def end_tree(process: "subprocess.Popen[bytes]", mark: marks.Mark, grace_s
     try:
         await asyncio.to_thread(strays.look)
         if grace_s > 0:
-            await processes.ask_to_end(mark, grace_s, tell=_hang_up)
+            await _ask_to_end(process.pid, mark, grace_s)
         await asyncio.to_thread(strays.look)
         kill_group(process)
         await asyncio.to_thread(strays.kill, LAST_WAIT)
         await asyncio.to_thread(orphans.kill_marked, mark.run_id, command=mark.command)
     finally:
         strays.close()
+
+
+async def _ask_to_end(leader: int, mark: marks.Mark, grace_s: float) -> None:
+    """The end of a session's leader makes the kernel send SIGHUP to the foreground programs, which would take their time from
+    them. So a leader that does not handle SIGTERM itself, such as a shell that runs a line, is asked last. Until then it is
+    held, or it would start the next command of its line."""
+    pidfd = proc.pidfd_of(leader)
+    if pidfd is None:
+        await processes.ask_to_end(mark, grace_s, tell=_hang_up)
+        return
+    try:
+        if proc.has_ended(pidfd) or proc.catches(leader, signal.SIGTERM):
+            await processes.ask_to_end(mark, grace_s, tell=_hang_up)
+            return
+        proc.send([pidfd], signal.SIGSTOP)
+        try:
+            await processes.ask_to_end(mark, grace_s, unaffected_pid=leader, tell=_hang_up)
+        finally:
+            _hang_up({leader: pidfd})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(grace_s, LEADER_GRACE)):
+                await processes.all_ended([pidfd])
+    finally:
+        os.close(pidfd)
 
 
 def end_tree_now(process: "subprocess.Popen[bytes]", mark: marks.Mark) -> None:

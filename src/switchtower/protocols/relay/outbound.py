@@ -372,7 +372,10 @@ def _shell_result(event: events.ShellFinished) -> dict[str, Any]:
 
 def _completed(about: About, event: events.RunCompleted) -> tuple[str, dict[str, Any]]:
     if about.is_terminal or about.ends:
-        return "run.exited", {"exit_code": event.exit_code_hint if event.exit_code is None else event.exit_code}
+        exited: dict[str, Any] = {"exit_code": event.exit_code_hint if event.exit_code is None else event.exit_code}
+        if event.outcome in (events.Outcome.CANCELLED, events.Outcome.DENIED):
+            exited["outcome"] = event.outcome.value  # ours: the code alone does not tell a stop from a failure
+        return "run.exited", exited
     # An agent that has done its work waits for the next message.
     return "run.awaiting_input", {"reason": "prompt", "prompt": event.summary[:200]}
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from switchtower.core import commands, events, terminals
+from switchtower.core import commands, events, states, terminals
 from switchtower.protocols.relay import messages, names, outbound, stamps
 
 UNKNOWN = "unknown"
@@ -24,6 +24,7 @@ _QUESTION_MS = 30 * 86_400_000
 _VERDICTS = {verdict: word for word, verdict in outbound.DECIDED.items()}
 _LONGEST = 1_048_576
 _LONGEST_CLAIM = 200
+_ENDED_BY_A_USER = (events.Outcome.CANCELLED.value, events.Outcome.DENIED.value)
 
 _decode_data = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -203,7 +204,7 @@ def _translated(host: str, type_: str, fields: _Fields, at_ms: int) -> tuple[eve
             fields.left = {}
             return (events.HostSaid(type="", data={}),)
         case "run.exited":
-            return _exited(fields.number("exit_code", 0))
+            return _exited(fields.number("exit_code", 0), fields.choice("outcome", _ENDED_BY_A_USER, ""))
         case _:
             data, fields.left = fields.left, {}
             return (events.HostSaid(type=type_, data=data),)
@@ -298,9 +299,11 @@ def _tool_result(fields: _Fields) -> tuple[events.AnyEvent, ...]:
     return (finished, *_answered(call_id))
 
 
-def _exited(exit_code: int) -> tuple[events.AnyEvent, ...]:
+def _exited(exit_code: int, ended_by: str) -> tuple[events.AnyEvent, ...]:
+    """`ended_by` is the outcome of a run that a user has ended; empty otherwise."""
     text = f"The program ended with exit code {exit_code}"
-    outcome, hint = (events.Outcome.SUCCESS, 0) if exit_code == 0 else (events.Outcome.FAILED, 1)
+    outcome = events.Outcome(ended_by or ("success" if exit_code == 0 else "failed"))
+    hint = states.EXIT_CODE_HINT[outcome]
     return (
         events.ToolFinished(call_id=CALL, tool=outbound.TERMINAL, duration_ms=0, text=text, is_error=exit_code != 0),
         events.RunCompleted(outcome=outcome, summary=text, exit_code_hint=hint, exit_code=exit_code),

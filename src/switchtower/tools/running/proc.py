@@ -99,8 +99,17 @@ def session_of(pid: int) -> int | None:
 
 def ignores(pid: int, number: signal.Signals) -> bool:
     """Whether the signal would do nothing to it. A program that catches it does not ignore it."""
+    return _has_in_mask(pid, b"SigIgn", number)
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether it has its own handler for the signal."""
+    return _has_in_mask(pid, b"SigCgt", number)
+
+
+def _has_in_mask(pid: int, name: bytes, number: signal.Signals) -> bool:
     status = _read(pid, "status") or b""
-    mask = status.partition(b"\nSigIgn:")[2].split(maxsplit=1)
+    mask = status.partition(b"\n%b:" % name)[2].split(maxsplit=1)
     return bool(mask) and bool(int(mask[0], 16) >> (number - 1) & 1)
 
 

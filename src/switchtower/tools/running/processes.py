@@ -261,10 +261,12 @@ async def ask_to_end(
     *,
     except_pid: int | None = None,
     except_group: int | None = None,
+    unaffected_pid: int | None = None,
     tell: Callable[[Mapping[int, int]], None] = _terminate,
 ) -> None:
     """Tells the processes to stop and gives them time, with what they start meanwhile. Who is excepted is not told: at a
-    second signal some programs drop their cleaning up. `tell` gets them as pid → pidfd, and is called once."""
+    second signal some programs drop their cleaning up. `unaffected_pid` is neither told nor waited for. `tell` gets them as
+    pid → pidfd, and is called once."""
     is_told = False
     with suppress(TimeoutError):
         async with asyncio.timeout(grace_s):
@@ -275,11 +277,14 @@ async def ask_to_end(
                             {
                                 pid: pidfd
                                 for pid, pidfd in held.items()
-                                if pid != except_pid and proc.group_of(pid) != except_group
+                                if pid not in (except_pid, unaffected_pid) and proc.group_of(pid) != except_group
                             }
                         )
                         is_told = True
-                    await all_ended(held.values())
+                    awaited = [pidfd for pid, pidfd in held.items() if pid != unaffected_pid]
+                    if not awaited:
+                        return
+                    await all_ended(awaited)
                 finally:
                     for pidfd in held.values():
                         os.close(pidfd)

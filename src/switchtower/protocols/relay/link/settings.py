@@ -42,7 +42,8 @@ class LinkSettings(Struct, frozen=True, kw_only=True):
     started_at_ms: int | None = None
     """From when on a hub that is new gets what happens here. None is when the link is first loaded."""
     backoff_min_s: float = 0.5
-    backoff_max_s: float = 60.0
+    backoff_max_s: float = 5.0
+    """Between two dials at most: a hub that was away has its hosts back within seconds."""
     refused_s: float = 30.0
     """The least time until a hub that refused us is asked again: somebody has to change something there first."""
     window_events: int = 5_000
