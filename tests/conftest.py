@@ -26,6 +26,9 @@ TRANSPORTS = ("socket", "websocket")
 os.environ["HOME"] = tempfile.mkdtemp(prefix="tower-tests-home-")
 atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
 
+# No test may read or write the keyring of the user who runs it.
+os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
+
 # How long an example takes depends on who else uses the machine: no test is about that.
 hypothesis.settings.register_profile("switchtower", deadline=None)
 hypothesis.settings.load_profile("switchtower")
