@@ -1,6 +1,6 @@
 """A program that does not want to end. Run as `python -IS hostile.py TOKEN REPORTS TRAIT…`, it goes into the background in
 the way that its traits say, writes its pid into the named pipe REPORTS, and stays. The token is in the command line of
-whatever it becomes, so that a test can look for it.
+whatever it becomes, so that a test can look for it. A test that is killed cannot end it, so it also ends by itself.
 """
 
 import os
@@ -9,10 +9,14 @@ import sys
 import time
 
 FOREVER = 1000
+LIFETIME = 180
+ENDS_AT = time.monotonic() + LIFETIME
+"""Longer than any test waits."""
 
 
 def main() -> None:
     _, reports, *traits = sys.argv[1:]
+    limit_lifetime()
     for trait in traits:
         TRAITS.get(trait, lambda: None)()
     pipe = os.open(reports, os.O_WRONLY)
@@ -20,6 +24,11 @@ def main() -> None:
     os.close(pipe)
     last = traits[-1] if traits else ""
     LAST_TRAITS.get(last, lambda: time.sleep(FOREVER))()
+
+
+def limit_lifetime() -> None:
+    """An alarm is not inherited: each forked process sets one."""
+    signal.alarm(max(1, int(ENDS_AT - time.monotonic())))
 
 
 def session() -> None:
@@ -31,6 +40,7 @@ def session() -> None:
 def forked() -> None:
     if os.fork() != 0:
         os._exit(0)
+    limit_lifetime()
 
 
 def doubly_forked() -> None:
@@ -59,7 +69,7 @@ def low() -> None:
 
 def chain() -> None:
     """Is always somebody else by the time one has found it."""
-    while True:
+    while time.monotonic() < ENDS_AT:
         forked()
         os.setsid()
         time.sleep(0.005)
@@ -67,9 +77,10 @@ def chain() -> None:
 
 def phoenix() -> None:
     """Two that watch each other; whoever is left starts another."""
-    while True:
+    while time.monotonic() < ENDS_AT:
         alive, watched = os.pipe()
         if os.fork() == 0:
+            limit_lifetime()
             os.close(watched)
             os.read(alive, 1)  # returns when the other is gone
             os.close(alive)
