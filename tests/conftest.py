@@ -30,6 +30,9 @@ atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
 # A parent that ignores Ctrl-C (a job in the background of a script, `nohup`) passes that on, and Python then leaves it ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# No test may read or write the keyring of the user who runs it.
+os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
+
 # How long an example takes depends on who else uses the machine: no test is about that.
 hypothesis.settings.register_profile("switchtower", deadline=None)
 hypothesis.settings.load_profile("switchtower")

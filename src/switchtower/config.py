@@ -26,6 +26,22 @@ NOTIFY_FORMATS = ("json", "ntfy")
 NOTIFY_EVENTS = ("decision", "finished", "failed")
 TABLES = ("models", "rules")
 """Parts of the file that are no single values: `[models.NAME]` and `[[rules]]`. The rooms that use them read them."""
+LIVE = (
+    "provider",
+    "model",
+    "policy",
+    "sandbox",
+    "trusted_folders",
+    "pass_env",
+    "max_turns",
+    "max_tokens",
+    "max_cost",
+    "max_minutes",
+    "compact_at",
+    "demo_delay_ms",
+    *TABLES,
+)
+"""What a running daemon takes from a changed file without a restart, for sessions and runs that start from then on."""
 SECTIONS = ("notify", "telemetry")
 """Tables of the file that only group settings: `webhook` in `[notify]` is the setting `notify_webhook`."""
 
@@ -102,6 +118,11 @@ def _setting(
 ) -> Any:
     """`also` are variables besides our own, each with its parser where it is spelled otherwise than ours."""
     return field(default=default, metadata={"parse": parse, "metavar": metavar, "help": help, "also": also, "in_file": in_file})
+
+
+class Sources(NamedTuple):
+    flags: Mapping[str, object]
+    environ: Mapping[str, str]
 
 
 _DERIVED = Path()
@@ -312,6 +333,10 @@ class Settings:
     """Where things are kept. Follows from `home`, or from the user's XDG folders without one; not a setting itself."""
     asked: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     """The names of the settings that somebody chose, as far as loading could tell; the others have their defaults."""
+    file_state: str = field(default="", repr=False, compare=False)
+    """Differs between two files that differ in settings which only a restart applies. Empty without such settings."""
+    sources: "Sources | None" = field(default=None, repr=False, compare=False)
+    """The flags and variables that these were loaded from; None when they were not."""
 
     def __post_init__(self) -> None:
         if self.folders.run == _DERIVED:
@@ -320,6 +345,16 @@ class Settings:
             object.__setattr__(self, "socket", self.default_socket)
         if self.host_socket == _DERIVED:
             object.__setattr__(self, "host_socket", self.default_host_socket)
+
+    def reload(self) -> "Settings":
+        """Reads the file again, with the same flags and variables. Raises `ConfigError`."""
+        return self if self.sources is None else load(self.sources.flags, self.sources.environ)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The flags that these were loaded with, as texts that are read the same way again."""
+        flags = {} if self.sources is None else self.sources.flags
+        return {name: _spell(value) for name, value in flags.items() if value is not None and name in _BY_NAME}
 
     @property
     def default_socket(self) -> Path:
@@ -440,7 +475,29 @@ def load(flags: Mapping[str, object] = MappingProxyType({}), environ: Mapping[st
                 spelled = "[models.NAME]" if table == "models" else "[[rules]]"
                 raise ConfigError(table, f"`{config_file}`", "is a single value", hint=f"write it as `{spelled}`")
             given[table] = in_file[table]
-    return Settings(home=home, folders=folders, asked=asked, **given)
+    sources = Sources(dict(flags), {name: value for name, value in environ.items() if _is_ours(name)})
+    return Settings(home=home, folders=folders, asked=asked, file_state=_file_state(in_file), sources=sources, **given)
+
+
+_OURS = frozenset(name for setting in SETTINGS for name in setting.variables) | {"HOME"}
+
+
+def _spell(value: object) -> str:
+    """As a variable or a flag would have it."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _is_ours(variable: str) -> bool:
+    return variable in _OURS or variable.startswith("XDG_")
+
+
+def _file_state(in_file: Mapping[str, object]) -> str:
+    kept = sorted((name, repr(value)) for name, value in in_file.items() if name not in LIVE)
+    if not kept:
+        return ""
+    import hashlib
+
+    return hashlib.sha256(repr(kept).encode()).hexdigest()
 
 
 _BY_NAME = {setting.name: setting for setting in SETTINGS}

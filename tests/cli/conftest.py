@@ -55,10 +55,15 @@ class Tower:
             "TOWER_HTTP": "127.0.0.1:0",
             "TOWER_PI": "off",
             "TOWER_DEMO_DELAY_MS": "0",
-            "TOWER_PROVIDER": "demo",
             "TOWER_SANDBOX": "local",
             "TOWER_TRUSTED_FOLDERS": "/",
         }
+
+    @property
+    def effective_environment(self) -> dict[str, str]:
+        """The demo model answers where a session names none, unless the test configures models in the file."""
+        usual = {} if (self.home / "config.toml").exists() else {"TOWER_PROVIDER": "demo"}
+        return {**usual, **self.environment}
 
     def __call__(self, *arguments: str, stdin: bytes = b"", **environment: str) -> Ended:
         ended = processes.run(
@@ -66,14 +71,14 @@ class Tower:
             input=stdin,
             capture_output=True,
             cwd=self.folder,
-            env={**self.environment, **environment},
+            env={**self.effective_environment, **environment},
             timeout=PATIENCE,
         )
         return Ended(ended.returncode, ended.stdout, ended.stderr.decode())
 
     def start(self, *arguments: str, **more: Any) -> subprocess.Popen[bytes]:
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        process = processes.Popen(self.command(*arguments), cwd=self.folder, env=self.environment, **streams)
+        process = processes.Popen(self.command(*arguments), cwd=self.folder, env=self.effective_environment, **streams)
         # Whoever reads its output must not wait for ever.
         watchdog = threading.Timer(2 * PATIENCE, process.kill)
         watchdog.daemon = True

@@ -30,7 +30,7 @@ class Terminal:
             stdout=side if stdout is None else stdout,
             stderr=side,
             cwd=tower.folder,
-            env={**tower.environment, "TERM": "xterm", **environment},
+            env={**tower.effective_environment, "TERM": "xterm", **environment},
             start_new_session=True,
         )
         os.close(side)

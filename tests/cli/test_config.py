@@ -368,11 +368,13 @@ def test_an_editor_that_does_nothing_or_fails_changes_and_leaves_nothing(
     assert list(temporary.iterdir()) == []
 
 
-def test_a_running_daemon_is_named_because_it_keeps_what_it_has(shared: Any) -> None:
+def test_a_change_names_the_restart_that_it_needs(shared: Any) -> None:
     assert shared("sessions").code == 0
 
-    ended = shared("config", "set", "max_turns", "150")
-    shared("config", "unset", "max_turns")
+    live, restart = shared("config", "set", "max_turns", "150"), shared("config", "set", "max_line_bytes", "70000")
+    for name in ("max_turns", "max_line_bytes"):
+        shared("config", "unset", name)
 
-    assert ended.code == 0
-    assert f"the daemon (pid {shared.endpoints['pid']}) keeps what it was started with; hint: `tower stop`" in ended.stderr
+    assert (live.code, restart.code) == (0, 0)
+    assert "tower restart" not in live.stderr
+    assert "the daemon was started before config.toml changed: run `tower restart`" in restart.stderr

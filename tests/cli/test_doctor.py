@@ -182,7 +182,7 @@ def test_keys_are_named_and_never_shown(inside: Inside) -> None:
     ended = inside("doctor", "--json")
 
     found = {check["name"]: check for check in ended.json["checks"]}
-    assert found["model keys"]["detail"] == "OPENAI_API_KEY"
+    assert found["model keys"]["detail"] == "openai from `OPENAI_API_KEY` of your shell"
     assert b"s3cret" not in ended.stdout
 
 

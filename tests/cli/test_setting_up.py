@@ -45,7 +45,7 @@ async def test_keys_of_the_environment_are_found_and_the_rest_says_what_it_lacks
     assert [candidate.name for candidate in seen.candidates] == ["openai", "demo"]
     openai = seen.get("openai")
     assert openai is not None
-    assert openai.why == "OPENAI_API_KEY is set"
+    assert openai.why == "its key is in `OPENAI_API_KEY` of your shell"
     assert openai.model == openai.chosen_by_itself
     assert openai.model
     assert "`ANTHROPIC_API_KEY` is not set; hint: " in dict(seen.missing)["anthropic"]

@@ -9,7 +9,7 @@ from tests.cli.scripted import ScriptedDaemon, refusing
 def asked(tower: Any, scripted: ScriptedDaemon, *flags: str, **environment: str) -> dict[str, Any]:
     """The request for the session, without what every run says."""
     scripted.answers["start_session"] = refusing("INVALID_REQUEST")
-    assert tower("run", "--headless", "x", *flags, **environment).code == 1
+    assert tower("run", "--headless", "x", *flags, **{"TOWER_PROVIDER": "auto", **environment}).code == 1
     [wish] = scripted.asked("start_session")
     assert wish.pop("repo")["rootPath"] == str(tower.folder.resolve())
     assert (wish.pop("mode"), wish.pop("metadata")) == ("headless", {"source": "cli"})

@@ -122,7 +122,7 @@ class Server:
             [sys.executable, "-P", "-c", code],
             loaded="daemon",
             cwd=home / "ws",
-            env={**inherited, **given, "TOWER_DEMO_DELAY_MS": "0", **environment},
+            env={**inherited, **given, "TOWER_DEMO_DELAY_MS": "0", "TOWER_PROVIDER": "demo", **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -13,6 +13,7 @@ from switchtower.core import errors
 from switchtower.models import catalog as catalogs
 from switchtower.models import demo, entries, keys, providers
 from switchtower.models.catalog import Catalog, Listing
+from switchtower.models.key_store import KeyStore
 from switchtower.testing import model_server_script as script
 from switchtower.testing.model_server import ModelServer
 
@@ -440,3 +441,83 @@ class TestTheFile:
         catalog = Catalog(tables, {"K": KEY})
         catalog.check("w", None)
         assert catalog.default() == ("w", "a/b")
+
+
+# Keys that come while the daemon runs
+
+
+async def used_key(catalog: Catalog, server: ModelServer) -> str:
+    await ask(await catalog.open("work", None))
+    return server.requests[-1].headers["authorization"].removeprefix("Bearer ")
+
+
+async def test_a_key_that_is_handed_over_is_used_and_known_as_a_secret_before() -> None:
+    secrets: list[str] = []
+    async with ModelServer([script.say("hi"), script.say("hi"), script.say("hi")]) as server:
+        table = {"provider": "openai", "base_url": server.url, "model": "m", "key_env": "OPENAI_API_KEY"}
+        catalog = Catalog({"work": table}, {}, on_secret=secrets.append)
+        assert "`OPENAI_API_KEY` is not set" in str(refusal(catalog, "work"))
+
+        catalog.hand_over({"OPENAI_API_KEY": KEY})
+        assert KEY in secrets
+        assert await used_key(catalog, server) == KEY
+        catalog.hand_over({"OPENAI_API_KEY": "sk-second-0123456789"})
+        assert await used_key(catalog, server) == "sk-second-0123456789"
+
+        catalog.reconfigure({"work": {**table, "key_env": "OTHER_KEY"}}, demo_delay=0)
+        assert "`OTHER_KEY` is not set" in str(refusal(catalog, "work"))
+        assert "OTHER_KEY" in catalog.secret_variables()
+        await catalog.close()
+
+
+def test_tables_that_cannot_be_used_leave_everything_as_it_was() -> None:
+    catalog = Catalog({}, {"OPENAI_API_KEY": KEY})
+    before = catalog.listings()
+
+    with pytest.raises(config.ConfigError):
+        catalog.reconfigure({"work": {"provider": "nonesuch"}}, demo_delay=0)
+
+    assert catalog.listings() == before
+
+
+@pytest.mark.parametrize("has_library", [True, False])
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("in_shell", [True, False])
+@pytest.mark.parametrize("at_start", [True, False])
+def test_wherever_a_key_is_the_list_the_choice_and_the_check_agree(
+    tmp_path: Path, at_start: bool, in_shell: bool, stored: bool, has_library: bool
+) -> None:
+    store = KeyStore(tmp_path)
+    if stored:
+        store.write("anthropic", KEY, "https://api.anthropic.com")
+    catalog = Catalog(
+        {},
+        {"ANTHROPIC_API_KEY": KEY} if at_start else {},
+        installed=lambda module: has_library or module != "anthropic",
+        stored_keys=store,
+    )
+    if in_shell:
+        catalog.hand_over({"ANTHROPIC_API_KEY": KEY})
+
+    has_key = at_start or in_shell or stored
+    listing = next(listing for listing in catalog.listings() if listing.name == "anthropic")
+    assert listing.usable == (has_key and has_library)
+    assert (listing.key_source is not None) == has_key
+    if listing.usable:
+        catalog.check("anthropic", None)
+        assert catalog.choose(None, allows_demo=True)[0] == "anthropic"
+    else:
+        assert refusal(catalog, "anthropic").message.endswith(listing.reason)
+        if has_key:
+            assert unchosen(catalog, allows_demo=True).message.endswith(listing.reason)
+    if in_shell and has_key:
+        assert listing.key_source == "`ANTHROPIC_API_KEY` of your shell"
+
+
+def test_a_stored_key_is_not_used_for_another_address(tmp_path: Path) -> None:
+    KeyStore(tmp_path).write("openai", KEY, "https://api.openai.com/v1")
+    catalog = Catalog({}, {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, stored_keys=KeyStore(tmp_path))
+
+    listing = next(listing for listing in catalog.listings() if listing.name == "openai")
+
+    assert listing.key_source is None

@@ -112,6 +112,7 @@ def exit_code_of(call: Callable[[], Any]) -> int:
     """Runs the command line. Every mistake becomes one line and a code here; a traceback is our own bug."""
     try:
         result = call()
+        _show_notices()
         return result if isinstance(result, int) else Exit.OK
     except click.UsageError as mistake:
         command = mistake.ctx.command_path if mistake.ctx else "tower"
@@ -132,7 +133,17 @@ def exit_code_of(call: Callable[[], Any]) -> int:
         if not isinstance(problem, errors.ClientError | ConfigError):
             raise
         fail(str(problem))
+        _show_notices()
         return Exit.FAILED
+
+
+def _show_notices() -> None:
+    """What a client of this process has noticed about the daemon. Without a client nothing is loaded for it."""
+    client = sys.modules.get("switchtower.client.client")
+    if client is not None:
+        for notice in sorted(client.notices):
+            say(notice, "yellow")
+        client.notices.clear()
 
 
 def leave(code: int) -> NoReturn:

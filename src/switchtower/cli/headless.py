@@ -202,7 +202,7 @@ async def _see_through(client: Client, standing: Standing, after_seq: int, job: 
         asking.saw(event)
         watch.saw(event)
         if about is not None and isinstance(event.payload, messages.SessionStarted):
-            _introduce(about, chosen_by_us=job.provider == AUTO)
+            _introduce(about, chosen_by_us=job.provider == AUTO and job.allows_demo)
 
     def decide(approval: messages.ApprovalRequired) -> messages.ApprovalDecision | None:
         if job.approved.always:

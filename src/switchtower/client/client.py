@@ -20,6 +20,10 @@ _BEYOND_ANY_SEQ = 2**53 - 1
 _SLOW = 300.0
 """Seconds for what may read a whole repository."""
 
+NEEDS_RESTART = "the daemon was started before config.toml changed: run `tower restart`"
+notices: set[str] = set()
+"""What the user of this process should know about the daemon it talked to; a front end shows it once."""
+
 Answer = TypeVar("Answer", bound=Struct)
 Delivery = Literal["steer", "follow_up"]
 
@@ -34,7 +38,10 @@ class Client:
     async def connect(cls, settings: config.Settings, *, start: bool = True) -> "Client":
         """With `start`, a daemon is started when none runs. Raises `DaemonUnreachable`."""
         opener = discover.connect_or_start if start else discover.connect
-        return cls(settings, await opener(settings))
+        client = cls(settings, await opener(settings))
+        if discover.needs_restart(settings):
+            notices.add(NEEDS_RESTART)
+        return client
 
     async def __aenter__(self) -> "Client":
         return self

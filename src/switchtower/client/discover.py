@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,7 @@ from msgspec import Struct
 from switchtower import __version__, config
 from switchtower.client import errors
 from switchtower.client.connection import Connection
-from switchtower.protocols.push import messages
+from switchtower.protocols.push import extensions, messages
 
 START_TIMEOUT = 30.0
 ANSWER_TIMEOUT = 5.0
@@ -40,6 +40,21 @@ class Endpoints(Struct, frozen=True):
     token: str | None = None
     version: str | None = None
     started_at_ms: int | None = None
+    file_state: str | None = None
+    """None of a daemon that does not know it."""
+    options: dict[str, str] = {}
+    """The flags that it was started with."""
+
+
+def needs_restart(settings: config.Settings) -> bool:
+    """Whether the daemon runs with other values than `config.toml` has now, for settings that only a restart applies."""
+    endpoints = read_endpoints(settings)
+    return (
+        endpoints is not None
+        and endpoints.file_state not in (None, settings.file_state)
+        and settings.sources is not None
+        and endpoints.pid == holder(settings)
+    )
 
 
 def read_endpoints(settings: config.Settings) -> Endpoints | None:
@@ -84,6 +99,7 @@ async def connect(settings: config.Settings, *, keep_events: int = 0) -> Connect
     hello = messages.Hello("tower", __version__, ["stream_tokens", "approvals", "replay_attach"])
     try:
         connection.greeting = await connection.request(hello, messages.HelloAnswer, within=ANSWER_TIMEOUT)
+        await _hand_over_variables(connection)
     except errors.ConnectionLost as problem:
         connection.close()
         raise errors.DaemonUnreachable(f"the daemon at `{path}` does not answer: {problem.message}") from None
@@ -106,6 +122,19 @@ def compare_version(version: str | None) -> None:
     _LOG.warning(
         "tower: the daemon has version %s and this program version %s; hint: restart it with `tower restart`", shown, __version__
     )
+
+
+async def _hand_over_variables(connection: Connection) -> None:
+    """Gives the daemon the provider keys of this shell: it may have been started without them. They are for the owner's daemon on
+    the owner's socket; a process of a run is refused, and works without."""
+    greeting = connection.greeting
+    if greeting is None or "provider_variables" not in greeting.capabilities:
+        return
+    from switchtower.models import variables
+
+    if found := variables.in_environment(os.environ):
+        with suppress(errors.RequestFailed):
+            await connection.request(extensions.SetProviderVariables(found), extensions.ProviderVariablesSet)
 
 
 def _is_announced(settings: config.Settings) -> bool:
@@ -170,19 +199,13 @@ async def _start(settings: config.Settings) -> None:
 
 
 def _spawn(settings: config.Settings) -> subprocess.Popen[bytes]:
-    environment = {name: value for name, value in os.environ.items() if name != "TOWER_RUN"}
-    for setting in config.SETTINGS:
-        value = getattr(settings, setting.name)
-        if value is None or value == ():
-            environment.pop(setting.variables[0], None)
-        else:
-            environment[setting.variables[0]] = ",".join(value) if isinstance(value, tuple) else str(value)
+    environment = _environment(settings)
     settings.log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = os.open(settings.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        return subprocess.Popen(
+        return subprocess.Popen(  # noqa: S603
             # -P and the root folder: a stranger's repository must not lend its modules to the daemon.
-            [sys.executable, "-P", "-m", "switchtower", "serve"],
+            [sys.executable, "-P", "-m", "switchtower", "serve", *_flags(settings)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -192,6 +215,39 @@ def _spawn(settings: config.Settings) -> subprocess.Popen[bytes]:
         )
     finally:
         os.close(log)
+
+
+def _flags(settings: config.Settings) -> list[str]:
+    """The flags that the settings were loaded with, so that each restart has the options of the one before."""
+    flags = []
+    for setting in config.SETTINGS:
+        value = settings.options.get(setting.name)
+        if value is not None and setting.is_switch:
+            flags.append(setting.flag if setting.parse(value) else f"--no-{setting.flag.removeprefix('--')}")
+        elif value is not None:
+            flags.append(f"{setting.flag}={value}")
+    return flags
+
+
+def _environment(settings: config.Settings) -> dict[str, str]:
+    """The caller's, and each setting that the daemon would not find by itself in its own variable. A value of the file stays in
+    the file alone, so that a change there reaches the running daemon."""
+    environment = {name: value for name, value in os.environ.items() if name != "TOWER_RUN"}
+    try:
+        found = config.load({"home": settings.home}, environment)
+    except config.ConfigError:
+        found = None  # the daemon reports it
+    for setting in config.SETTINGS:
+        value = getattr(settings, setting.name)
+        if setting.name in settings.options:
+            continue
+        if found is not None and setting.name != "home" and value == getattr(found, setting.name):
+            continue
+        if value is None or value == ():
+            environment.pop(setting.variables[0], None)
+        else:
+            environment[setting.variables[0]] = ",".join(value) if isinstance(value, tuple) else str(value)
+    return environment
 
 
 @contextmanager

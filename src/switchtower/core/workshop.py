@@ -1,6 +1,6 @@
 """The workshop port: what the runtime needs of the world around it. Folders, processes and models are looked at there."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -21,6 +21,8 @@ class ModelOffer(Struct, frozen=True):
     context_window: int | None = None
     price_in: float | None = None
     price_out: float | None = None
+    key_source: str | None = None
+    """Where its key comes from, for people."""
 
 
 class TemplateOffer(Struct, frozen=True):
@@ -151,3 +153,8 @@ class Workshop(Site, Protocol):
         ...
 
     def breakers(self) -> Sequence[BreakerState]: ...
+
+    def set_provider_variables(self, variables: Mapping[str, str]) -> None:
+        """Takes keys and addresses of providers from the owner's shell, for this node and in memory only. Blocks. Raises
+        `InvalidCommand` for other variables."""
+        ...

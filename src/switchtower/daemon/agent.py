@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 from switchtower import config
 from switchtower.core import engine, events, redact, workshop
 from switchtower.core.session import Session
+from switchtower.daemon.live_settings import LiveSettings
 from switchtower.models.catalog import Catalog
+from switchtower.models.key_store import KeyStore
 from switchtower.transports.stream import Origin
 
 if TYPE_CHECKING:
@@ -21,9 +23,16 @@ class Agent:
     """`engine` does the work; `workshop` answers the runtime's questions about it."""
 
     def __init__(self, settings: config.Settings, redactor: redact.Redactor) -> None:
-        self._settings = settings
         self._redactor = redactor
-        self._catalog = Catalog(settings.models, os.environ, demo_delay=settings.demo_delay_ms / 1_000, on_secret=redactor.add)
+        self._live = LiveSettings(settings)
+        self._catalog = Catalog(
+            settings.models,
+            os.environ,
+            demo_delay=settings.demo_delay_ms / 1_000,
+            on_secret=redactor.add,
+            stored_keys=KeyStore(settings.folders.config),
+        )
+        self._live.on_change(lambda fresh: self._catalog.reconfigure(fresh.models, demo_delay=fresh.demo_delay_ms / 1_000))
         self._loading = threading.Lock()
         self._parts: AgentParts | None = None
         self.engine = cast("engine.Engine", _Late(self, "engine"))
@@ -42,7 +51,7 @@ class Agent:
             if self._parts is None:
                 from switchtower.daemon.agent_parts import AgentParts
 
-                self._parts = AgentParts(self._settings, self._redactor, self._catalog)
+                self._parts = AgentParts(self._live, self._redactor, self._catalog)
             return self._parts
 
     def find_run(self, origin: Origin) -> str | None:
@@ -56,6 +65,7 @@ class Agent:
 
     async def load(self) -> None:
         await asyncio.to_thread(self.parts)
+        await self._catalog.read_stored_keys()
 
     async def close(self) -> None:
         if self._parts is not None:

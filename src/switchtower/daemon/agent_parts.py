@@ -7,10 +7,13 @@ import logging
 import os
 from functools import partial
 
+from msgspec import structs
+
 from switchtower import config
 from switchtower.core import events, policy, redact
 from switchtower.core.access import Unattributed
 from switchtower.core.session import Session
+from switchtower.daemon.live_settings import LiveSettings
 from switchtower.daemon.workshop import DaemonWorkshop
 from switchtower.engines.agent.kit import Kit
 from switchtower.engines.agent.loop import AgentEngine
@@ -18,6 +21,7 @@ from switchtower.engines.agent.presets.catalogue import Presets
 from switchtower.engines.agent.prompts.shelf import Shelf
 from switchtower.engines.agent.trust import FolderTrust
 from switchtower.extensions.loader import Loader
+from switchtower.models import port
 from switchtower.models.catalog import Catalog
 from switchtower.tools import registry
 from switchtower.tools.mcp.process import DAEMON, kill_leftovers
@@ -32,12 +36,13 @@ log = logging.getLogger(__name__)
 
 
 class AgentParts:
-    def __init__(self, settings: config.Settings, redactor: redact.Redactor, catalog: Catalog) -> None:
+    def __init__(self, live: LiveSettings, redactor: redact.Redactor, catalog: Catalog) -> None:
+        settings = live.current
         adoption.become_subreaper()
         self._daemon_id = hashlib.sha256(os.fsencode(settings.data_dir)).hexdigest()[:16]
         """The same for every daemon of this home, so that one finds what another left behind."""
         self._sweep()
-        environment.configure(secret_variables=catalog.secret_variables(), allowed=settings.pass_env)
+        _hide_keys(catalog, settings)
         sandbox.configure(hide=[*settings.folders, settings.socket, settings.pi_socket, settings.host_socket])
         ours = [settings.data_dir, settings.run_dir, settings.folders.logs]
         checkpoints = Checkpoints(settings.checkpoints_dir, apart=ours)
@@ -53,8 +58,13 @@ class AgentParts:
             trusts=trust.is_trusted,
         )
         toolbox = registry.core_toolbox(network=settings.sandbox_network)
+
+        async def open_model(provider: str, model: str | None) -> port.Model:
+            live.current  # noqa: B018 - a changed file is read first
+            return await catalog.open(provider, model)
+
         kit = Kit(
-            open_model=catalog.open,
+            open_model=open_model,
             toolbox=toolbox,
             checkpoints=checkpoints,
             servers=self._servers,
@@ -67,7 +77,15 @@ class AgentParts:
         )
         self._ending: set[asyncio.Task[None]] = set()
         self.engine = AgentEngine(kit)
-        self.workshop = DaemonWorkshop(settings, catalog, checkpoints, shelf, toolbox, extensions, presets, trust)
+        self.workshop = DaemonWorkshop(live, catalog, checkpoints, shelf, toolbox, extensions, presets, trust)
+
+        def apply(fresh: config.Settings) -> None:
+            rules = _configured_rules(fresh)
+            _hide_keys(catalog, fresh)
+            trust.configure(fresh.trusted_folders)
+            self.engine.kit = structs.replace(self.engine.kit, rules=rules, compact_at=fresh.compact_at)
+
+        live.on_change(apply)
 
     def _sweep(self) -> None:
         """Ends what an earlier daemon of this home left behind when it was killed, before anything new can be taken for it."""
@@ -95,6 +113,12 @@ class AgentParts:
 
     async def close(self) -> None:
         await self._servers.close()
+
+
+def _hide_keys(catalog: Catalog, settings: config.Settings) -> None:
+    """No program inherits the variables that hold keys, also those that the file has named since the start."""
+    environment.withhold(catalog.secret_variables())
+    environment.configure(secret_variables=catalog.secret_variables(), allowed=settings.pass_env)
 
 
 def _configured_rules(settings: config.Settings) -> tuple[events.Rule, ...]:

@@ -144,6 +144,8 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
             token=token,
             version=__version__,
             started_at_ms=time.time_ns() // 1_000_000,
+            file_state=settings.file_state,
+            options=settings.options,
         )
         home.announce(endpoints)
         log.info("listening on %s, http %s, pi %s", endpoints.socket, endpoints.http or "off", endpoints.pi or "off")

@@ -41,6 +41,10 @@ class Endpoints(Struct, frozen=True):
     token: str
     version: str
     started_at_ms: int
+    file_state: str = ""
+    """As `config.Settings.file_state` was at the start: clients see by it whether a change of the file needs a restart."""
+    options: dict[str, str] = {}
+    """The flags of its command line, for a restart."""
 
 
 class Home:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ from switchtower.core import admission, commands, errors, events, policy, worksh
 from switchtower.core.timeline import Change
 from switchtower.daemon import checks, offers, shell
 from switchtower.daemon import presets as preset_rules
+from switchtower.daemon.live_settings import LiveSettings
 from switchtower.engines.agent.ask_tool import AskUser
 from switchtower.engines.agent.presets.catalogue import Presets
 from switchtower.engines.agent.prompts.shelf import Shelf
@@ -36,7 +37,7 @@ class DaemonWorkshop:
 
     def __init__(
         self,
-        settings: config.Settings,
+        live: LiveSettings,
         catalog: Catalog,
         checkpoints: Checkpoints,
         shelf: Shelf,
@@ -45,7 +46,7 @@ class DaemonWorkshop:
         presets: Presets,
         trust: FolderTrust,
     ) -> None:
-        self._settings = settings
+        self._live = live
         self._catalog = catalog
         self._checkpoints = checkpoints
         self._shelf = shelf
@@ -53,6 +54,10 @@ class DaemonWorkshop:
         self._extensions = extensions
         self._presets = presets
         self._trust = trust
+
+    @property
+    def _settings(self) -> config.Settings:
+        return self._live.current
 
     @property
     def usual_policy(self) -> str:
@@ -105,6 +110,7 @@ class DaemonWorkshop:
         return replace(command, sandbox=sandbox, warnings=(*command.warnings, *warnings))
 
     def check_configuration(self, command: commands.ConfigureSession) -> None:
+        self._live.current  # noqa: B018 - a changed file is read first
         _check_policy(command.policy)
         if command.provider is not None:
             self._catalog.check(command.provider, command.model)
@@ -156,6 +162,7 @@ class DaemonWorkshop:
                 context_window=listing.context_window,
                 price_in=listing.price_in,
                 price_out=listing.price_out,
+                key_source=listing.key_source,
             )
             for listing in listings
         ]
@@ -182,6 +189,9 @@ class DaemonWorkshop:
     def tools(self) -> Sequence[workshop.ToolOffer]:
         ours = [workshop.ToolOffer(tool.name, tool.description) for tool in self._toolbox.tools]
         return [*ours, workshop.ToolOffer(AskUser.name, AskUser.description)]
+
+    def set_provider_variables(self, variables: Mapping[str, str]) -> None:
+        self._catalog.hand_over(variables)
 
     def breakers(self) -> Sequence[workshop.BreakerState]:
         return self._catalog.breaker_states()

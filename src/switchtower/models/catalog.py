@@ -5,7 +5,9 @@ connection for the next one who asks. Keys are handed to `on_secret` as soon as 
 """
 
 import asyncio
+import contextlib
 import importlib.util
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -14,10 +16,16 @@ from msgspec import Struct
 
 from switchtower.core import errors, redact, workshop
 from switchtower.models import addresses, breaker, connect, demo, entries, keys, port, prices, providers, remote, troubles
+from switchtower.models.key_store import KeyStore, StoredKey, StoreProblem
+from switchtower.models.variables import SHELL, ProviderVariables
 
 _MOST_MODELS = 256
 """Kept open at a time; names come from clients."""
-_HOW_TO_CONFIGURE = "set a key such as `ANTHROPIC_API_KEY`, or ask for the demo model with `--provider demo`; see `tower models`"
+_HOW_TO_CONFIGURE = (
+    "set a key such as `ANTHROPIC_API_KEY`, run `tower login PROVIDER`, or ask for the demo model with `--provider demo`; "
+    "see `tower models`"
+)
+_TRIAL_VARIABLE = "SWITCHTOWER_TRIAL_KEY"
 _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie", "password")
 
 
@@ -37,6 +45,31 @@ class Listing(Struct, frozen=True, kw_only=True):
     price_out: float | None = None
     source: str
     """`config`, `environment` or `built in`."""
+    key_source: str | None = None
+    """Where its key comes from, for people; None when it has none or needs none."""
+    lacks_key: bool = False
+    """A key is all that it needs."""
+
+
+class LoginTarget(Struct, frozen=True):
+    """What a key is stored for: a provider or an entry of the file, and the address that the key may be sent to."""
+
+    name: str
+    address: str
+    variables: tuple[str, ...]
+    """The variables that go before a stored key."""
+    is_configured: bool
+
+    @property
+    def variable(self) -> str:
+        """Where a trial of the key puts it."""
+        return self.variables[0] if self.variables else _TRIAL_VARIABLE
+
+    def tables(self, tables: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The file's tables for a trial: an entry without a variable of its own gets one."""
+        if self.variables or not self.is_configured:
+            return tables
+        return {**tables, self.name: {**tables[self.name], "key_env": _TRIAL_VARIABLE}}
 
 
 class _Lack(Struct, frozen=True):
@@ -44,6 +77,7 @@ class _Lack(Struct, frozen=True):
 
     reason: str
     remedy: str
+    is_key: bool = False
 
 
 def installed(module: str) -> bool:
@@ -69,28 +103,69 @@ class Catalog:
         patience: connect.Patience = connect.Patience(),  # noqa: B008
         clock: Callable[[], float] = time.monotonic,
         installed: Callable[[str], bool] = installed,
+        stored_keys: KeyStore | None = None,
+        in_shell: bool = False,
     ) -> None:
-        """Raises `ConfigError` for a table that cannot be used."""
-        self._environ = dict(environ)
+        """`in_shell`: the environment is that of a command, and not the daemon's. Raises `ConfigError` for a table that cannot be
+        used."""
+        self._variables = ProviderVariables(environ, SHELL) if in_shell else ProviderVariables(environ)
+        self._stored_keys = stored_keys
         self._demo_delay = demo_delay
         self._on_secret = on_secret
         self._patience = patience
+        self._clock = clock
         self._installed = installed
-        configured = {entry.name: entry for entry in entries.from_config(tables)}
-        found = {entry.name: entry for entry in entries.from_environment(environ)}
-        self._entries = {**configured, **{name: entry for name, entry in found.items() if name not in configured}}
-        by_endpoint = {
-            entry.endpoint: breaker.Breaker(entry.endpoint, clock) for entry in self._entries.values() if entry.base_url
-        }
-        self._breakers = {name: by_endpoint[entry.endpoint] for name, entry in self._entries.items() if entry.base_url}
-        self._opening = {name: asyncio.Lock() for name in self._entries}
+        self._tables = tables
+        self._changing = threading.Lock()
+        self._entries: dict[str, entries.Entry] = {}
+        self._by_endpoint: dict[str, breaker.Breaker] = {}
+        self._breakers: dict[str, breaker.Breaker] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
         self._command_keys: dict[str, str] = {}
+        self._keys_in_use: dict[str, str | None] = {}
         self._lines: dict[str, connect.Line] = {}
+        self._retired: list[connect.Line] = []
+        """Lines of entries that have changed: runs that use them may still be active."""
         self._models: dict[tuple[str, str], port.Model] = {}
-        self._tell_secrets()
+        self._key_variables: set[str] = set()
+        self._build(tables)
 
     def __repr__(self) -> str:
         return f"Catalog({', '.join(self._entries)})"
+
+    def reconfigure(self, tables: Mapping[str, Any], *, demo_delay: float) -> None:
+        """Takes the file's entries as they are now. Raises `ConfigError`, and then everything stays as it was. Runs that are
+        active keep the models that they have."""
+        with self._changing:
+            self._build(tables)
+            self._tables = tables
+            self._demo_delay = demo_delay
+
+    def hand_over(self, variables: Mapping[str, str]) -> None:
+        """Takes the provider variables of the owner's shell, in memory only. Raises `InvalidCommand`."""
+        with self._changing:
+            if self._variables.hand_over(variables):
+                self._build(self._tables)
+
+    def _build(self, tables: Mapping[str, Any]) -> None:
+        configured = {entry.name: entry for entry in entries.from_config(tables)}
+        found = {entry.name: entry for entry in entries.from_environment(self._variables.current)}
+        before, fresh = self._entries, {**found, **configured}
+        ordered = {name: fresh[name] for name in (*configured, *(name for name in found if name not in configured))}
+        for entry in ordered.values():
+            if entry.base_url and entry.endpoint not in self._by_endpoint:
+                self._by_endpoint[entry.endpoint] = breaker.Breaker(entry.endpoint, self._clock)
+            self._opening.setdefault(entry.name, asyncio.Lock())
+        self._breakers = {name: self._by_endpoint[entry.endpoint] for name, entry in ordered.items() if entry.base_url}
+        self._entries = ordered
+        self._key_variables |= {entry.key_env for entry in ordered.values() if entry.key_env}
+        self._tell_secrets()
+        for name, entry in before.items():
+            if ordered.get(name) != entry:
+                self._forget_models(name)
+                self._command_keys.pop(name, None)
+                if (line := self._lines.pop(name, None)) is not None:
+                    self._retired.append(line)
 
     def listings(self) -> list[Listing]:
         """Everything, usable or not. Looks up prices, and the first time loads the list of them (a fifth of a second)."""
@@ -139,7 +214,46 @@ class Catalog:
         return None
 
     def _has_key(self, entry: entries.Entry) -> bool:
-        return keys.from_environment(entry, self._environ) is not None
+        return self._key_source(entry) is not None
+
+    def _key_source(self, entry: entries.Entry) -> str | None:
+        """Where the entry's key comes from, for people; None when there is none. A variable goes before a stored key."""
+        if entry.key_command:
+            return f"the `key_command` of `[models.{entry.name}]`"
+        for variable in entry.key_variables:
+            if self._variables.current.get(variable, "").strip():
+                return f"`{variable}` of {self._variables.place_of(variable)}"
+        if (stored := self._stored(entry)) is None:
+            return None
+        return "the system keyring" if stored[1].place == "keyring" else "the file of `tower login`"
+
+    def _stored(self, entry: entries.Entry) -> tuple[str, StoredKey] | None:
+        if self._stored_keys is None:
+            return None
+        return self._stored_keys.find((entry.name, entry.provider.kind), entry.base_url)
+
+    async def _key(self, entry: entries.Entry) -> str | None:
+        """The entry's key, read where it is kept. Raises `ProviderNotConfigured`."""
+        if entry.key_command:
+            if entry.name not in self._command_keys:
+                self._command_keys[entry.name] = await keys.asked_for(entry, self._variables.started_with)
+            return self._command_keys[entry.name]
+        if (key := keys.from_environment(entry, self._variables.current)) is not None:
+            return key
+        if self._stored_keys is None or (stored := self._stored(entry)) is None:
+            return None
+        try:
+            return await asyncio.to_thread(self._stored_keys.read, stored[0])
+        except StoreProblem as problem:
+            raise errors.ProviderNotConfigured(f"`{entry.name}`: {problem.message}", hint=problem.hint) from None
+
+    async def read_stored_keys(self) -> None:
+        """Reads every stored key once, so that it is known as a secret before anything can mention it."""
+        for entry in list(self._entries.values()):
+            if self._stored(entry) is not None:
+                with contextlib.suppress(errors.ProviderNotConfigured):
+                    if key := await self._key(entry):
+                        self._on_secret(key)
 
     def check(self, provider: str, model: str | None) -> None:
         """Raises `ProviderNotConfigured` for what `open` would refuse, as far as that can be told without I/O."""
@@ -162,6 +276,19 @@ class Catalog:
         if entry.provider.kind == "openrouter" and "/" not in name:
             raise errors.ProviderNotConfigured(f"`{provider}`: `{name}` names no maker", hint=f"write `maker/{name}`")
 
+    def login_target(self, provider: str) -> LoginTarget:
+        """What a stored key of this provider is for. Raises `ProviderNotConfigured`."""
+        entry = self._entries.get(provider)
+        if entry is None or entry.key_command or not (entry.key_variables or entry.source == "config"):
+            names = [name for name, one in self._entries.items() if one.key_variables or one.source == "config"]
+            hint = f"use one of {', '.join(f'`{name}`' for name in names)}"
+            raise errors.ProviderNotConfigured(f"`{_shortened(provider)}` takes no stored key", hint=hint)
+        lack = self._lack(entry)
+        if lack is not None and (entry.base_url is None or entry.problem is not None):
+            raise errors.ProviderNotConfigured(f"`{provider}`: {lack.reason}", hint=lack.remedy)
+        assert entry.base_url is not None, "checked"
+        return LoginTarget(entry.name, entry.base_url, entry.key_variables, is_configured=entry.source == "config")
+
     async def open(self, provider: str, model: str | None) -> port.Model:
         """The model behind its provider's breaker. Raises `ProviderNotConfigured`."""
         self.check(provider, model)
@@ -171,8 +298,16 @@ class Catalog:
         name = model or entry.model
         assert name is not None, "checked"
         async with self._opening[provider]:
+            key = await self._key(entry)
+            if key is not None and key != self._keys_in_use.get(provider):
+                self._on_secret(key)
+            if key != self._keys_in_use.get(provider, key):
+                self._forget_models(provider)
+                if provider in self._lines:
+                    self._lines[provider].rekey(key)
+            self._keys_in_use[provider] = key
             if (opened := self._models.get((provider, name))) is None:
-                opened = await self._opened(entry, name)
+                opened = await self._opened(entry, name, key)
                 if len(self._models) >= _MOST_MODELS:
                     del self._models[next(iter(self._models))]
                 self._models[provider, name] = opened
@@ -181,7 +316,7 @@ class Catalog:
     def secret_variables(self) -> frozenset[str]:
         """The variables that hold keys, set or not: nothing that an agent runs shall inherit them."""
         usual = {name for provider in providers.PROVIDERS.values() for name in provider.key_variables}
-        return frozenset(usual | {entry.key_env for entry in self._entries.values() if entry.key_env})
+        return frozenset(usual | self._key_variables)
 
     def breakers(self) -> Mapping[str, breaker.Breaker]:
         """By name; names of one endpoint share one."""
@@ -206,19 +341,12 @@ class Catalog:
         ]
 
     async def close(self) -> None:
-        lines, self._lines = list(self._lines.values()), {}
+        lines, self._lines, self._retired = [*self._lines.values(), *self._retired], {}, []
         self._models = {}
         for line in lines:
             await line.close()
 
-    async def _opened(self, entry: entries.Entry, name: str) -> port.Model:
-        if entry.key_command and entry.name not in self._command_keys:
-            printed = await keys.asked_for(entry, self._environ)
-            self._on_secret(printed)
-            self._command_keys[entry.name] = printed
-            if entry.name in self._lines:
-                self._lines[entry.name].rekey(printed)
-        key = self._command_keys.get(entry.name) or keys.from_environment(entry, self._environ)
+    async def _opened(self, entry: entries.Entry, name: str, key: str | None) -> port.Model:
         origin = troubles.Origin(
             name=entry.name,
             model=name,
@@ -251,7 +379,10 @@ class Catalog:
     def _forget_key(self, entry: entries.Entry) -> None:
         """A key that was refused may have run out; the next who opens the entry asks its command for another."""
         if self._command_keys.pop(entry.name, None) is not None:
-            self._models = {key: model for key, model in self._models.items() if key[0] != entry.name}
+            self._forget_models(entry.name)
+
+    def _forget_models(self, name: str) -> None:
+        self._models = {key: model for key, model in self._models.items() if key[0] != name}
 
     def _lack(self, entry: entries.Entry) -> _Lack | None:
         library = providers.LIBRARIES[entry.provider.dialect]
@@ -262,9 +393,11 @@ class Catalog:
             return _Lack(entry.problem, "set it to an address such as `http://127.0.0.1:8000`")
         if entry.base_url is None:
             return _Lack(f"`{entry.provider.url_variable}` is not set", "set it to the server's address")
-        if entry.needs_key and not entry.key_command and keys.from_environment(entry, self._environ) is None:
+        if entry.needs_key and not self._has_key(entry):
             variables = " or ".join(f"`{name}`" for name in entry.key_variables)
-            return _Lack(f"{variables} is not set", "set it to the provider's key")
+            if self._stored_keys is not None and self._stored_keys.problem is not None:
+                return _Lack(f"{variables} is not set, and stored keys are not used", self._stored_keys.problem)
+            return _Lack(f"{variables} is not set", f"set it in your shell, or run `tower login {entry.name}`", is_key=True)
         return None
 
     def _listing(self, entry: entries.Entry) -> Listing:
@@ -282,6 +415,8 @@ class Catalog:
             price_in=price.going_in,
             price_out=price.coming_out,
             source=entry.source,
+            key_source=self._key_source(entry),
+            lacks_key=lack is not None and lack.is_key,
         )
 
     def _demo_listing(self, *, alone: bool) -> Listing:
@@ -302,8 +437,9 @@ class Catalog:
 
     def _tell_secrets(self) -> None:
         for variable in self.secret_variables():
-            if key := self._environ.get(variable, "").strip():
-                self._on_secret(key)
+            for values in (self._variables.started_with, self._variables.current):
+                if key := values.get(variable, "").strip():
+                    self._on_secret(key)
         for entry in self._entries.values():
             for secret in _secret_headers(entry):
                 self._on_secret(secret)

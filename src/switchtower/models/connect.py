@@ -42,9 +42,9 @@ class Line:
     def __repr__(self) -> str:
         return f"Line({self._entry.name!r})"
 
-    def rekey(self, key: str) -> None:
+    def rekey(self, key: str | None) -> None:
         """For models made from now on. Those made before keep the old key, and the connections stay."""
-        self._key = key
+        self._key = key or NO_KEY
         self._client = None
 
     async def close(self) -> None:

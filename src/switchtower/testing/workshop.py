@@ -1,6 +1,6 @@
 """A workshop without a world: it lets every session start, kills nothing, and knows one model. For tests of what is above it."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -83,3 +83,6 @@ class BareWorkshop:
 
     def breakers(self) -> Sequence[workshop.BreakerState]:
         return []
+
+    def set_provider_variables(self, variables: Mapping[str, str]) -> None:
+        pass

@@ -159,7 +159,7 @@ def edit() -> int:
         raise _cannot_write(file, problem) from None
     if changed:
         console.say(f"{file} is written")
-        _tell_of_the_daemon()
+        _show_restart()
     else:
         console.say("nothing was changed")
     return console.Exit.OK
@@ -213,18 +213,17 @@ def _tell_what_goes_before(setting: "settings_room.Setting") -> None:
 
     if (variable := sources.variable_of(setting, os.environ)) is not None:
         console.say(f"`{variable}` is set and goes before the file; hint: unset it", "yellow")
-    _tell_of_the_daemon()
+    _show_restart()
 
 
-def _tell_of_the_daemon() -> None:
+def _show_restart() -> None:
+    """Whether the running daemon has to be restarted for what the file has now."""
     from switchtower import config as settings_room
     from switchtower.client import discover
 
     try:
-        pid = discover.holder(settings_room.load())
+        settings = settings_room.load()
     except settings_room.ConfigError:
-        return  # of a variable, which the next command will tell
-    if pid:
-        console.say(
-            f"the daemon (pid {pid}) keeps what it was started with; hint: `tower stop`, and the next command starts it anew"
-        )
+        return  # of a variable, which the next command reports
+    if discover.needs_restart(settings):
+        console.say("the daemon was started before config.toml changed: run `tower restart`", "yellow")

@@ -19,7 +19,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor(deep: bool, as_json: bool) -> int:
     """Look at everything that the daemon needs. Each line is `ok`, or `warn` or `fail` with a remedy.
 
-    Models' keys are looked for in this environment, which may be another than the daemon's; only their names are shown. Exits
+    Models are those of the running daemon, as `tower models` lists them; of keys only the place they come from is shown. Exits
     with 0 when nothing fails, and with 1 when something does.
 
     \b

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 def models(as_json: bool) -> int:
     """List the models that can be used, and why the others cannot. `*` marks the one that serves when none is named.
 
-    The first column is what --provider takes. Prices are in US dollars per million tokens, in and out. Keys are read when the
-    daemon starts: after setting one, `tower stop`.
+    The first column is what --provider takes. Prices are in US dollars per million tokens, in and out. The last column names
+    where a usable model's key comes from: a variable of your shell or of the daemon's environment, a `key_command`, the system
+    keyring or the file of `tower login`. Keys themselves are never shown.
 
     \b
     Example:
       tower models
-      ANTHROPIC_API_KEY=… tower serve
+      ANTHROPIC_API_KEY=… tower models
     """
     import msgspec
 
@@ -60,6 +61,8 @@ def _cells(listed: "Sequence[extensions.ModelListing]") -> list[tuple[str, ...]]
 
 
 def _status(model: "extensions.ModelListing") -> str:
+    if model.usable and model.keySource and not model.reason:
+        return f"usable, key from {model.keySource}"
     status = "usable" if model.usable else "not usable"
     return f"{status}: {model.reason}" if model.reason else status
 

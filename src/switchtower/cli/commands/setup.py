@@ -98,11 +98,12 @@ class _SetUp:
     async def _go(self) -> int:
         from switchtower.cli.settingup import found as finding
 
-        found = await finding.look(self._settings, os.environ)
+        self._found = found = await finding.look(self._settings, os.environ)
         self._check(found)
         _tell(found, listed=not self._interactive)
         while True:
             answers = await self._answers(found)
+            found = self._found
             trial = await self._try(found, answers)
             if trial is None or trial.is_good:
                 return self._write(found, answers, trial)
@@ -135,6 +136,7 @@ class _SetUp:
 
     async def _answers(self, found: "Found") -> "Answers":
         from switchtower.cli.settingup import asking
+        from switchtower.cli.settingup import found as finding
         from switchtower.client import errors
 
         answers, policy = self._given, self._settings.policy
@@ -145,7 +147,24 @@ class _SetUp:
                 raise errors.ClientError(str(problem), hint="name one with `--model`") from None
         while (question := asking.next_question(found, answers, policy=policy)) is not None:
             answers = await self._ask(question, answers)
+            if answers.provider in found.keyless:
+                if not await self._take_key(answers.provider):
+                    answers = self._given
+                found = self._found = await finding.look(self._settings, os.environ)
         return answers
+
+    async def _take_key(self, provider: str) -> bool:
+        """Reads a key as `tower login` does; whether it was stored."""
+        from switchtower.cli import secret_input
+        from switchtower.cli.commands import login
+
+        target = login.find_target(self._settings, provider)
+        key = await asyncio.to_thread(secret_input.read_key, f"  Key of {provider} (not shown): ")
+        if self._tests and (problem := await login.verify(self._settings, target, key, None)) is not None:
+            console.fail(f"the key was not stored: {problem}")
+            return False
+        console.say(login.store(self._settings, target, key))
+        return True
 
     async def _ask(self, question: "Question", answers: "Answers") -> "Answers":
         from switchtower.cli.settingup import asking
@@ -184,6 +203,7 @@ class _SetUp:
         return await trial.call(self._settings, models, answers.provider, answers.model, os.environ)
 
     def _write(self, found: "Found", answers: "Answers", trial: "Trial | None") -> int:
+        from switchtower import config
         from switchtower.cli.settingup import writing
         from switchtower.client import discover, errors
 
@@ -203,16 +223,15 @@ class _SetUp:
         if tested and trial is not None:
             console.say(f"it answers ({trial.seconds:.1f} s)", "green")
         model = f" {answers.model}" if answers.model else ""
-        console.say(f"wrote {file}: {answers.provider}{model}, policy {answers.policy}")
+        chosen = "the demo model answers at a terminal until a model is configured" if answers.provider == "demo" else None
+        console.say(f"wrote {file}: {chosen or answers.provider}{model}, policy {answers.policy}")
         for name in ("provider", "model", "policy"):
             if os.environ.get(f"TOWER_{name.upper()}"):
                 console.say(f"warning: `TOWER_{name.upper()}` is set, and goes before the file", "yellow")
         if answers.policy == "yolo":
             console.say("warning: sessions ask nobody about anything", "yellow")
-        if discover.holder(self._settings) is not None:
-            console.say(
-                "hint: a daemon runs with what was configured before; `tower stop` ends it, the next command starts it anew"
-            )
+        if discover.needs_restart(config.load()):
+            console.say("the daemon was started before config.toml changed: run `tower restart`", "yellow")
         return console.Exit.OK
 
 

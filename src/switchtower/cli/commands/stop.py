@@ -36,14 +36,14 @@ def stop() -> int:
     if not pid:
         console.say("no daemon is running")
         return console.Exit.OK
-    if not _end(pid, settings):
+    if not end(pid, settings):
         console.fail(f"the daemon (pid {pid}) is still busy ending", f"see its log at `{settings.log_path}`")
         return console.Exit.FAILED
     console.say(f"stopped the daemon (pid {pid})")
     return console.Exit.OK
 
 
-def _end(pid: int, settings: "config.Settings") -> bool:
+def end(pid: int, settings: "config.Settings") -> bool:
     """Whether the process is gone in time."""
     from switchtower.client import discover
 

@@ -13,9 +13,13 @@ from switchtower import config
 from switchtower.cli import admin, amounts
 from switchtower.cli.doctoring import finding, store
 from switchtower.cli.mcp_servers import probing
-from switchtower.client import discover
+from switchtower.client import discover, errors
+from switchtower.client.client import Client
+from switchtower.core import workshop
 from switchtower.daemon import credentials
+from switchtower.models import providers
 from switchtower.models.catalog import Catalog
+from switchtower.models.key_store import KeyStore
 from switchtower.stores import sqlite_look
 from switchtower.tools.sandboxes import sandbox
 
@@ -120,25 +124,50 @@ def _sandbox(settings: config.Settings) -> finding.Finding:
 
 
 def _models(settings: config.Settings) -> Iterator[finding.Finding]:
+    """As the running daemon lists them, which this shell's keys have just been handed to; else as one would that starts now."""
     try:
-        catalog = Catalog(settings.models, os.environ)
-        listed = catalog.listings()
+        known = Catalog(settings.models, os.environ, stored_keys=KeyStore(settings.folders.config), in_shell=True)
+        listed = asyncio.run(_listed_by_daemon(settings)) if discover.holder(settings) else None
+        offers = known.listings() if listed is None else listed
     except config.ConfigError as problem:
         yield finding.fail("models", problem.message, problem.hint)
         return
-    keys = sorted(name for name in catalog.secret_variables() if os.environ.get(name))
-    yield finding.ok("model keys", ", ".join(keys) if keys else "none in this environment")
-    usable = [one.name for one in listed if one.usable and one.source != "built in"]
-    for one in listed:
-        if one.source == "config" and not one.usable:
+    sources = {one.name: one.key_source for one in offers if one.usable and one.key_source}
+    named = ", ".join(f"{name} from {source}" for name, source in sources.items())
+    yield finding.ok("model keys", named or "none was found")
+    for one in offers:
+        if one.name in settings.models and not one.usable:
             reason, _, remedy = one.reason.partition("; hint: ")
             yield finding.warn("models", f"`{one.name}`: {reason}", remedy or "see `tower models`")
-    if usable:
+    usable = [one.name for one in offers if one.usable and one.name != providers.DEMO]
+    if usable and settings.provider == providers.DEMO:
+        yield finding.warn(
+            "models",
+            f'`provider = "demo"` is configured, so {", ".join(usable)} is not used',
+            "`tower config unset provider` lets the first usable model answer",
+        )
+    elif usable:
         yield finding.ok("models", f"usable: {', '.join(usable)}, demo")
     else:
         yield finding.warn(
-            "models", "only the demo model can be used", "set a key such as `ANTHROPIC_API_KEY`; see `tower models`"
+            "models", "only the demo model can be used", "set a key such as `ANTHROPIC_API_KEY`, or run `tower login PROVIDER`"
         )
+    if discover.needs_restart(settings):
+        yield finding.warn("configuration", "the daemon was started before config.toml changed", "run `tower restart`")
+
+
+async def _listed_by_daemon(settings: config.Settings) -> "list[workshop.ModelOffer] | None":
+    """None when it does not answer."""
+    try:
+        async with await Client.connect(settings, start=False) as client:
+            return [
+                workshop.ModelOffer(
+                    one.name, one.provider, one.model, usable=one.usable, reason=one.reason, key_source=one.keySource
+                )
+                for one in await client.models()
+            ]
+    except errors.ClientError:
+        return None
 
 
 def _servers(settings: config.Settings, *, deep: bool) -> Iterator[finding.Finding]:

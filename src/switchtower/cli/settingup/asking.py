@@ -46,7 +46,8 @@ def next_question(found: Found, answers: Answers, *, policy: str) -> Question | 
     """None when all is answered. `policy` is the one in force."""
     if answers.provider is None:
         options = tuple(Option(candidate.name, candidate.why) for candidate in found.candidates)
-        return Question(name="provider", text="Which model shall work?", options=options, usual=options[0].value)
+        keyless = tuple(Option(name, "paste its key, which is stored for you") for name in found.keyless)
+        return Question(name="provider", text="Choose a model", options=(*options, *keyless), usual=options[0].value)
     candidate = found.get(answers.provider)
     if answers.model is None and answers.provider != "demo" and candidate is not None:
         names = dict.fromkeys([*([candidate.model] if candidate.model else []), *candidate.models])

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from switchtower import config
 from switchtower.models import addresses, catalog, providers
+from switchtower.models.key_store import KeyStore
 
 PATIENCE = 1.0
 """Seconds for a server of this machine to answer."""
@@ -58,6 +59,8 @@ class Found(Struct, frozen=True):
     """The one that would serve by itself is first; the demo is last."""
     missing: tuple[tuple[str, str], ...] = ()
     """What cannot be used yet, and why, with a remedy."""
+    keyless: tuple[str, ...] = ()
+    """Of those, the providers for which a key is all that is missing."""
 
     def get(self, name: str) -> Candidate | None:
         return next((candidate for candidate in self.candidates if candidate.name == name), None)
@@ -65,9 +68,9 @@ class Found(Struct, frozen=True):
 
 async def look(settings: config.Settings, environ: Mapping[str, str], *, servers: Sequence[Server] = LOCAL_SERVERS) -> Found:
     """Raises `ConfigError` for a file that cannot be used."""
-    known = catalog.Catalog(settings.models, environ)
+    known = catalog.Catalog(settings.models, environ, stored_keys=KeyStore(settings.folders.config), in_shell=True)
     listings = await asyncio.to_thread(known.listings)
-    usual, _ = known.default()
+    usual = (known.default() or (None,))[0]
     usable = [listing for listing in listings if listing.usable and listing.name != providers.DEMO]
     asked = [*(listing.base_url for listing in usable), *(server.base_url for server in servers)]
     answers = await _ask_all([url for url in dict.fromkeys(asked) if url is not None and addresses.is_loopback(url)])
@@ -81,14 +84,15 @@ async def look(settings: config.Settings, environ: Mapping[str, str], *, servers
     found = {candidate.name for candidate in candidates}
     missing = [(listing.name, listing.reason) for listing in listings if not listing.usable and listing.name not in found]
     demo = Candidate(name=providers.DEMO, why="built in; it does not think, but the tools it uses are real")
-    return Found((*candidates, demo), tuple(missing))
+    keyless = tuple(listing.name for listing in listings if listing.lacks_key and listing.name not in found)
+    return Found((*candidates, demo), tuple(missing), keyless)
 
 
 def _listed(listing: catalog.Listing, models: tuple[str, ...] | None) -> Candidate:
     if listing.source == "config":
         why = f"in the configuration file, as a `{listing.provider}`"
-    elif names := providers.PROVIDERS[listing.provider].key_variables:
-        why = f"{' or '.join(names)} is set"
+    elif listing.key_source is not None:
+        why = f"its key is in {listing.key_source}"
     else:
         why = f"{providers.PROVIDERS[listing.provider].url_variable} is set"
     if models is not None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from switchtower import config
 from switchtower.core import engine, errors
 from switchtower.models import catalog, connect, port, providers
+from switchtower.models.key_store import KeyStore
 
 PATIENCE = 30.0
 _ASKED = "Answer with the word OK and nothing else."
@@ -40,7 +41,8 @@ async def call(
     """`models` are the file's tables as they will be. The demo model needs no try."""
     if provider == providers.DEMO:
         return Trial(was_made=False)
-    known = catalog.Catalog(models, environ, patience=connect.Patience(connect=min(10.0, within), silence=within))
+    patience = connect.Patience(connect=min(10.0, within), silence=within)
+    known = catalog.Catalog(models, environ, patience=patience, stored_keys=KeyStore(settings.folders.config))
     began = time.monotonic()
     try:
         async with asyncio.timeout(within):

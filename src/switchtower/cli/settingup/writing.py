@@ -11,6 +11,7 @@ from switchtower.cli.configuring import changing
 from switchtower.cli.configuring import text as texts
 from switchtower.cli.settingup.asking import Answers
 from switchtower.cli.settingup.found import Candidate
+from switchtower.models import providers
 
 SKIPPED = "# The set-up was skipped; `tower setup` begins it again.\n"
 
@@ -38,7 +39,9 @@ def write(settings: config.Settings, answers: Answers, candidate: Candidate | No
     chosen = None if added or candidate is None or answers.model == candidate.chosen_by_itself else answers.model
 
     def edit(before: str) -> str:
-        after = texts.with_value(before, "provider", texts.literal(provider))
+        # The demo pins nothing: a key that is set later counts at once.
+        pins = provider != providers.DEMO
+        after = texts.with_value(before, "provider", texts.literal(provider)) if pins else texts.without(before, "provider")
         after = texts.without(after, "model") if chosen is None else texts.with_value(after, "model", texts.literal(chosen))
         after = texts.with_value(after, "policy", texts.literal(policy))
         return after if added is None else f"{after.rstrip()}\n\n{_table(added, models[added])}"

@@ -37,11 +37,12 @@ log = logging.getLogger(__name__)
 
 class AgentEngine:
     def __init__(self, kit: Kit) -> None:
-        self._kit = kit
+        self.kit = kit
+        """For runs that start from now on; a run keeps the one that it started with."""
 
     async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
         if task.purpose in (events.Purpose.UNDO, events.Purpose.REDO):
-            return await chores.restore(task, desk, self._kit.checkpoints)
+            return await chores.restore(task, desk, self.kit.checkpoints)
         try:
             await asyncio.to_thread(sandbox.choose, task.sandbox)
             model = await self._opened(task)
@@ -64,21 +65,21 @@ class AgentEngine:
 
     async def _opened(self, task: engine.Task) -> port.Model:
         try:
-            return await self._kit.open_model(task.provider, task.model)
+            return await self.kit.open_model(task.provider, task.model)
         except errors.CoreError:
             raise
         except Exception as error:
             raise turns.ModelFailed from error
 
     async def _work(self, task: engine.Task, desk: engine.Desk, model: port.Model) -> engine.Result:
-        changes = ChangeKeeper(self._kit.checkpoints, task, desk)
-        rules = policy.Policy(task.policy, (*self._kit.rules, *task.run_rules), task.rules)
+        changes = ChangeKeeper(self.kit.checkpoints, task, desk)
+        rules = policy.Policy(task.policy, (*self.kit.rules, *task.run_rules), task.rules)
         folder = await asyncio.to_thread(scope.identity_of, task.workspace.root)
-        work = Work(task, desk, self._kit.toolbox, rules, changes, folder)
+        work = Work(task, desk, self.kit.toolbox, rules, changes, folder)
         try:
-            await trust_question.ask(work, self._kit)
-            work.toolbox = await guests.welcome(work, self._kit)
-            result = await _Conversation(work, model, self._kit).to_the_end()
+            await trust_question.ask(work, self.kit)
+            work.toolbox = await guests.welcome(work, self.kit)
+            result = await _Conversation(work, model, self.kit).to_the_end()
         except asyncio.CancelledError:
             await patience.to_the_end(self._leave(work, changes.after_cancelled_run()))
             raise
@@ -97,7 +98,7 @@ class AgentEngine:
 
     async def _compact(self, task: engine.Task, desk: engine.Desk, model: port.Model) -> engine.Result:
         messages = list(conversation.mended(task.messages, ()))
-        compactor = Compactor(model, self._kit, desk)
+        compactor = Compactor(model, self.kit, desk)
         shorter = await compactor.compact(messages, "requested", task.context_tokens, task.instructions)
         if shorter is None:
             return engine.Result(events.Outcome.FAILED, f"The context was not compacted: {compactor.failure}")

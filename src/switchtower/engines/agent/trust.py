@@ -33,9 +33,12 @@ class FolderTrust:
     def __init__(self, file: Path, configured: Iterable[str] = ()) -> None:
         """`configured` are paths, `*` for any name and a leading `~` for the home."""
         self._file = file
-        self._patterns = tuple(str(Path(pattern).expanduser()) for pattern in configured)
+        self.configure(configured)
         self._worktrees: dict[str, str] = {}
         self._refused: set[str] = set()
+
+    def configure(self, patterns: Iterable[str]) -> None:
+        self._patterns = tuple(str(Path(pattern).expanduser()) for pattern in patterns)
 
     def is_trusted(self, folder: str) -> bool:
         real = os.path.realpath(folder)

@@ -10,7 +10,6 @@ from msgspec import Struct
 from switchtower.core import engine, events
 from switchtower.models import port
 
-
 STALL_AFTER = 30.0
 
 

@@ -37,6 +37,7 @@ CAPABILITIES = [
     "dialogs",
     "terminals",
     "flows",
+    "provider_variables",
     *listings.CAPABILITIES,
     *node_messages.CAPABILITIES,
     *trust_messages.CAPABILITIES,
@@ -133,6 +134,19 @@ class GetFlow(Struct, frozen=True):
     sessionId: SessionId | None = None
 
 
+class SetProviderVariables(Struct, frozen=True):
+    """Keys and addresses of providers as the owner's shell has them, such as `OPENAI_API_KEY`. Taken on the owner's own socket
+    alone, kept in memory and never journalled. What one provider had from an earlier request is replaced."""
+
+    variables: Annotated[
+        dict[Annotated[str, Meta(min_length=1, max_length=64)], Annotated[str, Meta(min_length=1, max_length=16_384)]],
+        Meta(max_length=64),
+    ]
+
+    def __repr__(self) -> str:
+        return f"SetProviderVariables({', '.join(self.variables)})"
+
+
 class ListTerminals(Struct, frozen=True):
     """Of the sessions that were used last, those that are programs."""
 
@@ -154,6 +168,7 @@ Request = (
     | TerminalResize
     | ListTerminals
     | GetFlow
+    | SetProviderVariables
     | listings.Request
     | node_messages.Request
     | trust_messages.Request
@@ -174,6 +189,7 @@ REQUESTS: dict[str, type[Request]] = {
     "terminal_resize": TerminalResize,
     "list_terminals": ListTerminals,
     "get_flow": GetFlow,
+    "set_provider_variables": SetProviderVariables,
     **listings.REQUESTS,
     **node_messages.REQUESTS,
     **trust_messages.REQUESTS,
@@ -309,6 +325,12 @@ class ModelListing(Struct, frozen=True, forbid_unknown_fields=True):
     contextWindow: int | None
     priceIn: float | None
     priceOut: float | None
+    keySource: str | None = None
+    """Where its key comes from, for people."""
+
+
+class ProviderVariablesSet(Struct, frozen=True, forbid_unknown_fields=True):
+    names: list[str]
 
 
 class Models(Struct, frozen=True, forbid_unknown_fields=True):
@@ -398,6 +420,7 @@ ANSWERS: dict[str, type[Struct]] = {
     "terminal_resize": Typed,
     "list_terminals": Terminals,
     "get_flow": FlowReport,
+    "set_provider_variables": ProviderVariablesSet,
     **listings.ANSWERS,
     **node_messages.ANSWERS,
     **trust_messages.ANSWERS,

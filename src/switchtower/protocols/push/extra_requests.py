@@ -1,5 +1,6 @@
 """Requests beyond the push document, for one client: each becomes a command of the tower or a question to it."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
@@ -34,6 +35,7 @@ def handlers(peer: "PushPeer") -> dict[str, Callable[[inbound.Request], None]]:
         "terminal_resize": extras.terminal_resize,
         "list_terminals": extras.list_terminals,
         "get_flow": extras.get_flow,
+        "set_provider_variables": extras.set_provider_variables,
     }
 
 
@@ -119,12 +121,24 @@ class _Extras:
                         contextWindow=offer.context_window,
                         priceIn=offer.price_in,
                         priceOut=offer.price_out,
+                        keySource=offer.key_source,
                     )
                     for offer in offers
                 ]
             )
 
         self._peer.answer_later(request, models)
+
+    def set_provider_variables(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, extensions.SetProviderVariables)
+        self._peer.check_is_owners_own()
+        workshop, variables = self._peer.tower.workshop, request.payload.variables
+
+        async def take() -> Struct:
+            await asyncio.to_thread(workshop.set_provider_variables, variables)
+            return extensions.ProviderVariablesSet(sorted(variables))
+
+        self._peer.answer_later(request, take)
 
     def list_templates(self, request: inbound.Request) -> None:
         assert isinstance(request.payload, extensions.ListTemplates)

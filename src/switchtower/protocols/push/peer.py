@@ -425,6 +425,13 @@ class PushPeer:
         if not self._access.trusted or self._access.via != "cli":
             raise core_errors.AttachForbidden(hint="only the owner may do this, on the daemon's own socket")
 
+    def check_is_owners_own(self) -> None:
+        """For what only the owner's own processes can do, whether or not attach tokens are required."""
+        if not self._is_owners_own:
+            raise core_errors.AttachForbidden(
+                hint="only the owner may do this, on the daemon's own socket, and no process of a run"
+            )
+
     @property
     def _is_owners_own(self) -> bool:
         """The owner's process on the daemon's own socket: no user's token, no process of a run."""

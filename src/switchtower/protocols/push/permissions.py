@@ -27,6 +27,7 @@ REQUESTS: dict[str, Action] = {
     "terminal_resize": Action.TYPE,
     "list_terminals": Action.WATCH,
     "get_flow": Action.WATCH,
+    "set_provider_variables": Action.MANAGE_NODES,
     "list_cards": Action.WATCH,
     "list_approvals": Action.WATCH,
     "search_sessions": Action.WATCH,

@@ -1,0 +1,134 @@
+"""Provider keys that the owner's shell hands over: who can hand them over, and that they are found nowhere afterwards."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.crash.tower_process import Daemon
+from tests.daemon.conftest import home as home
+from tests.daemon.conftest import start as start
+from tests.daemon.conftest import workspace as workspace
+
+from switchtower.testing.push_client import PushClient
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+
+KEY = "sk-test-handed-over-0123456789abcdef"
+NOBODY = 65_534
+PATIENCE = 60.0
+Start = Callable[..., Awaitable[Daemon]]
+
+INSIDE = textwrap.dedent(
+    """
+    import json, os, pathlib, socket, sys
+
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(sys.argv[1])
+        frame = {"v": "push.runtime.v1", "kind": "request", "requestId": "req_1", "type": "set_provider_variables"}
+        frame["payload"] = {"variables": {"OPENAI_API_KEY": "sk-of-the-run-0123456789", "OPENAI_BASE_URL": "http://evil.test"}}
+        client.sendall(json.dumps(frame).encode() + b"\\n")
+        answer = json.loads(client.makefile().readline())
+    told = {
+        "answer": answer["error"]["code"],
+        "environ": sorted(name for name in os.environ if name.endswith("_API_KEY")),
+        "in environ": sys.argv[2] in str(dict(os.environ)),
+    }
+    pathlib.Path("told.json").write_text(json.dumps(told))
+    """
+)
+
+
+async def opened(daemon: Daemon) -> PushClient:
+    client = await PushClient.over_socket(daemon.socket, patience=PATIENCE)
+    await client.hello()
+    return client
+
+
+async def hand_over(client: PushClient, variables: Any) -> str | None:
+    return (await client.request("set_provider_variables", {"variables": variables})).code
+
+
+async def sources(client: PushClient) -> dict[str, str | None]:
+    return {model["name"]: model["keySource"] for model in (await client.ask("list_models", {}))["models"] if model["usable"]}
+
+
+async def test_the_owner_hands_a_key_over_and_it_is_found_nowhere(start: Start, home: Path, workspace: Path) -> None:
+    daemon = await start(policy="yolo")
+    (workspace / "inside.py").write_text(INSIDE)
+    async with await opened(daemon) as client:
+        assert await hand_over(client, {"OPENAI_API_KEY": KEY}) is None
+        assert await sources(client) == {"openai": "`OPENAI_API_KEY` of your shell", "demo": None}
+        session = (await client.start_session(workspace)).session_id
+        command = shlex.join([sys.executable, "inside.py", str(daemon.socket), KEY[:-1] + "X"])
+        # The model repeats the key, as one would that found it somewhere; the command looks for it in its environment.
+        events = await client.run(session, f"say: the key is {KEY}\nrun: {command}\nrun: env | grep -c {KEY[8:]}")
+        told = json.loads((workspace / "told.json").read_text())
+        assert told == {"answer": "ATTACH_FORBIDDEN", "environ": [], "in environ": False}
+        assert await sources(client) == {"openai": "`OPENAI_API_KEY` of your shell", "demo": None}, "a run changes nothing"
+        assert KEY not in json.dumps([msgspec.to_builtins(event.payload) for event in events])
+    daemon.kill()
+    daemon.end()
+    for file in home.rglob("*"):
+        if file.is_file():
+            assert KEY.encode() not in file.read_bytes(), f"the key is in {file}"
+
+
+async def test_a_websocket_client_cannot_hand_keys_over(start: Start, home: Path) -> None:
+    daemon = await start(http="127.0.0.1:0")
+    endpoints = json.loads((home / "run" / "endpoints.json").read_text())
+    async with await PushClient.over_websocket(endpoints["http"], endpoints["token"], patience=PATIENCE) as page:
+        await page.hello()
+        assert await hand_over(page, {"OPENAI_API_KEY": KEY}) == "ATTACH_FORBIDDEN"
+    async with await opened(daemon) as client:
+        assert await sources(client) == {"demo": None}
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        None,
+        [],
+        "OPENAI_API_KEY",
+        {"OPENAI_API_KEY": 5},
+        {"OPENAI_API_KEY": None},
+        {"OPENAI_API_KEY": ""},
+        {"OPENAI_API_KEY": "k" * 20_000},
+        {"OPENAI_API_KEY": "a\nb"},
+        {"LD_PRELOAD": "/tmp/x.so"},
+        {"TOWER_POLICY": "yolo"},
+        {f"N{number}": "x" for number in range(100)},
+        {"N" * 100: "x"},
+    ],
+    ids=lambda variables: str(variables)[:30],
+)
+async def test_wrong_and_oversized_requests_get_an_error(client: PushClient, variables: Any) -> None:
+    assert await hand_over(client, variables) == "INVALID_REQUEST"
+
+
+async def test_a_token_for_attaching_does_not_stop_the_owner(start: Start) -> None:
+    daemon = await start(attach_token_required="true")
+    async with await opened(daemon) as client:
+        assert await hand_over(client, {"OPENAI_API_KEY": KEY}) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+async def test_another_user_of_this_machine_cannot_reach_the_socket(start: Start, home: Path) -> None:
+    daemon = await start()
+    for folder in (home, home / "run"):
+        folder.chmod(0o755)
+    daemon.socket.chmod(0o777)  # even where the folders and the socket are open to all
+    code = (
+        f"import os, socket; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); s = socket.socket(socket.AF_UNIX); "
+        f"s.settimeout(20); s.connect({str(daemon.socket)!r}); s.sendall(b'{{}}\\n'); print(repr(s.recv(100)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.stdout.strip() == "b''" or "Error" in done.stderr, "it is not answered"
