@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 from tests.conformance.daemons import Daemon
 from tests.conformance.schema_check import check
+from tests.warm import sweeper
 
 from switchtower.testing.push_client import PushClient
 
@@ -25,6 +26,9 @@ TRANSPORTS = ("socket", "websocket")
 # Programs in terminals and commands from afar are started by login shells, whose profile is the user's own and may do anything.
 os.environ["HOME"] = tempfile.mkdtemp(prefix="tower-tests-home-")
 atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
+
+# What a failing or killed test leaves behind ends with this process.
+SWEEPER = sweeper.guard()
 
 # How long an example takes depends on who else uses the machine: no test is about that.
 hypothesis.settings.register_profile("switchtower", deadline=None)
