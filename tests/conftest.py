@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 from tests.conformance.daemons import Daemon
 from tests.conformance.schema_check import check
+from tests.warm import sweeper
 
 from switchtower.testing.push_client import PushClient
 
@@ -32,6 +33,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test may read or write the keyring of the user who runs it.
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
+
+# What a failing or killed test leaves behind ends with this process.
+SWEEPER = sweeper.guard()
 
 # How long an example takes depends on who else uses the machine: no test is about that.
 hypothesis.settings.register_profile("switchtower", deadline=None)

@@ -193,6 +193,10 @@ class Desk(Protocol):
         """Nothing more comes for now: lets go of output that was held back, unless a secret has begun in it."""
         ...
 
+    def redact(self, text: str) -> str:
+        """The text without secrets. For text that is cut before it is emitted: the rest of a secret is not recognised."""
+        ...
+
     def mint(self, prefix: str) -> str:
         """A fresh id."""
         ...

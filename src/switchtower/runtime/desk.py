@@ -151,6 +151,9 @@ class RunDesk:
         if output is not None and (text := output.settle()):
             self._lane.progress(self._run_id, events.ToolProgressed(call_id, text))
 
+    def redact(self, text: str) -> str:
+        return self._redactor.text(text)
+
     def answered(self, approval_id: str, answer: engine.Answer) -> None:
         """A decision was committed. It may come before the asker has begun to wait."""
         future = self._waiting.setdefault(approval_id, asyncio.get_running_loop().create_future())

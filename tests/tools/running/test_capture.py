@@ -3,9 +3,11 @@
 import os
 import tempfile
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from switchtower.core import redact
 from switchtower.tools.running import capture
 
 
@@ -22,16 +24,31 @@ def test_nothing_is_lost_below_the_limit_and_the_count_is_right_above_it(chunks:
         assert kept.text() == stream.decode()
     else:
         head, note, tail = kept.text().split("\n")
-        assert head == stream[: keep_bytes // 2].decode()
-        assert tail == stream[len(stream) - (keep_bytes - keep_bytes // 2) :].decode()
-        assert note == f"[… {len(stream) - keep_bytes} bytes left out …]"
+        assert stream.startswith(head.encode())
+        assert stream.endswith(tail.encode())
+        assert len(head) + len(tail) >= keep_bytes * 3 // 4
+        assert note == f"[… {len(stream) - len(head) - len(tail)} bytes left out …]"
+
+
+KEY = "-----BEGIN PRIVATE KEY-----\n" + "".join(f"{'aB3dE6gH' * 8}\n" for _ in range(20)) + "-----END PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize("secret", ["ghp_aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA3bC6", "password: hunter2-correct-horse", KEY])
+def test_no_cut_shows_the_rest_of_a_secret(secret: str) -> None:
+    hidden = secret.removeprefix("ghp_").removeprefix("password: ").removeprefix("-----BEGIN PRIVATE KEY-----\n")[:26]
+    for before in range(0, 3_000, 31):
+        kept = capture.HeadAndTail(4_096)
+        kept.add(("." * 60 + "\n").encode() * 40 + b"x" * (before % 61) + b"\n")
+        kept.add((":" * 60 + "\n").encode() * (before // 61) + secret.encode() + ("-" * 60 + "\n").encode() * 49)
+        shown = redact.Redactor().text(kept.text())
+        assert [at for at in range(len(hidden) - 5) if hidden[at : at + 6] in shown] == [], before
 
 
 def test_a_character_cut_in_two_at_the_seam_leaves_no_debris() -> None:
-    kept = capture.HeadAndTail(10)
-    kept.add("✓✓✓✓✓✓✓✓".encode())
+    kept = capture.HeadAndTail(40)
+    kept.add(("✓" * 40).encode())
 
-    assert kept.text() == "✓\n[… 14 bytes left out …]\n✓"
+    assert kept.text() == "✓\n[… 110 bytes left out …]\n✓"
 
 
 @given(

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from switchtower.core import redact
 from switchtower.tools.running import progress
 
 
@@ -46,7 +47,18 @@ async def test_a_flood_is_told_by_its_latest_part_and_says_what_is_missing() -> 
     watcher = Watcher()
     async with progress.Progress(watcher, interval=0.01, piece=10) as watching:
         watching.hear(b"x" * 95 + b"tail!")
-        assert await watcher.next_piece() == "[… 90 characters skipped …]\nxxxxxtail!"
+        assert await watcher.next_piece() == "[… 92 characters skipped …]\nxxxtail!"
+
+
+async def test_what_is_skipped_ends_with_a_line_so_that_no_rest_of_a_secret_is_shown() -> None:
+    secret = "ghp_aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA3bC6"
+    for after in range(400, 480):
+        watcher, redactor = Watcher(), redact.Redactor().stream()
+        async with progress.Progress(watcher, interval=0, piece=500) as watching:
+            watching.hear((secret[:4] + "\n" + "x" * 100 + secret + "\n" + "." * after).encode())
+            piece = await watcher.next_piece()
+        note, *lines = (redactor.feed(piece) + redactor.close()).split("\n")
+        assert (note, lines) == ("[… 146 characters skipped …]", ["." * after])
 
 
 async def test_after_enough_of_it_one_note_is_the_last() -> None:
@@ -56,7 +68,7 @@ async def test_after_enough_of_it_one_note_is_the_last() -> None:
             watching.hear(b"0123456789")
             await watcher.next_piece()
         watching.hear(b"0123456789")
-        assert await watcher.next_piece() == "01234\n[… no more is shown on the way; the rest is in the result …]"
+        assert await watcher.next_piece() == "\n[… no more is shown on the way; the rest is in the result …]"
         watching.hear(b"more")
         for _ in range(10):
             await asyncio.sleep(0)

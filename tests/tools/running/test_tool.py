@@ -1,6 +1,7 @@
 """The tool that runs commands: what is told on the way, what is kept, what is in a file."""
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -32,8 +33,13 @@ async def test_a_long_output_keeps_both_ends_and_is_whole_in_a_file(tmp_path: Pa
     whole = "".join(f"{number}\n" for number in range(1, 100_001))
     assert output.text.startswith("1\n2\n3\n")
     assert output.text.endswith("99999\n100000\n[exit code 0]")
-    left_out = len(whole) - processes.KEEP_BYTES
-    assert f"\n[… {left_out} bytes left out; the whole output is in `.tower/outputs/call_1.txt` …]\n" in output.text
+    head, note, tail = re.split(
+        r"\n\[… (.*) bytes left out; the whole output is in `.tower/outputs/call_1.txt` …\]\n", output.text
+    )
+    shown = head + "\n" + tail.removesuffix("[exit code 0]")
+    assert int(note) == len(whole) - len(shown) + 1
+    assert len(shown) > processes.KEEP_BYTES - 20
+    assert set(shown.split()) <= set(whole.split()), "lines are whole"
     assert len(output.text) < processes.KEEP_BYTES + 200
     assert (tmp_path / ".tower/outputs/call_1.txt").read_text() == whole
 

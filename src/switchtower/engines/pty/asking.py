@@ -220,7 +220,12 @@ class Asking:
             self._typing.add(deciding)
             deciding.add_done_callback(self._typing.discard)
             await asyncio.sleep(0)  # the question is on its way to the journal before the word that it waits
-        await self._desk.emit(events.PromptShown(reason=prompt.reason, prompt=prompt.prompt, approval_id=approval_id))
+        await self._desk.emit(events.PromptShown(reason=prompt.reason, prompt=self._title(prompt), approval_id=approval_id))
+
+    def _title(self, prompt: prompts.Prompt) -> str:
+        """Secrets first, then shortened: of a secret that is cut in two, the rest is not recognised."""
+        is_whole = len(prompt.text) <= prompts_rows.PROMPT_LIMIT
+        return prompt.prompt if is_whole else prompts_rows.question(self._desk.redact(prompt.text))
 
     async def _decide(self, prompt: prompts.Prompt, approval_id: str) -> None:
         try:
@@ -257,6 +262,8 @@ class Asking:
             await self._desk.emit(events.WarningRaised("NOT_READ", left, approval_id))
 
     def _question(self, prompt: prompts.Prompt, approval_id: str) -> engine.Question:
+        title = self._title(prompt)
+        about = prompt.details or prompt.text or prompt.prompt
         details: dict[str, object] = {
             **({events.CANNOT_APPROVE: prompt.flaw} if prompt.flaw else {}),
             **({"screen": prompt.details} if prompt.details else {}),
@@ -264,13 +271,13 @@ class Asking:
             "reason": prompt.reason,
             "approve_text": "" if prompt.flaw else prompt.approve_text,
             "deny_text": prompt.deny_text,
-            "args": {"prompt": prompt.prompt, "screen": prompt.details, "options": list(prompt.options)},
+            "args": {"prompt": title, "screen": prompt.details, "options": list(prompt.options)},
         }
         return engine.Question(
             call_id=approval_id,
             kind=KIND,
-            title=prompt.prompt,
-            summary=prompts_rows.summary(prompt.details or prompt.prompt),
+            title=title,
+            summary=prompts_rows.summary(self._desk.redact(about) if len(about) > prompts_rows.PROMPT_LIMIT else about),
             details=details,
             subject=f"{prompt.rule}\0{prompt.prompt}\0{prompt.details}",
             approval_id=approval_id,

@@ -162,11 +162,14 @@ class _Work:
         exit_code = self._program.exit_code
         assert exit_code is not None, "a program that was read to its end has ended"
         self._desk.exited(exit_code)
+        screen = self._screen.text()
+        # Secrets first: of one that is cut in two, the rest is not recognised.
+        redacted = await asyncio.to_thread(self._desk.redact, screen) if len(screen) > PIECE else self._desk.redact(screen)
         finished = events.ToolFinished(
             call_id=self._call_id,
             tool=TOOL,
             duration_ms=int((time.monotonic() - self._began) * 1_000),
-            text=self._screen.text()[-LAST_SCREEN:],
+            text=redacted[-LAST_SCREEN:],
             is_error=exit_code != 0,
         )
         await self._desk.emit(finished)

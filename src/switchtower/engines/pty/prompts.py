@@ -38,6 +38,8 @@ class Prompt(Struct, frozen=True):
     """Counted from the first row that the program wrote."""
     flaw: str = ""
     """Why approving it is refused: not all of what is asked about is shown, or approving would take another choice."""
+    text: str = ""
+    """The question in full: `prompt` is only its end where it is long."""
     takes_key: bool = False
     """The program takes the answer as a single key, without Enter."""
 
@@ -65,10 +67,10 @@ def seek(
     candidates = ruleset.of(tool)
     dialogs = prompts_dialogs.Dialogs(lines, columns=columns, history=history, background=background)
     tail = _tail(lines, cursor, columns)
-    if tail is not None and any(ignored.search(tail.text) for ignored in ruleset.ignore):
+    if tail is not None and any(ignored.search(tail.text[: prompts_rows.ROW_LIMIT]) for ignored in ruleset.ignore):
         tail = None
     for each in candidates:
-        if found := _dialog(each, dialogs) if each.rule.kind == "dialog" else _line(each, tail, lines):
+        if found := _dialog(each, dialogs) if each.rule.kind == "dialog" else _line(each, tail, lines, columns):
             return msgspec.structs.replace(found, row=found.row + scrolled)
     return None
 
@@ -97,6 +99,7 @@ def _dialog(each: rules.Compiled, dialogs: prompts_dialogs.Dialogs) -> Prompt | 
 
 class _Tail(Struct, frozen=True):
     text: str
+    """All of it; patterns search only its end."""
     first_row: int
     behind: bool
     is_cut: bool
@@ -121,19 +124,20 @@ def _tail(lines: Sequence[str], cursor: tuple[int, int], columns: int | None) ->
         first -= 1
         before = lines[first] + before
     is_cut = len(before) > prompts_rows.ROW_LIMIT or row - first == _WRAPPED
-    return _Tail(prompts_rows.plain(before)[-prompts_rows.ROW_LIMIT :], first, behind, is_cut)
+    return _Tail(prompts_rows.plain(before), first, behind, is_cut)
 
 
-def _line(each: rules.Compiled, tail: _Tail | None, lines: Sequence[str]) -> Prompt | None:
+def _line(each: rules.Compiled, tail: _Tail | None, lines: Sequence[str], columns: int | None) -> Prompt | None:
     rule = each.rule
     if tail is None:
         return None
-    if not (tail.behind or rule.below) or not each.match.search(tail.text) or (each.unless and each.unless.search(tail.text)):
+    end = tail.text[-prompts_rows.ROW_LIMIT :]
+    if not (tail.behind or rule.below) or not each.match.search(end) or (each.unless and each.unless.search(end)):
         return None
     options: tuple[str, ...] = ()
     if each.options is not None:
         options = _options_above(each.options, lines, tail.first_row, gap=0 if rule.adjacent else _GAP)
-        options = options or tuple(prompts_rows.labels(each.options, tail.text)[:OPTIONS_LIMIT])
+        options = options or tuple(prompts_rows.labels(each.options, end)[:OPTIONS_LIMIT])
         if len(options) < rule.least:
             return None
     # A question that is too long for a title is shown whole with its details.
@@ -144,11 +148,12 @@ def _line(each: rules.Compiled, tail: _Tail | None, lines: Sequence[str]) -> Pro
         rule.name,
         rule.approve,
         rule.deny,
-        prompts_rows.details([*_block_above(lines, tail.first_row), *long]),
+        prompts_rows.details([*_block_above(lines, tail.first_row, columns), *long]),
         options,
         "behind" if tail.behind else "below",
         tail.first_row,
         prompts_dialogs.NOT_SHOWN if rule.partial else TOO_LONG if tail.is_cut else "",
+        text=tail.text,
         takes_key=rule.key,
     )
 
@@ -165,13 +170,14 @@ def _options_above(option: re.Pattern[str], lines: Sequence[str], row: int, *, g
     return tuple(found[:OPTIONS_LIMIT])
 
 
-def _block_above(lines: Sequence[str], row: int) -> list[str]:
+def _block_above(lines: Sequence[str], row: int, columns: int | None) -> list[str]:
     block: list[str] = []
     for line in reversed(lines[max(0, row - _BLOCK) : row]):
         if not line.strip():
             break
-        block.insert(0, prompts_rows.plain(line))
-    return block
+        block.insert(0, line)
+    # A wrapped line in one piece: of a secret that is cut in two, the rest is not recognised.
+    return [prompts_rows.plain(line) for line in prompts_rows.join_wrapped(block, columns)]
 
 
 # News

@@ -106,6 +106,20 @@ def is_wrapped(line: str, rest: str, columns: int) -> bool:
     return width(line) >= columns - (_cell_width(rest[0]) - 1 if rest else 0)
 
 
+def join_wrapped(rows: Sequence[str], columns: int | None) -> list[str]:
+    """The rows, one that was wrapped at the last column in one piece with what follows. Rows of a box are as they were."""
+    lines: list[str] = []
+    last = ""
+    for row in rows:
+        is_rest = bool(columns and last and row) and is_wrapped(last, row, columns or 0)
+        if is_rest and not (row[0].isspace() or _BOX.match(row) or _BOX.match(last[-1])):
+            lines[-1] += row
+        else:
+            lines.append(row)
+        last = row
+    return lines
+
+
 def index(line: str, column: int) -> int:
     """The place in the text of a column on the screen, where wide characters take two."""
     if line.isascii():

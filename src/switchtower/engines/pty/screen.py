@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from switchtower.engines.pty import screen_parser
+from switchtower.engines.pty import prompts_rows, screen_parser
 
 if TYPE_CHECKING:
     from pyte.screens import Char
@@ -168,7 +168,8 @@ class Screen:
         return "".join(row[x].data for x in range(min(max(row) + 1, self.cols))).rstrip() if row else ""
 
     def text(self) -> str:
-        return "\n".join(self.lines()).rstrip("\n")
+        """Lines that were wrapped at the last column are whole, so that a secret in one can be recognised."""
+        return "\n".join(prompts_rows.join_wrapped(self.lines(), self.cols)).rstrip("\n")
 
     @property
     def cursor(self) -> tuple[int, int]:

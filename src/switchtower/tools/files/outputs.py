@@ -14,6 +14,7 @@ from contextlib import suppress
 from switchtower.tools import outcome
 from switchtower.tools.files import scope
 
+_NOTE = re.compile(r"\[… (\d{1,18}) bytes left out …\]")
 FOLDER = ".tower/outputs"
 MOST_FILES = 20
 
@@ -64,8 +65,8 @@ def with_whereabouts(text: str, total: int, spilled: int, kept: int, path: str |
     if path is None:
         return text
     part = "the whole output is" if spilled == total else f"its first {spilled} bytes are"
-    note = f"[… {total - kept} bytes left out"
-    return text.replace(f"{note} …]", f"{note}; {part} in `{path}` …]", 1)
+    note = next((found for found in _NOTE.finditer(text) if total - kept <= int(found[1]) <= total), None)
+    return text if note is None else f"{text[: note.end(1)]} bytes left out; {part} in `{path}` …]{text[note.end() :]}"
 
 
 def _nameless(root: str) -> int:

@@ -1,10 +1,34 @@
 """Keeps the beginning and the end of a stream of bytes, in bounded memory, and says how much went missing between. A `Spool`
 also writes the whole of a long stream into a file, for whoever wants to read the middle.
+
+A cut never lies inside of a line where that can be avoided: of a secret that is cut in two, the rest is not recognised and
+would be shown.
 """
 
 import os
+import re
 
 SPILL_LIMIT = 64 * 1024 * 1024
+LINE_REACH = 4 * 1024
+"""The end of a line is looked for within so many characters of a cut; without one, so many are left out."""
+_END_OF_KEY = re.compile(r"-----END [^\n]{0,64}-----[^\n]*\n?")
+
+
+def find_start(text: str, reach: int = LINE_REACH) -> int:
+    """Where a text may begin whose earlier part was left out: at the beginning of a line, and behind a key whose beginning is
+    missing."""
+    newline = text.find("\n", 0, reach)
+    start = min(reach, len(text)) if newline < 0 else newline + 1
+    end_of_key = _END_OF_KEY.search(text)
+    if end_of_key is not None and text.find("-----BEGIN ", 0, end_of_key.start()) < 0:
+        start = max(start, end_of_key.end())
+    return start
+
+
+def find_end(text: str, reach: int = LINE_REACH) -> int:
+    """Where a text may end whose later part is left out: at the end of a line."""
+    newline = text.rfind("\n", max(0, len(text) - reach))
+    return max(0, len(text) - reach) if newline < 0 else newline
 
 
 class HeadAndTail:
@@ -33,7 +57,10 @@ class HeadAndTail:
             return (self._head + tail).decode(errors="replace")
         head_text = self._head.decode(errors="replace").rstrip("\ufffd")
         tail_text = tail.decode(errors="replace").lstrip("\ufffd")
-        return f"{head_text}\n[… {left_out} bytes left out …]\n{tail_text}"
+        head_end = find_end(head_text, min(LINE_REACH, self._head_limit // 4))
+        tail_start = find_start(tail_text, min(LINE_REACH, self._tail_limit // 4))
+        left_out += len(head_text[head_end:].encode()) + len(tail_text[:tail_start].encode())
+        return f"{head_text[:head_end]}\n[… {left_out} bytes left out …]\n{tail_text[tail_start:]}"
 
 
 class Spool(HeadAndTail):

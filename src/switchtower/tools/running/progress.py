@@ -6,6 +6,8 @@ import asyncio
 import codecs
 from collections.abc import Awaitable, Callable
 
+from switchtower.tools.running import capture
+
 PIECE = 8 * 1024
 MOST = 256 * 1024
 INTERVAL = 0.25
@@ -33,6 +35,7 @@ class Progress:
             return
         self._waiting += self._decoder.decode(chunk)
         if (excess := len(self._waiting) - self._piece) > 0:
+            excess += capture.find_start(self._waiting[excess:], min(capture.LINE_REACH, self._piece // 4))
             self._skipped += excess
             self._waiting = self._waiting[excess:]
         if self._waiting:
@@ -55,7 +58,12 @@ class Progress:
             await asyncio.sleep(self._interval)
             self._news.clear()
             note = f"[… {self._skipped} characters skipped …]\n" if self._skipped else ""
-            piece, self._waiting, self._skipped = note + self._waiting[: self._left], "", 0
+            waiting, self._waiting, self._skipped = self._waiting, "", 0
+            if len(waiting) > self._left:
+                waiting = waiting[: self._left]
+                waiting = waiting[: capture.find_end(waiting)]
+                self._left = 0
+            piece = note + waiting
             self._left -= len(piece)
             if self._left <= 0:
                 piece += "\n[… no more is shown on the way; the rest is in the result …]"
