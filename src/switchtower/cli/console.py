@@ -22,6 +22,10 @@ class Exit(IntEnum):
     DENIED = 3
     ACCEPTANCE_FAILED = 4
     USAGE = 64
+    TIMED_OUT = 124
+    """`--timeout` passed, as `timeout` of coreutils reports it."""
+    NOT_STARTED = 127
+    """There is no such program, as a shell reports it."""
     NOBODY_READS = 141
     """stdout was closed, as by `| head`: what a shell reports of a program that SIGPIPE ended."""
 
@@ -132,7 +136,7 @@ def exit_code_of(call: Callable[[], Any]) -> int:
         if not isinstance(problem, errors.ClientError | ConfigError):
             raise
         fail(str(problem))
-        return Exit.FAILED
+        return Exit.TIMED_OUT if isinstance(problem, errors.DeadlineExceeded) else Exit.FAILED
 
 
 def leave(code: int) -> NoReturn:
