@@ -297,6 +297,17 @@ def test_what_cannot_be_started_is_said_with_the_code_that_shells_have_for_it(sh
     assert "there is no program `no-such-program`" in ended.stderr
 
 
+def test_what_cannot_be_started_in_the_background_fails_too_and_leaves_no_session(shared: Any) -> None:
+    before = shared("sessions", "--json").json
+
+    ended = shared("exec", "--detach", "--", "no-such-program")
+
+    assert (ended.code, ended.stdout) == (127, b"")
+    assert ended.stderr.count("\n") == 1
+    assert "there is no program `no-such-program` that can be run here; hint: see whether it is installed" in ended.stderr
+    assert shared("sessions", "--json").json == before
+
+
 def test_json_is_how_it_ended_and_the_output_goes_elsewhere(shared: Any) -> None:
     ended = shared("exec", "--json", "--", "sh", "-c", "echo shown; exit 3")
 

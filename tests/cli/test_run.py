@@ -97,10 +97,10 @@ def test_acceptance_that_fails_exits_with_4(shared: Any) -> None:
     assert "fails: not accepted (exit code 7)" in ended.stderr
 
 
-def test_a_timeout_cancels_the_run_and_exits_with_1(shared: Any, processes_with: Any) -> None:
+def test_a_timeout_cancels_the_run_and_exits_with_124(shared: Any, processes_with: Any) -> None:
     ended = shared("run", "--headless", "--json", "--approve", "always", "--timeout", "1", "run: sleep 61.5001")
 
-    assert ended.code == 1
+    assert ended.code == 124
     assert ended.json["outcome"] == "cancelled"
     assert "did not end within 1 s" in ended.stderr
     assert not processes_with("sleep 61.5001")

@@ -54,7 +54,7 @@ def test_the_report_of_a_run_that_could_not_begin_says_why(shared: Any) -> None:
 def test_the_report_of_a_run_whose_time_ran_out_is_a_failure(shared: Any) -> None:
     ended = shared("run", "--headless", "--approve", "always", "--timeout", "0.5", "run: sleep 66.5", "--junit", "report.xml")
 
-    assert ended.code == 1
+    assert ended.code == 124
     failure = ElementTree.fromstring((shared.folder / "report.xml").read_bytes()).find(".//failure")
     assert failure is not None
     assert failure.attrib["type"] == "timeout"
@@ -189,7 +189,7 @@ def test_the_turn_is_not_waited_for_longer_than_the_timeout(shared: Any, line_wi
     busy.send_signal(signal.SIGINT)
     busy.communicate(timeout=15)
 
-    assert ended.code == 1
+    assert ended.code == 124
     assert "not free within 0.3 s" in ended.stderr
     assert cases(shared.folder / "r.xml") == {"run": ["error"]}
 

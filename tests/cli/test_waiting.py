@@ -309,3 +309,14 @@ def test_no_prompt_without_waiting_is_wrong_usage(tower: Any) -> None:
 
     assert ended.code == 64
     assert "`--wait`" in ended.stderr
+
+
+def test_the_inbox_exits_with_0_unless_a_script_asks_for_a_code(tower: Any, asking: ScriptedDaemon) -> None:
+    asking.capabilities.append("inbox")
+    assert tower("inbox", "--exit-code").code == 0
+
+    asking.pending = question(command="make test")
+
+    assert tower("inbox").code == 0
+    assert tower("inbox", "--exit-code").code == 1
+    assert tower("inbox", "--exit-code", "--json").json[0]["approval"]["approvalId"] == "appr_1"

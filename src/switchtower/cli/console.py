@@ -22,6 +22,10 @@ class Exit(IntEnum):
     DENIED = 3
     ACCEPTANCE_FAILED = 4
     USAGE = 64
+    TIMED_OUT = 124
+    """`--timeout` passed, as `timeout` of coreutils reports it."""
+    NOT_STARTED = 127
+    """There is no such program, as a shell reports it."""
     NOBODY_READS = 141
     """stdout was closed, as by `| head`: what a shell reports of a program that SIGPIPE ended."""
 
@@ -134,7 +138,7 @@ def exit_code_of(call: Callable[[], Any]) -> int:
             raise
         fail(str(problem))
         _show_notices()
-        return Exit.FAILED
+        return Exit.TIMED_OUT if isinstance(problem, errors.DeadlineExceeded) else Exit.FAILED
 
 
 def _show_notices() -> None:

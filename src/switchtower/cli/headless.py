@@ -126,7 +126,7 @@ def _print_error(form: Form, problem: errors.ClientError) -> None:
 
 def _finish(reports: Reports, standing: Standing, job: Job, ended: through.Ended) -> int:
     complete = ended.complete
-    code: int = Exit.FAILED if ended.timed_out else complete.headless.exitCodeHint
+    code: int = Exit.TIMED_OUT if ended.timed_out else complete.headless.exitCodeHint
     assert standing.session_id is not None, "a run that ended had a session"
     found = verdict.of(complete, job.criteria, session_id=standing.session_id, seconds=reports.seconds, timed_out=ended.timed_out)
     try:

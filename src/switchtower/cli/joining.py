@@ -64,7 +64,7 @@ async def begin(
             async with asyncio.timeout(within):
                 await signals.unless(interrupted, _end_of_a_run(watched))
         except TimeoutError:
-            raise errors.ClientError(
+            raise errors.DeadlineExceeded(
                 f"the session was not free within {within:g} s", hint="give it more with `--timeout`"
             ) from None
 

@@ -21,6 +21,10 @@ class ConnectionLost(ClientError):
     """The connection ended, or the answer did not come in time. What was asked may have happened or not."""
 
 
+class DeadlineExceeded(ClientError):
+    """What was waited for did not happen within the time that the caller gave it."""
+
+
 class ProtocolViolation(ClientError):
     """The daemon sent something that the protocol does not allow."""
 

@@ -10,6 +10,7 @@ from switchtower.cli import arguments, console, output
 
 if TYPE_CHECKING:
     from switchtower import config
+    from switchtower.client.client import Client
     from switchtower.protocols.push import messages
 
 
@@ -37,6 +38,10 @@ def exec(
 
     Without a terminal, stdin is passed on until it ends, and the output streams to stdout as the program's terminal has it. With
     --json the output goes to stderr.
+
+    \b
+    Exit codes:
+      the program's own, 127 when it cannot be started (also with --detach, which leaves no session then), 64 wrong usage
 
     \b
     Example:
@@ -95,6 +100,10 @@ async def _exec(
         if name is not None:
             await client.configure(session_id, title=name)
         if detach:
+            if (reason := await _reason_not_started(client, session_id)) is not None:
+                await client.delete(session_id)
+                console.fail(reason)
+                return console.Exit.NOT_STARTED
             output.line(msgspec.json.encode({"sessionId": session_id}) if as_json else session_id)
             return console.Exit.OK
         parted = await seat.Seat(client, seat.Place(session_id, is_ours=True, on_stderr=as_json)).sit()
@@ -103,3 +112,19 @@ async def _exec(
         ended = {"sessionId": session_id, "ended": parted.has_ended, "outcome": outcome, "exitCode": parted.exit_code}
         output.line(msgspec.json.encode(ended))
     return seat.said_goodbye(parted, session_id)
+
+
+async def _reason_not_started(client: "Client", session_id: str) -> str | None:
+    """Waits until the program runs, or has failed to start: then why."""
+    from contextlib import aclosing
+
+    from switchtower.protocols.push import messages
+
+    reason = None
+    async with aclosing(client.session(session_id).events()) as events:
+        async for event in events:
+            if isinstance(event.payload, messages.Failure) and event.payload.code == "NOT_STARTED":
+                reason = event.payload.message
+            elif isinstance(event.payload, messages.ToolCall | messages.RunComplete):
+                break
+    return reason

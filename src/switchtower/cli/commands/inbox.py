@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one array.")
-@click.option("--watch", is_flag=True, help="Go on, and tell of each one as it comes. Ctrl-C ends it.")
-def inbox(as_json: bool, watch: bool) -> int:
+@click.option("--watch", is_flag=True, help="Continue, and print each one as it comes. Ctrl-C ends it.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 when something waits; for scripts.")
+def inbox(as_json: bool, watch: bool, exit_code: bool) -> int:
     """List what waits for a decision, of all sessions and hosts, with exactly what will run.
 
-    Exit code 0 when nothing waits, 1 when something does.
+    \b
+    Exit codes:
+      0, or with --exit-code 1 when something waits
 
     \b
     Example:
@@ -30,12 +33,12 @@ def inbox(as_json: bool, watch: bool) -> int:
       tower inbox --watch
     """
     try:
-        return asyncio.run(_watch(as_json=as_json) if watch else _list(as_json=as_json))
+        return asyncio.run(_watch(as_json=as_json) if watch else _list(as_json=as_json, exit_code=exit_code))
     except KeyboardInterrupt:
         return console.Exit.OK
 
 
-async def _list(*, as_json: bool) -> int:
+async def _list(*, as_json: bool, exit_code: bool) -> int:
     import msgspec
 
     from switchtower import config
@@ -51,7 +54,7 @@ async def _list(*, as_json: bool) -> int:
             _show(one, known)
         if not waiting:
             console.say("nothing waits for a decision")
-    return console.Exit.FAILED if waiting else console.Exit.OK
+    return console.Exit.FAILED if waiting and exit_code else console.Exit.OK
 
 
 _EVERY = 1.0

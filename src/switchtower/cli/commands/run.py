@@ -118,7 +118,7 @@ def _check_attach(ctx: click.Context, attach: str | None, queue: bool, token: st
 )
 @arguments.text_option("--attach", "Run in this session, which is there already, and not in a new one.")
 @click.option("--queue", is_flag=True, help="With --attach: wait while another run is under way.")
-@arguments.amount("--timeout", "SECONDS", "Cancel the run after this long.")
+@arguments.amount("--timeout", "SECONDS", "Cancel the run after this long, and exit with 124.")
 @arguments.folder("The folder to work in; the current one by default.")
 @arguments.text_option("--preset", "Begin as this preset says, see `tower presets`; other options go before it.")
 @arguments.text_option("--provider", "The model or provider, see `tower models`; by default the first usable one.")
@@ -172,7 +172,8 @@ def run(
 
     \b
     Exit codes:
-      0 success, 1 failed, 2 cancelled, 3 an approval was denied, 4 acceptance failed, 64 wrong usage
+      0 success, 1 failed, 2 cancelled, 3 an approval was denied, 4 acceptance failed, 64 wrong usage,
+      124 --timeout passed
 
     The JUnit report is there however the run ends. Annotations go to stderr, and while the run talks, its own words are kept
     from passing for some. --attach takes an id, a unique beginning or end of one, or `last`; it is refused while another run
