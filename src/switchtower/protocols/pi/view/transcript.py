@@ -316,6 +316,17 @@ def until(entries: Iterable[journal.Entry], wanted: str) -> tuple[tuple[events.M
     raise UnknownEntry
 
 
+def assistant_text(entry: journal.Entry) -> str:
+    """What the assistant says in this entry, trimmed; empty when it is none of its messages."""
+    if entry.kind not in (events.MessageCompleted.kind, events.MessageImported.kind):
+        return ""
+    match codec.decode(entry.kind, entry.data):
+        case events.MessageCompleted(text=text) | events.MessageImported(text=text, role="assistant"):
+            return text.strip()
+        case _:
+            return ""
+
+
 def entry_id(seq: int) -> str:
     return f"e{seq}"
 
