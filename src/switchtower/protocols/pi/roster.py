@@ -1,7 +1,7 @@
 """The sessions at hand: those that pi calls loaded, and those in which an agent of anybody's is working right now. Each is
 kept as the little that clients ask for all the time, and is brought up to date by every event that is committed.
 
-A pi client may choose a session's id. The core gives every session an id of its own form, which all protocols accept, and
+A pi client may choose a session's id. The core gives every session an id of the core's form, which all protocols accept, and
 keeps the client's choice as its alias. Here and on pi's wire a session is found by its **name**: the alias, or the core's id
 where there is no alias. A name belongs to one loaded session at a time; an unloaded session gives its name back.
 """

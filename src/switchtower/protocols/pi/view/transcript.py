@@ -43,7 +43,7 @@ class Line(Struct, frozen=True):
     """Why it ended, where its calls do not show it."""
     error: str | None = None
     in_pi: shapes.BashExecution | shapes.CompactionSummary | None = None
-    """What it is in pi, where pi has a role of its own for it. The model gets a user message."""
+    """What it is in pi, where pi has a special role for it. The model gets a user message."""
     is_shown_only: bool = False
     """The model does not get it."""
 
@@ -112,10 +112,10 @@ class Transcript:
         self._shells: dict[str, events.ShellStarted] = {}
         self._asides: list[Line] = []
         self._run_seq: int | None = None
-        """Where the run under way began, when it is the agent's work."""
+        """Where the active run began, when it is the agent's work."""
         self._failure: events.ErrorRaised | None = None
         self._thinking: list[bytes] = []
-        """The pieces of it that the message under way has, as they are stored."""
+        """The pieces of it in the message that is being streamed, as they are stored."""
 
     def add(self, entry: journal.Entry) -> None:
         if entry.kind in FIELDS:
