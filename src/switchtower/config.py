@@ -220,7 +220,9 @@ class Settings:
         1_000, values.whole(0), "COUNT", "pi: commands a minute that one client may send; 0 is no limit"
     )
     pi_read_timeout: float = _setting(30.0, values.number(0.001), "SECONDS", "pi: how long a command that only reads may take")
-    pi_command_timeout: float = _setting(300.0, values.number(0.001), "SECONDS", "pi: how long any other command may take")
+    pi_command_timeout: float = _setting(
+        300.0, values.number(0.001), "SECONDS", "pi: how long any other command may take, without its run"
+    )
     pi_dependency_timeout: float = _setting(
         30.0, values.number(0.001), "SECONDS", "pi: how long a command waits for those it depends on"
     )

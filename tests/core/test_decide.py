@@ -204,6 +204,22 @@ def test_an_interrupted_run_fails_with_an_error_that_says_why() -> None:
     assert (completed.outcome, completed.summary) == (Outcome.FAILED, "Interrupted: the daemon ended")
 
 
+@pytest.mark.parametrize("how", ["interrupted", "failed"])
+def test_what_was_said_of_a_message_that_is_broken_off_stays_in_the_conversation(how: str) -> None:
+    table = Table()
+    run_id = table.send()
+    table.tell(run_id, events.TextDelta("half a "))
+    table.tell(run_id, events.TextDelta("word"))
+    if how == "interrupted":
+        table.do(commands.InterruptRun(session_id=SESSION_ID, run_id=run_id, reason="the daemon ended"))
+    else:
+        failed = commands.FinishRun(session_id=SESSION_ID, run_id=run_id, outcome=Outcome.FAILED, summary="no")
+        table.do(failed)
+    [said] = [event for event in table.log if isinstance(event, events.MessageCompleted)]
+    assert (said.text, said.cut_short) == ("half a word", True)
+    assert table.session.counts.assistant == 1
+
+
 def test_a_command_for_an_older_version_is_refused() -> None:
     table = Table()
     table.finish(table.send())

@@ -101,13 +101,17 @@ async def test_a_file_of_pi_s_is_loaded_and_continued(stage: Stage, where: str) 
     answer = await client.ask("load_session", sessionPath=loading)
     assert answer["sessionVersion"] == 0
     session_id, info = answer["data"]["sessionId"], answer["data"]["sessionInfo"]
+    assert session_id == "0196a1b2-0000-7000-8000-0123456789ab"
     assert info["sessionName"] == "The two files"
     created = await client.until(lambda frame: frame["type"] == "session_created")
     assert created["data"]["sessionId"] == session_id
 
     messages = (await client.do("get_messages", sessionId=session_id))["messages"]
-    assert roles(messages) == ["user", "user", "assistant", "toolResult", "assistant", "user", "user", "assistant"]
-    assert "Old things were said." in text_of(messages[0])
+    assert roles(messages) == ["compactionSummary", "user", "assistant", "toolResult", "assistant", "user", "user", "assistant"]
+    assert (messages[0]["summary"], messages[0]["tokensBefore"]) == ("Old things were said.", 9_000)
+    spoken = [message for message in messages if message["role"] == "assistant"]
+    assert {(message["provider"], message["model"]) for message in spoken} == {("anthropic", "claude")}
+    assert all(message["usage"] == USAGE for message in spoken)
     assert "An old" not in json.dumps(messages)
     assert "Read b" not in json.dumps(messages)
     assert [block["type"] for block in messages[2]["content"]] == ["thinking", "text", "toolCall"]
@@ -134,9 +138,10 @@ async def test_a_file_of_pi_s_is_loaded_and_continued(stage: Stage, where: str) 
     assert "An old question" not in told
     assert (await client.do("get_last_assistant_text", sessionId=session_id))["text"] == "And b is empty too."
     assert path.read_bytes() == content, "pi's own file is read, never written"
-    # Once more: another session, for the file is not the session.
-    second = await client.do("load_session", sessionPath=loading)
-    assert second["sessionId"] != session_id
+    # Once more: under its own id only when it is not loaded, and as another session under another.
+    assert (await client.ask("load_session", sessionPath=loading))["error"] == f"Session {session_id} already exists"
+    second = await client.do("load_session", sessionPath=loading, sessionId="second")
+    assert second["sessionId"] == "second"
     assert len((await client.do("get_messages", sessionId=second["sessionId"]))["messages"]) == 8
 
 
@@ -190,7 +195,7 @@ async def test_an_unloaded_session_comes_back_by_its_path_with_all_that_was_said
     assert texts.count("once more") == 1
 
 
-async def test_two_forks_go_their_own_ways(stage: Stage) -> None:
+async def test_a_session_is_forked_again_and_again_also_where_it_was_before(stage: Stage) -> None:
     await stage.open()
     client = await stage.pi()
     session_id = await stage.session(client)
@@ -198,27 +203,21 @@ async def test_two_forks_go_their_own_ways(stage: Stage) -> None:
         await client.do("prompt", sessionId=session_id, message=f"say: answer {number}")
     points = (await client.do("get_fork_messages", sessionId=session_id))["messages"]
     assert [point["text"] for point in points] == [f"say: answer {number}" for number in range(3)]
-    before = await client.do("get_messages", sessionId=session_id)
-    forks = []
-    for point in points[1:]:
+    before = (await client.do("get_messages", sessionId=session_id))["messages"]
+    stats = await client.do("get_session_stats", sessionId=session_id)
+    for number, point in enumerate(points[1:], start=1):
         fork = await client.do("fork", sessionId=session_id, entryId=point["entryId"])
-        assert (fork["text"], fork["cancelled"]) == (point["text"], False)
-        forks.append(fork["sessionId"])
-        await client.do("prompt", sessionId=fork["sessionId"], message=f"say: fork {len(forks)}")
-    for fork, earlier, answer in zip(forks, (2, 4), ("fork 1", "fork 2"), strict=True):
-        messages = (await client.do("get_messages", sessionId=fork))["messages"]
-        assert [text_of(message) for message in messages[:earlier]] == [
-            text_of(message) for message in before["messages"][:earlier]
-        ]
-        assert len(messages) == earlier + 2
-        assert text_of(messages[-1]) == answer
-    assert await client.do("get_messages", sessionId=session_id) == before
-    assert {info["sessionId"] for info in (await client.do("list_sessions"))["sessions"]} == {session_id, *forks}
-    # Forks of forks, of what came with them too.
-    inner = (await client.do("get_fork_messages", sessionId=forks[1]))["messages"]
+        assert fork == {"text": point["text"], "cancelled": False, "sessionId": session_id}
+        messages = (await client.do("get_messages", sessionId=session_id))["messages"]
+        assert messages == before[: 2 * number], "as they were, with who spoke and what it took"
+        assert (await client.do("get_session_stats", sessionId=session_id))["tokens"]["total"] < stats["tokens"]["total"]
+        await client.do("prompt", sessionId=session_id, message=f"say: fork {number}")
+    assert [info["sessionId"] for info in (await client.do("list_sessions"))["sessions"]] == [session_id]
+    # A fork of a fork, at a message that came with it.
+    inner = (await client.do("get_fork_messages", sessionId=session_id))["messages"]
     assert [point["text"] for point in inner] == ["say: answer 0", "say: answer 1", "say: fork 2"]
-    deeper = await client.do("fork", sessionId=forks[1], entryId=inner[1]["entryId"])
-    assert len((await client.do("get_messages", sessionId=deeper["sessionId"]))["messages"]) == 2
+    await client.do("fork", sessionId=session_id, entryId=inner[1]["entryId"])
+    assert (await client.do("get_messages", sessionId=session_id))["messages"] == before[:2]
 
 
 async def test_a_conversation_is_begun_anew_and_the_earlier_one_is_had_back(stage: Stage) -> None:

@@ -208,7 +208,7 @@ async def test_a_session_begun_over_pi_takes_a_preset_too(stage: Stage) -> None:
     assert "there is no preset `nobody`" in refused["error"]
 
 
-async def test_a_pi_session_begun_anew_under_its_old_id_does_not_change_its_preset(stage: Stage) -> None:
+async def test_a_pi_session_under_the_id_of_a_deleted_one_has_the_preset_that_it_names(stage: Stage) -> None:
     put(stage.home / "presets", "careful", 'policy = "read-only"')
     put(stage.home / "presets", "other", "")
     await stage.open()
@@ -216,10 +216,11 @@ async def test_a_pi_session_begun_anew_under_its_old_id_does_not_change_its_pres
     await pi.do("create_session", cwd=str(stage.workspace), sessionId="mine", preset="careful")
     await pi.do("delete_session", sessionId="mine")
 
-    refused = await pi.ask("create_session", cwd=str(stage.workspace), sessionId="mine", preset="other")
-    again = await pi.ask("create_session", cwd=str(stage.workspace), sessionId="mine", preset="careful")
-
-    assert (refused["success"], again["success"]) == (False, True)
+    await pi.do("create_session", cwd=str(stage.workspace), sessionId="mine", preset="other")
+    assert (await pi.ask("bash", sessionId="mine", command="true"))["success"] is True
+    await pi.do("delete_session", sessionId="mine")
+    await pi.do("create_session", cwd=str(stage.workspace), sessionId="mine", preset="careful")
+    assert "policy is read-only" in (await pi.ask("bash", sessionId="mine", command="true"))["error"]
 
 
 async def test_presets_are_listed_over_push_with_why_one_cannot_be_used(stage: Stage) -> None:

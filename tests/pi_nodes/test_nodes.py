@@ -183,6 +183,32 @@ async def test_a_client_that_leaves_is_gone_at_the_node_that_serves_it(stage: St
 # When the seat changes hands
 
 
+@pytest.mark.requirement("pi:session:name-kept", "pi:session:name-reused")
+async def test_the_id_that_a_client_chose_means_the_same_session_at_every_node(stage: Stage) -> None:
+    one, two, three = stage.nodes
+    near, far = await one.greeted(), await two.greeted()
+    made = await far.ask("create_session", sessionId="s1", cwd="/work")
+    assert made["data"]["sessionId"] == "s1"
+    assert (await near.ask("create_session", sessionId="s1", cwd="/work"))["error"] == "Session s1 already exists"
+    assert (await near.ask("delete_session", sessionId="s1"))["success"] is True
+    again = await near.ask("create_session", sessionId="s1", cwd="/work")
+    assert again["data"]["sessionInfo"]["sessionFile"] != made["data"]["sessionInfo"]["sessionFile"]
+    await near.ask("switch_session", sessionId="s1")
+    named = await near.ask("set_session_name", sessionId="s1", name="kept")
+    await one.die()
+    await far.gone()
+    other = await three.greeted()
+    listed = (await other.ask("list_sessions"))["data"]["sessions"]
+    assert [(info["sessionId"], info["sessionName"]) for info in listed] == [("s1", "kept")]
+    other.send(msgspec.json.encode({"type": "set_session_name", "id": named["id"], "sessionId": "s1", "name": "kept"}))
+    assert (await other.answer(named["id"]))["replayed"] is True
+    await other.ask("switch_session", sessionId="s1")
+    prompt = other.begin("prompt", sessionId="s1", message="hello")
+    assert (await other.hear_of("event"))["sessionId"] == "s1"
+    assert (await other.answer(prompt))["success"] is True
+    assert {card.session_id[:5] for card in await stage.house.runtime.cards(10)} == {"sess_"}
+
+
 async def test_when_the_node_dies_its_clients_elsewhere_are_told_to_come_again(stage: Stage) -> None:
     one, two, three = stage.nodes
     await one.greeted()

@@ -158,7 +158,7 @@ class Tower(Protocol):
     async def cards(
         self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = (), any_id: bool = False
     ) -> list[journal.Card]:
-        """Sessions, most recently updated first; or only those that somebody wants at hand, or in one of these states.
+        """Sessions, most recently updated first; or only those that a client wants at hand, or in one of these states.
 
         `any_id`: also sessions that an older release stored under an id which a pi client chose. Only pi accepts those ids."""
         ...

@@ -127,6 +127,7 @@ async def test_a_provider_that_keeps_failing_is_left_alone(own_theatre: Theatre,
     assert (health["healthy"], health["hasOpenCircuit"], health["hasOpenBashCircuit"]) == (False, True, False)
     assert health["issues"]
     [breaker] = [one for one in (await pi.do("get_metrics"))["circuitBreakers"] if one["state"] == "open"]
+    assert breaker["totalRejected"] == 1, "the prompt that was refused"
     assert (breaker["totalFailures"], breaker["failureCount"], breaker["totalSuccesses"]) == (6, 6, 0)
     assert breaker["lastFailureTime"]
     await pi.do("set_model", sessionId=session_id, provider="demo", modelId="demo")

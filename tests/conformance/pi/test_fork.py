@@ -55,7 +55,9 @@ async def test_a_new_beginning_keeps_the_session_and_its_old_conversation(pi: Ch
     assert await pi.do("new_session", sessionId=session_id) == {"cancelled": False}
     assert (await pi.do("get_state", sessionId=session_id))["messageCount"] == 0
     assert await user_texts(pi, session_id) == []
+    assert await pi.do("get_last_assistant_text", sessionId=session_id) == {"text": None}
     await talk(pi, session_id, "new")
+    assert await pi.do("get_last_assistant_text", sessionId=session_id) == {"text": "new"}
     files = [file["path"] for file in (await pi.do("list_session_files", sessionId=session_id))["files"]]
     old = next(path for path in files if path.endswith("~1.jsonl"))
     assert await pi.do("switch_session_file", sessionId=session_id, sessionPath=old) == {"cancelled": False}

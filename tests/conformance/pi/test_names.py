@@ -1,4 +1,4 @@
-"""Sessions whose id a pi client chose: pi's clients find them by it, and every other protocol by an id of its own form."""
+"""Sessions whose id a pi client chose: pi's clients find them by it, and every other protocol by the core's id."""
 
 import asyncio
 import json

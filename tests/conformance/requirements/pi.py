@@ -282,7 +282,7 @@ DECIDED = (
         "pi:decided:follow-up-run",
         FIELD,
         "a follow-up belongs to the run that it follows, with one agent_end for both",
-        divergence="a follow-up is a run of its own, so that a restart between the two loses nothing (ADR 0008)",
+        divergence="a follow-up is a separate run, so that a restart between the two loses nothing (ADR 0008)",
     ),
     Requirement(
         "pi:decided:idle-steer",

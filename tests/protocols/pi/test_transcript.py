@@ -155,6 +155,17 @@ def test_an_imported_conversation_reads_as_the_one_it_came_from() -> None:
     assert texts(transcript.messages_of(again))[1:] == texts(transcript.messages_of(entries))[1:]
 
 
+def test_the_text_of_an_entry_is_trimmed_and_only_the_assistants() -> None:
+    said = (
+        events.MessageCompleted("asst_1", " Done\n"),
+        events.MessageImported(role="assistant", text="\tonce", at_ms=5),
+        events.MessageImported(role="user", text="asked", at_ms=5),
+        events.TextDelta("Do"),
+    )
+    assert [transcript.assistant_text(entry) for entry in entries_of(said)] == ["Done", "once", "", ""]
+    assert transcript.last_assistant_text(entries_of(said[:1])) == "Done"
+
+
 def test_the_last_assistant_text_is_the_last_that_has_one() -> None:
     assert transcript.last_assistant_text(entries_of(TWO_RUNS)) == "Welcome"
     silent = events.MessageCompleted("asst_4", "", calls=(READ,))

@@ -254,7 +254,8 @@ class Teller:
     def _tell_imported(self, event: events.MessageImported) -> None:
         match event.role:
             case "user":
-                self._scribe.item(messages.UserText(event.text))
+                if event.text or event.images:  # else it is for the clients of another protocol alone
+                    self._scribe.item(messages.UserText(event.text))
             case "assistant":
                 if event.thinking:
                     self._scribe.item(messages.ReasoningChunk(event.thinking))

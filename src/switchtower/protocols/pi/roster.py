@@ -1,7 +1,7 @@
 """The sessions at hand: those that pi calls loaded, and those in which an agent of anybody's is working right now. Each is
 kept as the little that clients ask for all the time, and is brought up to date by every event that is committed.
 
-A pi client may choose a session's id. The core gives every session an id of its own form, which all protocols accept, and
+A pi client may choose a session's id. The core gives every session an id of the core's form, which all protocols accept, and
 keeps the client's choice as its alias. Here and on pi's wire a session is found by its **name**: the alias, or the core's id
 where there is no alias. A name belongs to one loaded session at a time; an unloaded session gives its name back.
 """
@@ -132,7 +132,7 @@ class Roster:
     @contextlib.contextmanager
     def reserved(self, name: str | None = None, *, is_new: bool = True) -> Iterator[None]:
         """Room for one more session while it is made, and its name; or a refusal. Not `is_new`: it has the name already."""
-        if name is not None and (name in self._reserved or (is_new and name in self._ids)):
+        if is_new and name is not None and (name in self._reserved or name in self._ids):
             raise ports.Refused(strings.session_exists(name))
         if self.loaded + len(self._reserved) >= self._max_sessions:
             raise ports.SessionLimit(strings.session_limit(self._max_sessions))
@@ -154,7 +154,8 @@ class Roster:
         if session.loaded is False or name_of(session) != name:
             raise ports.Refused(strings.session_not_found(name))
         if not session.loaded:
-            await self.load(session_id, name, actor)
+            with self.reserved(is_new=False):
+                await self._asking.ask(commands.LoadSession(session_id=session_id, actor=actor))
         return await self.refresh(session_id)
 
     async def refresh(self, session_id: str) -> Standing:
@@ -162,7 +163,7 @@ class Roster:
         self._keep(await self._tower.session(session_id))
         return self._standings[session_id]
 
-    async def load(self, session_id: str, name: str, actor: events.Actor, receipts: tuple[journal.Receipt, ...] = ()) -> None:
+    async def load(self, session_id: str, name: str, actor: events.Actor, receipts: tuple[journal.Receipt, ...]) -> None:
         with self.reserved(name, is_new=self._ids.get(name) != session_id):
             await self._asking.ask(commands.LoadSession(session_id=session_id, actor=actor, receipts=receipts))
 

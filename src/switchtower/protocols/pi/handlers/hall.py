@@ -16,9 +16,10 @@ from switchtower.protocols.pi.order.conductor import Conductor
 from switchtower.protocols.pi.roster import Roster, Standing
 from switchtower.protocols.pi.settings import PiSettings
 from switchtower.protocols.pi.stored.files import SessionFiles
-from switchtower.protocols.pi.view.transcript import Transcript
+from switchtower.protocols.pi.view.transcript import Transcript, assistant_text
 
 PAGE = 1_000
+LAST_PAGE = 100
 
 
 class Visitor(ports.Client, Protocol):
@@ -65,7 +66,9 @@ class Hall(Struct):
         session = await self.tower.session(session_id)
         transcript = Transcript(cast_of(self.models.of(session.provider, session.model)))
         clearings = 0
-        async for entry in self.entries(session_id):
+        # What was said before the last new beginning is no part of the conversation, unless it is asked for.
+        after = max(0, session.conversation_from - 1) if until_clearing is None else 0
+        async for entry in self.entries(session_id, after):
             if entry.kind == events.ConversationCleared.kind:
                 clearings += 1
                 if clearings == until_clearing:
@@ -73,9 +76,28 @@ class Hall(Struct):
             transcript.add(entry)
         return transcript
 
-    async def entries(self, session_id: str) -> AsyncIterator[journal.Entry]:
+    async def last_assistant_text(self, session_id: str) -> str | None:
+        """Read from the session's end on, without the pieces of streamed text, so that it does not cost what was said before."""
+        session = await self.tower.session(session_id)
+        before = session.seq + 1
+        while before > session.conversation_from:
+            page = await self.tower.entries_before(session_id, before, LAST_PAGE, streamed=False)
+            if not page:
+                return None
+            for entry in reversed(page):
+                if entry.seq <= session.conversation_from:
+                    return None
+                if entry.kind == events.ContextCompacted.kind:
+                    # What it stands for is no message any more; how much that is, the whole conversation says.
+                    return (await self.transcript(session_id)).last_assistant_text
+                if text := assistant_text(entry):
+                    return text
+            before = page[0].seq
+        return None
+
+    async def entries(self, session_id: str, after: int = 0) -> AsyncIterator[journal.Entry]:
         """All that the journal has of a session up to now, a page at a time."""
-        after, head = 0, (await self.tower.session(session_id)).seq
+        head = (await self.tower.session(session_id)).seq
         while after < head and (page := await self.tower.entries(session_id, after, PAGE)):
             for entry in page:
                 yield entry

@@ -28,8 +28,7 @@ class LookHandlers:
         return ports.Handled(data={"messages": transcript.messages()})
 
     async def get_last_assistant_text(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        transcript = await self._hall.transcript(standing.id)
-        return ports.Handled(data={"text": transcript.last_assistant_text})
+        return ports.Handled(data={"text": await self._hall.last_assistant_text(standing.id)})
 
     async def get_session_stats(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
         session_id = standing.id

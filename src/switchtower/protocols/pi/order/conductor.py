@@ -298,7 +298,7 @@ class Conductor:
     async def close(self, *, answer: bool = True) -> None:
         """Ends what is left. pi-server 8.1: a client gets only an outcome that is stored before, so that the next process
         sends the same. What continues after a restart, and what cannot be stored, gets no outcome: its connection closes, and
-        the next process answers. Without `answer` nothing gets one: another node goes on with all of it."""
+        the next process answers. Without `answer` nothing gets one: another node continues all of it."""
         self._closing = True
         self._runner.close()
         left = [job for job in self._jobs if job.stage is not Stage.SETTLING]

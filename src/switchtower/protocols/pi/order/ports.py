@@ -75,7 +75,7 @@ class Handled(Struct, frozen=True):
     rest: Awaitable["Handled"] | None = None
     """The state has changed and the lane goes on; the command ends when this does."""
     is_run: bool = False
-    """The rest is a run, which has limits of its own: the command's timeout does not cover it."""
+    """The rest is a run, which has other limits: the command's timeout does not cover it."""
     session_id: str | None = None
     """The session that was made or loaded."""
     announcements: tuple[bytes, ...] = ()

@@ -11,7 +11,7 @@ SESSIONS_WATCHED = 1_000
 CLIENTS_WATCHED = 10_000
 
 CONTROL_SHARE = 10
-"""Commands that stop or decide have a window of their own: so many times what a client may send of all others."""
+"""Commands that stop or decide have a separate window: so many times what a client may send of all others."""
 
 Exceeded = Literal["session", "client", "control"]
 

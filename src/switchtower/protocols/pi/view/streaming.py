@@ -17,7 +17,7 @@ TAIL = 512
 MOST_CALLS_SHOWN = 16
 """Tool calls that the `message` of an update shows with their arguments; those behind them are shown without."""
 MOST_CALLS_LISTED = 32
-"""Tool calls that it shows at all; those behind them are told by their own events."""
+"""Tool calls that it shows at all; the events of those behind them have them."""
 LONGEST_ARGUMENTS = 1_024
 """Bytes of a call's arguments in the `message` of an update."""
 SMALLEST_PIECE = 4_096

@@ -43,7 +43,7 @@ class Line(Struct, frozen=True):
     """Why it ended, where its calls do not show it."""
     error: str | None = None
     in_pi: shapes.BashExecution | shapes.CompactionSummary | None = None
-    """What it is in pi, where pi has a role of its own for it. The model gets a user message."""
+    """What it is in pi, where pi has a special role for it. The model gets a user message."""
     is_shown_only: bool = False
     """The model does not get it."""
 
@@ -112,10 +112,10 @@ class Transcript:
         self._shells: dict[str, events.ShellStarted] = {}
         self._asides: list[Line] = []
         self._run_seq: int | None = None
-        """Where the run under way began, when it is the agent's work."""
+        """Where the active run began, when it is the agent's work."""
         self._failure: events.ErrorRaised | None = None
         self._thinking: list[bytes] = []
-        """The pieces of it that the message under way has, as they are stored."""
+        """The pieces of it in the message that is being streamed, as they are stored."""
 
     def add(self, entry: journal.Entry) -> None:
         if entry.kind in FIELDS:
@@ -314,6 +314,17 @@ def until(entries: Iterable[journal.Entry], wanted: str) -> tuple[tuple[events.M
         if fork.add(entry) and fork.text is not None:
             return fork.imported(), fork.text
     raise UnknownEntry
+
+
+def assistant_text(entry: journal.Entry) -> str:
+    """What the assistant says in this entry, trimmed; empty when it is none of its messages."""
+    if entry.kind not in (events.MessageCompleted.kind, events.MessageImported.kind):
+        return ""
+    match codec.decode(entry.kind, entry.data):
+        case events.MessageCompleted(text=text) | events.MessageImported(text=text, role="assistant"):
+            return text.strip()
+        case _:
+            return ""
 
 
 def entry_id(seq: int) -> str:
