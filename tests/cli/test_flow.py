@@ -7,7 +7,9 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +41,12 @@ PROJECT = Path(daemon.__file__).parents[3]
 
 
 class Tm:
-    """The command in a folder and a home of its own."""
+    """The command in a folder and a home of its own. The home has a short path: that of a Unix socket in it may not be long."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, home: Path) -> None:
         self.folder = folder / "work"
         self.folder.mkdir()
         self.notes = folder / "notes"
-        home = folder / "home"
-        home.mkdir()
         self.environment = {**os.environ, "HOME": str(home), "NOTES": str(self.notes)}
         self.remembered = home / ".trace_mind/runtime_capabilities"
 
@@ -85,8 +85,9 @@ class Tm:
 
 
 @pytest.fixture
-def tm(tmp_path: Path) -> Tm:
-    return Tm(tmp_path)
+def tm(tmp_path: Path) -> Iterator[Tm]:
+    with tempfile.TemporaryDirectory(prefix="tm-", dir="/tmp") as home:
+        yield Tm(tmp_path, Path(home))
 
 
 def runtime(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ async def test_a_run_is_cancelled_while_a_step_works() -> None:
 
 async def test_what_a_step_started_is_gone_when_our_runtime_is_killed(tmp_path: Path) -> None:
     left = tmp_path / "left"
-    command = f"setsid sleep 3600 & echo $! > {left}; sleep 3600 & kill -9 $PPID; wait"
+    command = f"setsid sleep 3600 & echo $! > {shlex.quote(str(left))}; sleep 3600 & kill -9 $PPID; wait"
     ir = flow({"id": "work", "type": "shell", "with": {"command": command}}, edges=[])
 
     ended = await drive("good", argv=OURS, ir=ir, required=["shell"], allow_shell=True, timeout_s=1e6)

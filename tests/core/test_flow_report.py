@@ -64,6 +64,24 @@ def test_a_step_is_told_as_its_runtime_told_it() -> None:
     assert (told.flow, told.status, told.summary, told.left_out, told.last_seq) == ("weather", "completed", SUMMARY, 0, 5)
 
 
+@pytest.mark.requirement("rep:tower:same-object")
+def test_once_the_flow_has_ended_its_runtime_s_own_events_are_the_report() -> None:
+    first = {"type": "step", "timestamp": "2025-01-01T00:00:00Z", "step_id": "one", "state": "started", "more": [1]}
+    novel = {"type": "novel", "timestamp": "2025-01-01T00:00:01Z"}
+    last = {**first, "state": "succeeded"}
+    kept = [[first], [novel], [last, "step:one:0"], [last, "step:two:0"], 7, [], ["x"], [first, 3]]
+    outputs = {"status": "completed", "summary": SUMMARY, "events": kept, "events_left_out": 4}
+    told = report(FLOW_BEGAN, began(), ended(), events.ToolFinished("run_1", "flow", 0, "done", outputs=outputs))
+
+    assert told.events == [
+        first,
+        novel,
+        {**last, "outputs": {"said": "hello"}},
+        {**last, "outputs": {}, "outputs_left_out": True},
+    ]
+    assert told.left_out == 4
+
+
 def test_a_failed_try_has_its_error_and_counts_until_a_later_one_succeeds() -> None:
     error = {"code": 2001, "message": "no", "data": {"step_id": "one"}}
     told = report(FLOW_BEGAN, began(), ended(is_error=True, outputs={"error": error}))

@@ -71,8 +71,9 @@ class Report:
                 self._summary = summary if isinstance(summary, dict) else None
                 if isinstance(kept := outputs.get("events"), list):
                     # The runtime's own events, with its own times and with types that have no place in the journal.
-                    self.events = [self._as_reported(*entry) for entry in kept]
-                    self.left_out = int(outputs.get("events_left_out", 0))
+                    self.events = [self._as_reported(*entry[:2]) for entry in kept if _is_kept_event(entry)]
+                    left_out = outputs.get("events_left_out")
+                    self.left_out = left_out if isinstance(left_out, int) else 0
             case events.ToolFinished() if event.call_id in self._calls:
                 self._finish(event, at, size)
             case events.RunCompleted() if self.status == "running":
@@ -133,6 +134,16 @@ class Report:
             self.left_out += 1
         else:
             self.events.append(told)
+
+
+def _is_kept_event(entry: object) -> bool:
+    """`[event]`, or `[event, call]` where that call has the event's outputs."""
+    return (
+        isinstance(entry, list)
+        and bool(entry)
+        and isinstance(entry[0], dict)
+        and all(isinstance(call, str) for call in entry[1:])
+    )
 
 
 def stamp(ts_ms: int) -> str:

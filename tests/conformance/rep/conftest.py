@@ -1,5 +1,6 @@
 """Our runtime as a process, and our command in a folder: each test has its own."""
 
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,8 +25,9 @@ def runtime(spawn: Spawn) -> Orchestrator:
 
 
 @pytest.fixture
-def tm(tmp_path: Path) -> Command:
-    return Command(tmp_path)
+def tm(tmp_path: Path) -> Iterator[Command]:
+    with tempfile.TemporaryDirectory(prefix="tm-", dir="/tmp") as home:
+        yield Command(tmp_path, Path(home))
 
 
 @pytest.fixture

@@ -168,13 +168,12 @@ class Ended(NamedTuple):
 
 
 class Command:
-    """`tm` in a folder and a home of its own."""
+    """`tm` in a folder and a home of its own. The home has a short path: that of a Unix socket in it may not be long."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, home: Path) -> None:
         self.folder = folder / "work"
-        self.home = folder / "home"
-        for made in (self.folder, self.home):
-            made.mkdir()
+        self.home = home
+        self.folder.mkdir()
         self.notes = folder / "notes"
         # The runtimes of this room find there what they share with those of the contract tests.
         self.environment = environment(HOME=str(self.home), NOTES=str(self.notes), PYTHONPATH=before_ours(RUNTIMES))

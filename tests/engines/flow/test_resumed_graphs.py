@@ -5,10 +5,10 @@ import copy
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.engines.flow.recording import RecordingDesk
-from tests.engines.flow.runtime.stage import Work, document
+from tests.engines.flow.runtime.stage import Work, document, node
 from tests.engines.flow.runtime.test_against_a_reference import Graph, graphs, interpret
 
 from switchtower.core import engine, events
@@ -47,6 +47,10 @@ class Life:
         return told
 
 
+A_STEP_IS_CUT: Graph = ([node("long", "work", fails=0, turns=2), node("bad", "work", fails=1, turns=0)], [])
+"""The first still runs when the second fails and ends the flow."""
+
+
 def succeeded(journal: tuple[engine.FlowEvent, ...]) -> set[str]:
     return {event.call_id for event in journal if isinstance(event, events.ToolFinished) and not event.is_error}
 
@@ -62,6 +66,7 @@ def with_lost_tries(graph: Graph, lost: dict[str, int]) -> Graph:
 
 @settings(max_examples=300, deadline=None)
 @given(graph=graphs(), cuts=st.lists(st.floats(0, 1), min_size=1, max_size=3))
+@example(graph=A_STEP_IS_CUT, cuts=[1.0])
 def test_a_run_that_was_cut_off_ends_like_one_in_one_piece(graph: Graph, cuts: list[float]) -> None:
     described = document(*graph, a="string", b="string", c="string", d="string", z="string")
     journal: tuple[engine.FlowEvent, ...] = ()

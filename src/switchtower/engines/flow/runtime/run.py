@@ -90,9 +90,14 @@ class Run:
     def proceed(self) -> bool:
         """Goes on as far as it goes without waiting. Whether a `finish` was reached. Raises `Failed`."""
         ready = deque(self._graph.ready())
-        while ready:
-            step = self._steps[ready.popleft()]
-            if (ended := self._before.ended.pop(step.node.id, None)) is not None:
+        cut: deque[str] = deque()
+        while ready or cut:
+            is_last = not ready
+            step = self._steps[(ready or cut).popleft()]
+            if not is_last and _was_cut(self._before.ended.get(step.node.id)):
+                # Another step had ended the flow, and its end is the one that counts.
+                cut.append(step.node.id)
+            elif (ended := self._before.ended.pop(step.node.id, None)) is not None:
                 if self.settle(step, ended):
                     return True
                 ready.extend(self._graph.ready())
@@ -150,3 +155,8 @@ class Run:
             message = f"the outputs of the flow are larger than {MOST_OUTPUTS // 1024**2} MiB"
             raise Failed(faults.Failure(code=faults.STEP_FAILED, message=message, step_id=node.id))
         self._outputs = together
+
+
+def _was_cut(ended: Mapping[str, Any] | faults.Failure | None) -> bool:
+    """Whether a try was not let finish because the flow was over."""
+    return isinstance(ended, faults.Failure) and (ended.code, ended.cause) == (faults.STOPPED, faults.CANCELLED)
