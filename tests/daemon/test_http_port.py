@@ -2,16 +2,20 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from tests.daemon.conftest import StartDaemon, endpoints_of
 
 from switchtower import config
+from switchtower.daemon import late_app
 from switchtower.settings import values
 
 DEFAULT = config.Settings.http
@@ -65,3 +69,19 @@ async def test_a_used_port_that_was_asked_for_is_refused_with_a_remedy(
     assert "Traceback" not in refused.stderr
     assert list((home / "run").glob("*.sock")) == []
     assert not (home / "run" / "endpoints.json").exists()
+
+
+@pytest.mark.requirement("relay:auth:environment-checked")
+async def test_pages_that_cannot_be_made_are_answered_503_in_the_form_of_readyz() -> None:
+    async def make() -> Any:
+        raise config.ConfigError("jwt.secret", "`/home/x`", "is shorter than 16 bytes", hint="remove the file: a new one is made")
+
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await late_app.LateApp(make)({"type": "http", "path": "/readyz"}, None, send)
+    reasons = ["a setting cannot be used: `jwt.secret`; the log has the remedy"]
+    assert sent[0]["status"] == 503
+    assert json.loads(sent[1]["body"]) == {"ready": False, "reasons": reasons}

@@ -265,7 +265,7 @@ async def ask_to_end(
     tell: Callable[[Mapping[int, int]], None] = _terminate,
 ) -> None:
     """Tells the processes to stop and gives them time, with what they start meanwhile. Who is excepted is not told: at a
-    second signal some programs drop their cleaning up. `unaffected_pid` is neither told nor waited for. `tell` gets them as
+    second signal some programs drop their cleaning up. `unaffected_pid` gets no signal and is not waited for. `tell` gets them as
     pid → pidfd, and is called once."""
     is_told = False
     with suppress(TimeoutError):
