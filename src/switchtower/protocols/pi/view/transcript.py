@@ -36,6 +36,8 @@ class Line(Struct, frozen=True):
     cast: Cast = NOBODY
     usage: shapes.Usage = shapes.Usage()
     cut_short: bool = False
+    at_limit: bool = False
+    """The provider stopped it at a limit of its length."""
     aside: bool = False
     """Told to the model with the next message, and shown to people where it happened: a command of their own."""
 
@@ -51,12 +53,18 @@ class Line(Struct, frozen=True):
                     provider=self.cast.provider,
                     model=self.cast.model,
                     usage=self.usage,
-                    stopReason="aborted" if self.cut_short else "toolUse" if said.calls else "stop",
+                    stopReason=self._stop_reason,
                     timestamp=self.at_ms,
                 )
             case _:
                 content = content_of(said.text, said.images)
                 return shapes.ToolResult(said.call_id or "", said.tool or "", content, said.is_error, self.at_ms)
+
+    @property
+    def _stop_reason(self) -> shapes.StopReason:
+        if self.cut_short:
+            return "aborted"
+        return "length" if self.at_limit else "toolUse" if self.said.calls else "stop"
 
     def imported(self) -> events.MessageImported:
         said = self.said
@@ -130,7 +138,9 @@ class Transcript:
                     role="assistant", text=event.text, thinking=event.thinking, calls=event.calls, carry=event.carry
                 )
                 began_at_ms, self._began_at_ms = self._began_at_ms or ts_ms, None
-                self._add_line(Line(seq, began_at_ms, said, event.text, self._cast, cut_short=event.cut_short))
+                at_limit = event.stop_reason == "length"
+                line = Line(seq, began_at_ms, said, event.text, self._cast, cut_short=event.cut_short, at_limit=at_limit)
+                self._add_line(line)
                 self._unpriced = not event.cut_short
             case events.RetryScheduled() | events.RunCompleted():
                 self._began_at_ms = None  # what had begun does not count
