@@ -2,7 +2,6 @@
 
 from switchtower.cli import console, output
 
-
 WITHDRAWN = "(the model call failed: the text above is void)"
 
 

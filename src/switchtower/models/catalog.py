@@ -10,10 +10,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from switchtower.core import errors, redact, workshop
-from switchtower.models import addresses, breaker, connect, demo, entries, keys, port, prices, providers, remote, troubles
+from switchtower.models import (
+    addresses,
+    breaker,
+    connect,
+    demo,
+    entries,
+    keys,
+    port,
+    prices,
+    providers,
+    remote,
+    server_models,
+    troubles,
+)
 
 _MOST_MODELS = 256
 """Kept open at a time; names come from clients."""
@@ -68,6 +81,7 @@ class Catalog:
         patience: connect.Patience = connect.Patience(),  # noqa: B008
         clock: Callable[[], float] = time.monotonic,
         installed: Callable[[str], bool] = installed,
+        ollama_url: str | None = providers.PROVIDERS[providers.OLLAMA].base_url,
     ) -> None:
         """Raises `ConfigError` for a table that cannot be used."""
         self._environ = dict(environ)
@@ -78,6 +92,9 @@ class Catalog:
         configured = {entry.name: entry for entry in entries.from_config(tables)}
         found = {entry.name: entry for entry in entries.from_environment(environ)}
         self._entries = {**configured, **{name: entry for name, entry in found.items() if name not in configured}}
+        self._servers = server_models.ServerModels(clock)
+        self._probed = self._place_ollama(ollama_url) if "OLLAMA_HOST" not in environ else None
+        """The entry that counts only while a server answers at its usual address."""
         by_endpoint = {
             entry.endpoint: breaker.Breaker(entry.endpoint, clock) for entry in self._entries.values() if entry.base_url
         }
@@ -99,34 +116,90 @@ class Catalog:
     def default(self) -> tuple[str, str | None]:
         """Who serves when nobody is named: the first that can be used and knows a model, else the demo model."""
         for name, entry in self._entries.items():
-            if entry.model is not None and self._lack(entry) is None:
-                return name, entry.model
+            if (model := entry.model or self._servers.first(entry)) is not None and self._lack(entry) is None:
+                return name, model
         return providers.DEMO, None
+
+    def choose_model(self, provider: str, model: str | None) -> str | None:
+        """The model that serves: the one that is named, the configured one, or the first of the server's list."""
+        entry = self._entries.get(provider)
+        return model or (None if entry is None else entry.model or self._servers.first(entry))
+
+    def is_looked_up(self, provider: str, model: str | None = None) -> bool:
+        """Whether it is known what the server lists, as far as there is a server."""
+        entry = self._entries.get(provider)
+        if entry is None or entry.base_url is None or entry.problem is not None:
+            return True
+        return self._servers.is_fresh(entry, model or entry.model)
+
+    async def look_up(self, provider: str, model: str | None = None) -> None:
+        """Asks the provider's server which models it has, unless that is known. Bounded, and raises nothing."""
+        entry = self._entries.get(provider)
+        if entry is None or self.is_looked_up(provider, model):
+            return
+        if entry.needs_key and not entry.key_command and keys.from_environment(entry, self._environ) is None:
+            return
+        if entry.key_command and entry.name not in self._command_keys:
+            return  # the command is run when a model is opened, where its failure can be shown
+        key = self._command_keys.get(entry.name) or keys.from_environment(entry, self._environ)
+        await self._servers.look_up(entry, key)
+
+    async def look_up_default(self) -> None:
+        """Asks what `default` has to know: the servers that name no model, and Ollama at its usual address."""
+        for name, entry in self._entries.items():
+            if entry.model is not None and self._lack(entry) is None:
+                return
+            if entry.model is None and entry.base_url is not None:
+                await self.look_up(name)
+
+    def server_models(self, provider: str) -> tuple[str, ...] | None:
+        """The names that the server lists; None when it has no list."""
+        entry = self._entries.get(provider)
+        return self._servers.names(entry) if entry is not None else None
+
+    def has_price(self, provider: str, model: str | None) -> bool:
+        """Whether the cost of a call can be known. The first time it loads the list of prices (a fifth of a second)."""
+        entry = self._entries.get(provider)
+        name = self.choose_model(provider, model)
+        if entry is None or name is None:
+            return entry is None  # the demo model costs nothing
+        price = prices.price(entry, name)
+        return price.going_in is not None or price.coming_out is not None
+
+    def check_provider(self, provider: str) -> None:
+        """Raises `ProviderNotConfigured` for a name that no provider has."""
+        if provider != providers.DEMO and provider not in self._entries:
+            raise errors.ProviderNotConfigured(f"`{_shortened(provider)}`", hint=self._alternatives())
 
     def check(self, provider: str, model: str | None) -> None:
         """Raises `ProviderNotConfigured` for what `open` would refuse, as far as that can be told without I/O."""
+        self.check_provider(provider)
         if provider == providers.DEMO:
             return
-        entry = self._entries.get(provider)
-        if entry is None:
-            raise errors.ProviderNotConfigured(f"`{_shortened(provider)}`", hint=self._alternatives())
+        entry = self._entries[provider]
         if (lack := self._lack(entry)) is not None:
             raise errors.ProviderNotConfigured(f"`{provider}`: {lack.reason}", hint=lack.remedy)
-        name = model or entry.model
+        name = self.choose_model(provider, model)
         if name is None:
             raise errors.ProviderNotConfigured(f"`{provider}` has no model of its own choice", hint="name a model")
         if len(name) > entries.LONGEST_NAME or not name.isprintable() or not name.strip():
             raise errors.ProviderNotConfigured(f"`{provider}`: this is not a model's name", hint="name a model it has")
         if entry.provider.kind == "openrouter" and "/" not in name:
             raise errors.ProviderNotConfigured(f"`{provider}`: `{name}` names no maker", hint=f"write `maker/{name}`")
+        if (listed := self._servers.names(entry)) is not None and not server_models.has(listed, name):
+            near = ", ".join(f"`{one}`" for one in server_models.nearest(listed, name))
+            hint = f"`{provider}` has {near}; `tower models {provider}` lists all {len(listed)}"
+            raise errors.UnknownModel(f"`{_shortened(name)}`", hint=hint)
 
     async def open(self, provider: str, model: str | None) -> port.Model:
         """The model behind its provider's breaker. Raises `ProviderNotConfigured`."""
+        if self._is_open_question(provider, model):
+            await self.look_up(provider, model)
         self.check(provider, model)
         if provider == providers.DEMO:
             return demo.DemoModel(self._demo_delay)
         entry = self._entries[provider]
-        name = model or entry.model
+        name = self.choose_model(provider, model)
         assert name is not None, "checked"
         async with self._opening[provider]:
             if (opened := self._models.get((provider, name))) is None:
@@ -164,10 +237,23 @@ class Catalog:
         ]
 
     async def close(self) -> None:
+        await self._servers.close()
         lines, self._lines = list(self._lines.values()), {}
         self._models = {}
         for line in lines:
             await line.close()
+
+    def _is_open_question(self, provider: str, model: str | None) -> bool:
+        """Only the server itself can say which model serves, whether it has this one by now, or whether it is there."""
+        name, listed = self.choose_model(provider, model), self.server_models(provider)
+        return name is None or provider == self._probed or (listed is not None and not server_models.has(listed, name))
+
+    def _place_ollama(self, url: str | None) -> str | None:
+        entry = self._entries.get(providers.OLLAMA)
+        if url is None or entry is None or entry.source != "environment":
+            return None
+        self._entries[providers.OLLAMA] = structs.replace(entry, base_url=url)
+        return providers.OLLAMA
 
     async def _opened(self, entry: entries.Entry, name: str) -> port.Model:
         if entry.key_command and entry.name not in self._command_keys:
@@ -218,7 +304,7 @@ class Catalog:
             return _Lack(f"the library `{library.module}` is not installed", f"`pip install '{package}'`")
         if entry.problem is not None:
             return _Lack(entry.problem, "set it to an address such as `http://127.0.0.1:8000`")
-        if entry.base_url is None:
+        if entry.base_url is None or (entry.name == self._probed and self._servers.names(entry) is None):
             return _Lack(f"`{entry.provider.url_variable}` is not set", "set it to the server's address")
         if entry.needs_key and not entry.key_command and keys.from_environment(entry, self._environ) is None:
             variables = " or ".join(f"`{name}`" for name in entry.key_variables)
@@ -227,16 +313,17 @@ class Catalog:
 
     def _listing(self, entry: entries.Entry) -> Listing:
         lack = self._lack(entry)
-        known = lack is None and entry.model is not None
-        price = prices.price(entry, entry.model) if known and entry.model else prices.Price(entry.price_in, entry.price_out)
+        model = entry.model or (self._servers.first(entry) if lack is None else None)
+        known = lack is None and model is not None
+        price = prices.price(entry, model) if known and model else prices.Price(entry.price_in, entry.price_out)
         return Listing(
             name=entry.name,
             provider=entry.provider.kind,
-            model=entry.model,
-            base_url=addresses.shown(entry.base_url) or None,
+            model=model,
+            base_url=None if entry.name == self._probed and lack else addresses.shown(entry.base_url) or None,
             usable=lack is None,
             reason=f"{lack.reason}; hint: {lack.remedy}" if lack else "",
-            context_window=prices.context_window(entry, entry.model) if known and entry.model else entry.context_window,
+            context_window=prices.context_window(entry, model) if known and model else entry.context_window,
             price_in=price.going_in,
             price_out=price.coming_out,
             source=entry.source,

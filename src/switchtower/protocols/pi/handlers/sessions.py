@@ -50,6 +50,7 @@ class SessionHandlers:
         receipts = hall.begun(request, visitor, session_id=session_id, data=data)
         hall.roster.reserve()
         try:
+            await hall.tower.workshop.look_up_model(command)
             prepared = hall.tower.workshop.prepared(command)
             await hall.ask(replace(prepared, receipts=receipts, id_is_fresh=fresh))
         except errors.InvalidCommand:
