@@ -24,6 +24,8 @@ Connect = Callable[..., Awaitable[PushClient]]
 
 TRANSPORTS = ("socket", "websocket")
 
+# With the variable set, if only to nothing, no Ollama of this machine is looked for.
+os.environ["OLLAMA_HOST"] = ""
 # Programs in terminals and commands from afar are started by login shells, whose profile is the user's own and may do anything.
 os.environ["HOME"] = tempfile.mkdtemp(prefix="tower-tests-home-")
 atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)

@@ -201,7 +201,9 @@ class Settings:
     )
     max_turns: int = _setting(200, values.whole(0), "COUNT", "How often one run may call the model; 0 is no limit")
     max_tokens: int = _setting(0, values.whole(0), "COUNT", "How many tokens one run may take, in and out; 0 is no limit")
-    max_cost: float = _setting(0.0, values.number(0), "USD", "How much one run may cost, where prices are known; 0 is no limit")
+    max_cost: float = _setting(
+        0.0, values.number(0), "USD", "How much one run may cost; models without a known price are refused; 0 is no limit"
+    )
     max_minutes: float = _setting(0.0, values.number(0), "MINUTES", "How long one run may call the model; 0 is no limit")
     compact_at: float = _setting(
         0.8, values.number(0), "PART", "The part of the context window from which on a conversation is summarised; 0 never does"

@@ -57,6 +57,7 @@ class Tower:
             "TOWER_DEMO_DELAY_MS": "0",
             "TOWER_SANDBOX": "local",
             "TOWER_TRUSTED_FOLDERS": "/",
+            "OLLAMA_HOST": "",
         }
 
     @property

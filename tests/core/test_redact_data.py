@@ -237,7 +237,7 @@ NOT_FREE_TEXT = {
     events.RunStarted: {"by", "message_id", "purpose", "images"},
     events.ThinkingDelta: {"text"},
     events.TextDelta: {"text"},
-    events.MessageCompleted: {"message_id", "carry"},
+    events.MessageCompleted: {"message_id", "carry", "stop_reason"},
     events.ToolCalled: {"call_id", "tool"},
     events.ToolFinished: {"call_id", "tool"},
     events.ApprovalDecided: {"approval_id", "verdict", "by"},

@@ -186,7 +186,7 @@ async def test_trouble_that_passes_is_retried_and_seen(scene: Scene, workspace: 
     events = await stage.client.run(session_id, "tell a story")
     assert outcome(events) == "success"
     assert said(events) == "The end."
-    assert warnings(events) == ["MODEL_RETRY"] * 3
+    assert warnings(events) == ["MODEL_NOT_CHECKED", *["MODEL_RETRY"] * 3]
     assert len(stage.requests) == 4
     info = await stage.client.ask("get_session", session_id=session_id)
     assert info["state"] == "completed"

@@ -194,6 +194,76 @@ async def test_tokens_and_cost_add_up_over_the_turns_of_a_run(make_task: MakeTas
     assert len(model.requests) == 3
 
 
+async def test_each_call_may_be_as_long_as_the_rest_of_the_budget(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    model = Scripted([port.ToolCall("list_dir", {}), port.Usage(60, 10)], text("done"))
+    await agent(model).run(make_task("go", budget=events.Budget(max_tokens=200)), make_desk())
+    assert [request.max_output_tokens for request in model.requests] == [200, 130]
+
+
+async def test_an_answer_that_the_budget_has_cut_is_no_success(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    model = Scripted([port.TextDelta("and so"), port.Usage(10, 40), port.Ending("length")])
+    desk = make_desk()
+    result = await agent(model).run(make_task("go", budget=events.Budget(max_tokens=50)), desk)
+    assert result == engine.Result(events.Outcome.FAILED, "the answer was cut by the run's budget: its tokens are used up")
+    cut = events.WarningRaised("ANSWER_CUT", "The answer was cut: the run's budget was reached", "length")
+    assert desk.of(events.WarningRaised) == [cut]
+    assert [error.code for error in desk.of(events.ErrorRaised)] == ["BUDGET_EXCEEDED"]
+    assert [message.stop_reason for message in desk.of(events.MessageCompleted)] == ["length"]
+
+
+async def test_an_answer_cut_at_the_models_limit_is_marked(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    desk = make_desk()
+    model = Scripted([port.TextDelta("and so"), port.Usage(10, 40), port.Ending("length")])
+    result = await agent(model).run(make_task("go"), desk)
+    assert result == engine.Result(events.Outcome.SUCCESS, "and so [cut at the model's limit for one answer]")
+    cut = events.WarningRaised("ANSWER_CUT", "The answer was cut: the model's limit for one answer was reached", "length")
+    assert desk.of(events.WarningRaised) == [cut]
+
+
+async def test_a_run_that_took_more_than_its_budget_is_marked(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    desk = make_desk()
+    model = Scripted([port.TextDelta("done"), port.Usage(200, 10)])
+    result = await agent(model).run(make_task("go", budget=events.Budget(max_tokens=50)), desk)
+    assert result == engine.Result(events.Outcome.SUCCESS, "done [over budget: 210 of 50 tokens]")
+    overrun = events.WarningRaised("BUDGET_OVERRUN", "The run took more than its budget: 210 of 50 tokens")
+    assert desk.of(events.WarningRaised) == [overrun]
+
+
+async def test_failed_attempts_count_for_the_budget(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+    broken = [port.TextDelta("Hel"), port.Usage(30, 10, is_estimate=True), PASSING]
+    model = Scripted(broken, broken, text("too late"))
+    desk = make_desk()
+    result = await agent(model, backoff=AT_ONCE).run(make_task("go", budget=events.Budget(max_tokens=70)), desk)
+    reason = "the run was stopped by its budget: it took 80 tokens, and may take 70"
+    assert result == engine.Result(events.Outcome.FAILED, reason)
+    assert [request.max_output_tokens for request in model.requests] == [70, 30]
+    assert [usage.is_estimate for usage in desk.of(events.UsageReported)] == [True, True]
+
+
+async def test_a_limit_of_costs_ends_a_run_whose_model_has_no_price(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    model = Scripted([port.ToolCall("list_dir", {}), port.Usage(60, 10)], text("too late"))
+    result = await agent(model).run(make_task("go", budget=events.Budget(max_cost=1.0)), make_desk())
+    assert result.outcome is events.Outcome.FAILED
+    assert "the price of scripted script-1 is unknown" in result.summary
+    assert len(model.requests) == 1
+
+
+async def test_a_summary_that_was_of_no_use_counts_for_the_budget(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+) -> None:
+    model = Scripted([port.TextDelta(" "), port.Usage(60, 40)], text("too late"), context_window=1_000)
+    task = make_task(long_conversation(), context_tokens=900, budget=events.Budget(max_tokens=100))
+    result = await agent(model).run(task, make_desk())
+    assert result.outcome is events.Outcome.FAILED
+    assert [request.max_output_tokens for request in model.requests] == [100]
+
+
 def long_conversation(messages: int = 20, length: int = 400) -> tuple[engine.Message, ...]:
     past = [
         engine.Message(role=("user", "assistant")[number % 2], text=f"message {number} " + "x" * length)

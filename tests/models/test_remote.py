@@ -252,7 +252,7 @@ async def test_a_server_that_does_not_count_is_estimated(provide: Provide) -> No
 
     usage = (await provider.ask(user("x" * 400), system="y" * 40)).usage
 
-    assert usage == port.Usage(110, 10)
+    assert usage == port.Usage(110, 10, is_estimate=True)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,8 @@ async def test_configured_headers_go_out(provide: Provide) -> None:
 async def test_an_answer_cut_at_the_models_limit_says_so(provide: Provide) -> None:
     for dialect, finish in (("openai", "length"), ("anthropic", "max_tokens"), ("google", "MAX_TOKENS")):
         provider = await provide(script.say("and so", finish=finish), dialect=dialect)
-        assert (await provider.ask()).text == f"and so{remote.CUT_AT_LIMIT}"
+        said = await provider.ask()
+        assert (said.text, said.of(port.Ending)) == ("and so", [port.Ending("length")])
 
 
 async def test_a_call_cut_at_the_models_limit_is_not_run(provide: Provide) -> None:
@@ -366,3 +367,54 @@ async def test_only_openai_hears_of_an_organisation_there(provide: Provide, monk
     provider = await provide(script.say("ok"), dialect="groq")
     await provider.ask()
     assert "mine" not in str(provider.received.headers)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "field"), [("openai", "max_completion_tokens"), ("openai-compatible", "max_tokens"), ("anthropic", "max_tokens")]
+)
+async def test_the_length_of_an_answer_is_limited_at_the_provider(provide: Provide, dialect: str, field: str) -> None:
+    provider = await provide(script.say("ok"), dialect=dialect)
+    await provider.ask(max_output_tokens=50)
+    assert provider.received.body[field] == 50
+
+
+async def test_google_is_sent_the_limit_of_an_answer_too(provide: Provide) -> None:
+    provider = await provide(script.say("ok"), dialect="google")
+    await provider.ask(max_output_tokens=50)
+    assert provider.received.body["generationConfig"]["maxOutputTokens"] == 50
+
+
+@pytest.mark.parametrize(
+    ("complaint", "then"),
+    [
+        ("max_tokens: 500000 > 64000, which is the maximum allowed number of output tokens", 64_000),
+        ("max_tokens is too large: 500000. This model supports at most 16384 completion tokens", 16_384),
+        ("max_tokens is not right", 4_096),
+    ],
+)
+async def test_a_limit_that_is_too_large_for_the_model_is_lowered(provide: Provide, complaint: str, then: int) -> None:
+    provider = await provide(script.Refusal(400, complaint), script.say("ok"), script.say("ok"), dialect="anthropic")
+    assert (await provider.ask(max_output_tokens=500_000)).text == "ok"
+    assert provider.received.body["max_tokens"] == then
+    await provider.ask(max_output_tokens=500_000)
+    assert [request.body["max_tokens"] for request in provider.server.requests] == [500_000, then, then]
+
+
+async def test_a_refusal_for_another_reason_is_not_answered_with_a_lower_limit(provide: Provide) -> None:
+    provider = await provide(script.Refusal(400, "messages: at least one message is required"))
+    await provider.refuse(max_output_tokens=500_000)
+    assert len(provider.server.requests) == 1
+
+
+async def test_what_a_cut_stream_took_is_estimated_and_priced(provide: Provide) -> None:
+    provider = await provide(script.Reply((script.Text("so far so good"), script.Cut())), price_in=1, price_out=1_000_000)
+    parts: list[port.Part] = []
+
+    async def listen() -> None:
+        async for part in provider.model.stream(port.Request((user("go"),))):
+            parts.append(part)
+
+    with pytest.raises(port.ModelTrouble):
+        await listen()
+    [usage] = [part for part in parts if isinstance(part, port.Usage)]
+    assert (usage.is_estimate, usage.output_tokens, usage.cost) == (True, 4, pytest.approx(4, abs=0.01))

@@ -72,8 +72,20 @@ def is_in_ci(environ: Mapping[str, str]) -> bool:
 class Standing:
     """How far it has come: a report tells of it, however it ends."""
 
-    session_id: str | None = None
-    run_id: str | None = None
+    def __init__(self) -> None:
+        self.session_id: str | None = None
+        self.run_id: str | None = None
+        self.marks: dict[str, str] = {}
+        """What the completion itself does not have: a cut answer, a budget that was overrun."""
+
+    def saw(self, event: Event) -> None:
+        match event.payload:
+            case messages.Warn("ANSWER_CUT"):
+                self.marks["stopReason"] = "length"
+            case messages.Warn("BUDGET_OVERRUN", message):
+                self.marks["overrun"] = message
+            case messages.AssistantDone():
+                self.marks.pop("stopReason", None)  # of an earlier message
 
 
 async def execute(settings: config.Settings, job: Job) -> int:
@@ -131,7 +143,9 @@ def _finish(reports: Reports, standing: Standing, job: Job, ended: through.Ended
     found = verdict.of(complete, job.criteria, session_id=standing.session_id, seconds=reports.seconds, timed_out=ended.timed_out)
     try:
         if job.form is Form.JSON:
-            output.line(msgspec.json.encode({"sessionId": standing.session_id, **msgspec.to_builtins(complete)}))
+            output.line(
+                msgspec.json.encode({"sessionId": standing.session_id, **msgspec.to_builtins(complete), **standing.marks})
+            )
     finally:
         try:
             reports.end(found)
@@ -199,6 +213,7 @@ async def _see_through(client: Client, standing: Standing, after_seq: int, job: 
         if job.form is Form.JSONL:
             output.line(event.line)
         view.show(event)
+        standing.saw(event)
         asking.saw(event)
         watch.saw(event)
         if about is not None and isinstance(event.payload, messages.SessionStarted):

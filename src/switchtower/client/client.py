@@ -287,6 +287,10 @@ class Client:
     async def models(self) -> list[extensions.ModelListing]:
         return (await self._ask(extensions.ListModels(), extensions.Models)).models
 
+    async def server_models(self, provider: str) -> list[str] | None:
+        """The models that a provider's server lists; None when it has no list."""
+        return (await self._ask(extensions.ListModels(provider), extensions.Models)).serverModels or None
+
     async def templates(self, root: str) -> list[extensions.Template]:
         """The skills and prompts of a folder, the user's own, and the extensions."""
         return (await self._ask(extensions.ListTemplates(root), extensions.Templates)).templates

@@ -113,6 +113,14 @@ class ProviderNotConfigured(CoreError):
     code = "PROVIDER_NOT_CONFIGURED"
 
 
+class UnknownModel(ProviderNotConfigured):
+    """Unknown model."""
+
+
+class PriceUnknown(ProviderNotConfigured):
+    """The cost limit cannot be checked."""
+
+
 class SandboxUnavailable(CoreError):
     """The sandbox cannot be had for this workspace."""
 

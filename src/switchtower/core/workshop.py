@@ -109,6 +109,18 @@ class Workshop(Site, Protocol):
 
     def of(self, session_id: str) -> Site: ...
 
+    def is_model_looked_up(self, command: commands.StartSession) -> bool:
+        """Whether `prepared` can decide at once. If not, `look_up_model` comes first."""
+        ...
+
+    async def look_up_model(self, command: commands.StartSession | commands.ConfigureSession) -> None:
+        """Asks the provider's server which models it has, for what decides afterwards. Bounded, cached, and raises nothing."""
+        ...
+
+    async def server_models(self, provider: str) -> Sequence[str] | None:
+        """The models that a provider's server lists; None when it has no list."""
+        ...
+
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
         """The command with what it left open filled in. Refuses a session that could not work: an unknown model, sandbox,
         policy, preset or folder."""

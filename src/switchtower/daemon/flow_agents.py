@@ -62,26 +62,26 @@ class TowerAgents:
 
     async def _prepared(self, order: ports.AgentOrder) -> commands.StartSession:
         workshop = self._tower.workshop
-        command = workshop.prepared(
-            commands.StartSession(
-                session_id=order.session_id,
-                actor=order.by,
-                engine="agent",
-                mode="interactive",
-                provider=order.provider,
-                model=order.model,
-                # Of a flow's sandbox and the configured one the stronger holds.
-                sandbox=None if order.sandbox == "local" else order.sandbox,
-                workspace=events.Workspace(root=order.workspace),
-                attach_token_sha256="",
-                metadata=order.metadata,
-                policy=order.policy,
-                thinking=order.thinking,
-                budget=order.budget,
-                title=order.title,
-                preset=order.preset,
-            )
+        wish = commands.StartSession(
+            session_id=order.session_id,
+            actor=order.by,
+            engine="agent",
+            mode="interactive",
+            provider=order.provider,
+            model=order.model,
+            # Of a flow's sandbox and the configured one the stronger holds.
+            sandbox=None if order.sandbox == "local" else order.sandbox,
+            workspace=events.Workspace(root=order.workspace),
+            attach_token_sha256="",
+            metadata=order.metadata,
+            policy=order.policy,
+            thinking=order.thinking,
+            budget=order.budget,
+            title=order.title,
+            preset=order.preset,
         )
+        await workshop.look_up_model(wish)
+        command = workshop.prepared(wish)
         return await workshop.with_worktree(command) if order.worktree else command
 
     async def _end_of(self, session: Session) -> ports.AgentEnd:

@@ -1,6 +1,7 @@
 """The world around the runtime, for real: the workshop port with folders, processes, git and the catalogue of models."""
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from switchtower.engines.agent.prompts.shelf import Shelf
 from switchtower.engines.agent.trust import FolderTrust
 from switchtower.extensions.loader import Loader
 from switchtower.models.catalog import Catalog
+from switchtower.models.providers import DEMO
 from switchtower.tools.git import worktrees
 from switchtower.tools.registry import Toolbox
 from switchtower.tools.running import processes
@@ -84,13 +86,59 @@ class DaemonWorkshop:
         self._catalog.check(provider, model)
         _check_policy(command.policy)
         checks.check_folder(command.workspace.root)
+        budget = preset_rules.within(command.budget, usual_budget)
+        self._check_price(provider, model, budget)
         return replace(
             command,
             provider=provider,
-            model=model,
+            model=model or self._catalog.choose_model(provider, None),
             policy=command.policy or self._settings.policy,
-            budget=preset_rules.within(command.budget, usual_budget),
+            budget=budget,
+            warnings=(*command.warnings, *self._notes(provider, command.model)),
         )
+
+    def is_model_looked_up(self, command: commands.StartSession) -> bool:
+        if command.program is not None or command.flow is not None:
+            return True
+        if command.provider == AUTO or command.preset is not None or command.budget is not None or self._settings.max_cost:
+            return False
+        return self._catalog.is_looked_up(command.provider, command.model)
+
+    async def look_up_model(self, command: commands.StartSession | commands.ConfigureSession) -> None:
+        if isinstance(command, commands.StartSession):
+            if command.program is not None or command.flow is not None:
+                return
+            usual = self._usual_budget()
+            with contextlib.suppress(errors.CoreError):  # `prepared` refuses it
+                command = preset_rules.applied(command, self._presets, usual_policy=self._settings.policy, usual=usual)
+        provider = command.provider
+        if provider == AUTO:
+            await self._catalog.look_up_default()
+            provider = None
+            with contextlib.suppress(errors.ProviderNotConfigured):  # `prepared` refuses it
+                provider, _ = self._chosen(AUTO, command.model, allows_demo=True)
+        if provider is not None:
+            await self._catalog.look_up(provider, command.model)
+            if isinstance(command, commands.StartSession) and preset_rules.within(command.budget, self._usual_budget()).max_cost:
+                await asyncio.to_thread(self._catalog.has_price, provider, command.model)  # loads the list of prices
+
+    async def server_models(self, provider: str) -> Sequence[str] | None:
+        self._catalog.check_provider(provider)
+        await self._catalog.look_up(provider)
+        return self._catalog.server_models(provider)
+
+    def _check_price(self, provider: str, model: str | None, budget: events.Budget) -> None:
+        if budget.max_cost is not None and not self._catalog.has_price(provider, model):
+            name = model or self._catalog.choose_model(provider, None)
+            remedy = f"set `price_in` and `price_out` in `[models.{provider}]` (0 if it is free), or use `--max-tokens`"
+            raise errors.PriceUnknown(f"the price of `{name}` is unknown", hint=remedy)
+
+    def _notes(self, provider: str, named: str | None) -> tuple[events.WarningRaised, ...]:
+        """A name that a client gave and that its server cannot confirm is taken as it is, and said so."""
+        if named is None or provider == DEMO or self._catalog.server_models(provider) is not None:
+            return ()
+        message = f"The model name `{named}` was not checked: {provider} lists no models"
+        return (events.WarningRaised("MODEL_NOT_CHECKED", message),)
 
     def _with_sandbox(self, command: commands.StartSession) -> commands.StartSession:
         """A session that names no sandbox gets the configured one; one that names less is refused. `auto` is about the agent's
@@ -149,6 +197,7 @@ class DaemonWorkshop:
             raise errors.NothingToRestore(str(reason)) from reason
 
     async def models(self) -> Sequence[workshop.ModelOffer]:
+        await self._catalog.look_up_default()
         default = self._default_provider()
         listings = await asyncio.to_thread(self._catalog.listings)  # the first time it loads a list of prices
         return [

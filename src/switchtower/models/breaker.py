@@ -1,9 +1,9 @@
 """A circuit breaker: a provider that fails again and again is paused for a while.
 
-Closed, calls pass. After too many failures in a row it is open and refuses, with the time after which to ask again. When its time is over it is half-open: one call
-passes as a probe, and its outcome decides. Only what says that the provider is unwell counts: it cannot be reached, breaks
-off, or has a server's trouble. A refused request or key shows a provider that works; a rate limit or a cancelled call says
-nothing either way.
+Closed, calls pass. After too many failures in a row it is open and refuses, with the time after which to ask again. When its
+time is over it is half-open: one call passes as a probe, and its outcome decides. Only what says that the provider is unwell
+counts: it cannot be reached, breaks off, or has a server's trouble. A refused request or key shows a provider that works; a rate
+limit or a cancelled call says nothing either way.
 """
 
 import contextlib

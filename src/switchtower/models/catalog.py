@@ -12,10 +12,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from switchtower.core import errors, redact, workshop
-from switchtower.models import addresses, breaker, connect, demo, entries, keys, port, prices, providers, remote, troubles
+from switchtower.models import (
+    addresses,
+    breaker,
+    connect,
+    demo,
+    entries,
+    keys,
+    port,
+    prices,
+    providers,
+    remote,
+    server_models,
+    troubles,
+)
 from switchtower.models.key_store import KeyStore, StoredKey, StoreProblem
 from switchtower.models.variables import SHELL, ProviderVariables
 
@@ -105,6 +118,7 @@ class Catalog:
         installed: Callable[[str], bool] = installed,
         stored_keys: KeyStore | None = None,
         in_shell: bool = False,
+        ollama_url: str | None = providers.PROVIDERS[providers.OLLAMA].base_url,
     ) -> None:
         """`in_shell`: the environment is that of a command, and not the daemon's. Raises `ConfigError` for a table that cannot be
         used."""
@@ -121,6 +135,10 @@ class Catalog:
         self._by_endpoint: dict[str, breaker.Breaker] = {}
         self._breakers: dict[str, breaker.Breaker] = {}
         self._opening: dict[str, asyncio.Lock] = {}
+        self._servers = server_models.ServerModels(clock)
+        self._ollama_url = ollama_url
+        self._probed: str | None = None
+        """The entry that counts only while a server answers at its usual address."""
         self._command_keys: dict[str, str] = {}
         self._keys_in_use: dict[str, str | None] = {}
         self._lines: dict[str, connect.Line] = {}
@@ -150,6 +168,10 @@ class Catalog:
     def _build(self, tables: Mapping[str, Any]) -> None:
         configured = {entry.name: entry for entry in entries.from_config(tables)}
         found = {entry.name: entry for entry in entries.from_environment(self._variables.current)}
+        self._probed = None
+        if self._ollama_url is not None and "OLLAMA_HOST" not in self._variables.current and providers.OLLAMA not in configured:
+            found[providers.OLLAMA] = structs.replace(found[providers.OLLAMA], base_url=self._ollama_url)
+            self._probed = providers.OLLAMA
         before, fresh = self._entries, {**found, **configured}
         ordered = {name: fresh[name] for name in (*configured, *(name for name in found if name not in configured))}
         for entry in ordered.values():
@@ -162,6 +184,7 @@ class Catalog:
         self._tell_secrets()
         for name, entry in before.items():
             if ordered.get(name) != entry:
+                self._servers.forget(name)
                 self._forget_models(name)
                 self._command_keys.pop(name, None)
                 if (line := self._lines.pop(name, None)) is not None:
@@ -174,8 +197,10 @@ class Catalog:
 
     def default(self) -> tuple[str, str | None] | None:
         """The first usable provider that has a model by default; None when no provider is usable. It is never the demo."""
-        usable = (entry for entry in self._entries.values() if entry.model is not None and self._lack(entry) is None)
-        return next(((entry.name, entry.model) for entry in usable), None)
+        for name, entry in self._entries.items():
+            if (model := entry.model or self._servers.first(entry)) is not None and self._lack(entry) is None:
+                return name, model
+        return None
 
     def choose(self, model: str | None, *, allows_demo: bool) -> tuple[str, str | None]:
         """The provider and model of a session that names no provider. Only this function falls back to the demo: for a session
@@ -196,7 +221,8 @@ class Catalog:
         if len(usable) == 1:
             return usable[0].name
         for entry in usable:
-            if entry.model == model or prices.knows(entry, model):
+            listed = self._servers.names(entry)
+            if entry.model == model or prices.knows(entry, model) or (listed is not None and server_models.has(listed, model)):
                 return entry.name
         named = f"no usable provider is known to have the model `{_shortened(model)}`"
         if usable:
@@ -209,7 +235,7 @@ class Catalog:
             lack = self._lack(entry)
             if lack is not None and (entry.source == "config" or self._has_key(entry)):
                 return errors.ProviderNotConfigured(f"`{entry.name}`: {lack.reason}", hint=lack.remedy)
-            if lack is None and entry.model is None:
+            if lack is None and entry.model is None and self._servers.first(entry) is None:
                 return errors.ProviderNotConfigured(f"`{entry.name}` has no default model", hint="name one with `--model`")
         return None
 
@@ -255,26 +281,83 @@ class Catalog:
                     if key := await self._key(entry):
                         self._on_secret(key)
 
+    def choose_model(self, provider: str, model: str | None) -> str | None:
+        """The model that serves: the one that is named, the configured one, or the first of the server's list."""
+        entry = self._entries.get(provider)
+        return model or (None if entry is None else entry.model or self._servers.first(entry))
+
+    def is_looked_up(self, provider: str, model: str | None = None) -> bool:
+        """Whether it is known what the server lists, as far as there is a server."""
+        entry = self._entries.get(provider)
+        if entry is None or entry.base_url is None or entry.problem is not None:
+            return True
+        return self._servers.is_fresh(entry, model or entry.model)
+
+    async def look_up(self, provider: str, model: str | None = None) -> None:
+        """Asks the provider's server which models it has, unless that is known. Bounded, and raises nothing."""
+        entry = self._entries.get(provider)
+        if entry is None or self.is_looked_up(provider, model):
+            return
+        if entry.needs_key and not self._has_key(entry):
+            return
+        if entry.key_command and entry.name not in self._command_keys:
+            return  # the command is run when a model is opened, where its failure can be shown
+        try:
+            key = await self._key(entry)
+        except errors.ProviderNotConfigured:
+            return
+        await self._servers.look_up(entry, key)
+
+    async def look_up_default(self) -> None:
+        """Asks what `default` has to know: the servers that name no model, and Ollama at its usual address."""
+        for name, entry in self._entries.items():
+            if entry.model is not None and self._lack(entry) is None:
+                return
+            if entry.model is None and entry.base_url is not None:
+                await self.look_up(name)
+
+    def server_models(self, provider: str) -> tuple[str, ...] | None:
+        """The names that the server lists; None when it has no list."""
+        entry = self._entries.get(provider)
+        return self._servers.names(entry) if entry is not None else None
+
+    def has_price(self, provider: str, model: str | None) -> bool:
+        """Whether the cost of a call can be known. The first time it loads the list of prices (a fifth of a second)."""
+        entry = self._entries.get(provider)
+        name = self.choose_model(provider, model)
+        if entry is None or name is None:
+            return entry is None  # the demo model costs nothing
+        price = prices.price(entry, name)
+        return price.going_in is not None or price.coming_out is not None
+
+    def check_provider(self, provider: str) -> None:
+        """Raises `ProviderNotConfigured` for a name that no provider has."""
+        if provider != providers.DEMO and provider not in self._entries:
+            raise errors.ProviderNotConfigured(f"`{_shortened(provider)}`", hint=self._alternatives())
+
     def check(self, provider: str, model: str | None) -> None:
         """Raises `ProviderNotConfigured` for what `open` would refuse, as far as that can be told without I/O."""
+        self.check_provider(provider)
         if provider == providers.DEMO:
             if model not in (None, demo.NAME):
                 raise errors.ProviderNotConfigured(
                     f"`{providers.DEMO}` has no model `{_shortened(model)}`", hint="leave the model out, or name its provider"
                 )
             return
-        entry = self._entries.get(provider)
-        if entry is None:
-            raise errors.ProviderNotConfigured(f"`{_shortened(provider)}`", hint=self._alternatives())
+        entry = self._entries[provider]
         if (lack := self._lack(entry)) is not None:
             raise errors.ProviderNotConfigured(f"`{provider}`: {lack.reason}", hint=lack.remedy)
-        name = model or entry.model
+        name = self.choose_model(provider, model)
         if name is None:
             raise errors.ProviderNotConfigured(f"`{provider}` has no model of its own choice", hint="name a model")
         if len(name) > entries.LONGEST_NAME or not name.isprintable() or not name.strip():
             raise errors.ProviderNotConfigured(f"`{provider}`: this is not a model's name", hint="name a model it has")
         if entry.provider.kind == "openrouter" and "/" not in name:
             raise errors.ProviderNotConfigured(f"`{provider}`: `{name}` names no maker", hint=f"write `maker/{name}`")
+        if (listed := self._servers.names(entry)) is not None and not server_models.has(listed, name):
+            near = ", ".join(f"`{one}`" for one in server_models.nearest(listed, name))
+            hint = f"`{provider}` has {near}; `tower models {provider}` lists all {len(listed)}"
+            raise errors.UnknownModel(f"`{_shortened(name)}`", hint=hint)
 
     def login_target(self, provider: str) -> LoginTarget:
         """What a stored key of this provider is for. Raises `ProviderNotConfigured`."""
@@ -291,11 +374,13 @@ class Catalog:
 
     async def open(self, provider: str, model: str | None) -> port.Model:
         """The model behind its provider's breaker. Raises `ProviderNotConfigured`."""
+        if self._is_open_question(provider, model):
+            await self.look_up(provider, model)
         self.check(provider, model)
         if provider == providers.DEMO:
             return demo.DemoModel(self._demo_delay)
         entry = self._entries[provider]
-        name = model or entry.model
+        name = self.choose_model(provider, model)
         assert name is not None, "checked"
         async with self._opening[provider]:
             key = await self._key(entry)
@@ -341,10 +426,16 @@ class Catalog:
         ]
 
     async def close(self) -> None:
+        await self._servers.close()
         lines, self._lines, self._retired = [*self._lines.values(), *self._retired], {}, []
         self._models = {}
         for line in lines:
             await line.close()
+
+    def _is_open_question(self, provider: str, model: str | None) -> bool:
+        """Only the server itself can say which model serves, whether it has this one by now, or whether it is there."""
+        name, listed = self.choose_model(provider, model), self.server_models(provider)
+        return name is None or provider == self._probed or (listed is not None and not server_models.has(listed, name))
 
     async def _opened(self, entry: entries.Entry, name: str, key: str | None) -> port.Model:
         origin = troubles.Origin(
@@ -391,7 +482,7 @@ class Catalog:
             return _Lack(f"the library `{library.module}` is not installed", f"`pip install '{package}'`")
         if entry.problem is not None:
             return _Lack(entry.problem, "set it to an address such as `http://127.0.0.1:8000`")
-        if entry.base_url is None:
+        if entry.base_url is None or (entry.name == self._probed and self._servers.names(entry) is None):
             return _Lack(f"`{entry.provider.url_variable}` is not set", "set it to the server's address")
         if entry.needs_key and not self._has_key(entry):
             variables = " or ".join(f"`{name}`" for name in entry.key_variables)
@@ -402,16 +493,17 @@ class Catalog:
 
     def _listing(self, entry: entries.Entry) -> Listing:
         lack = self._lack(entry)
-        known = lack is None and entry.model is not None
-        price = prices.price(entry, entry.model) if known and entry.model else prices.Price(entry.price_in, entry.price_out)
+        model = entry.model or (self._servers.first(entry) if lack is None else None)
+        known = lack is None and model is not None
+        price = prices.price(entry, model) if known and model else prices.Price(entry.price_in, entry.price_out)
         return Listing(
             name=entry.name,
             provider=entry.provider.kind,
-            model=entry.model,
-            base_url=addresses.shown(entry.base_url) or None,
+            model=model,
+            base_url=None if entry.name == self._probed and lack else addresses.shown(entry.base_url) or None,
             usable=lack is None,
             reason=f"{lack.reason}; hint: {lack.remedy}" if lack else "",
-            context_window=prices.context_window(entry, entry.model) if known and entry.model else entry.context_window,
+            context_window=prices.context_window(entry, model) if known and model else entry.context_window,
             price_in=price.going_in,
             price_out=price.coming_out,
             source=entry.source,

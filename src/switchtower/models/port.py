@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from switchtower.core import engine
+from switchtower.core import engine, events
 
 
 class ToolSpec(Struct, frozen=True):
@@ -46,6 +46,15 @@ class Usage(Struct, frozen=True):
     cache_write_tokens: int = 0
     cost: float | None = None
     """In US dollars; None when no price is known."""
+    is_estimate: bool = False
+    """The provider did not count; tokens are estimated from the length of the texts."""
+
+
+class Ending(Struct, frozen=True):
+    """The message is not whole: the provider stopped it at a limit."""
+
+    stop_reason: str
+    """`length`."""
 
 
 class Carry(Struct, frozen=True):
@@ -54,7 +63,7 @@ class Carry(Struct, frozen=True):
     data: dict[str, Any]
 
 
-Part = TextDelta | ThinkingDelta | ToolCall | Usage | Carry
+Part = TextDelta | ThinkingDelta | ToolCall | Usage | Ending | Carry
 
 
 class Request(Struct, frozen=True):
@@ -65,6 +74,8 @@ class Request(Struct, frozen=True):
     system: str = ""
     thinking: str | None = None
     """How much to think: `off`, `minimal`, `low`, `medium`, `high`, `xhigh`; None is the model's own way."""
+    max_output_tokens: int | None = None
+    """How long the answer may be at most; None is the model's own limit."""
 
 
 class Model(Protocol):
@@ -112,6 +123,9 @@ class ModelTrouble(Exception):
         self.status = status
         self.is_paused = is_paused
         """No call was made, because the provider is paused; `retry_after` is how long that lasts."""
+
+        self.usage: events.UsageReported | None = None
+        """What the failed call took, as far as that is known."""
 
     @property
     def is_rate_limit(self) -> bool:

@@ -48,6 +48,7 @@ DEMO = "demo"
 """Always there and needs nothing; no row of the table, because there is nothing to reach."""
 
 COMPATIBLE = "openai-compatible"
+OLLAMA = "ollama"
 
 _ALL = (
     Provider(
@@ -125,7 +126,7 @@ _ALL = (
         model="grok-4.7",
         price_list="x-ai",
     ),
-    Provider(kind="ollama", base_url="http://127.0.0.1:11434/v1", url_variable="OLLAMA_HOST", needs_key=False),
+    Provider(kind=OLLAMA, base_url="http://127.0.0.1:11434/v1", url_variable="OLLAMA_HOST", needs_key=False),
     Provider(kind="vllm", url_variable="VLLM_BASE_URL", key_variables=("VLLM_API_KEY",), needs_key=False),
     Provider(kind="lmstudio", base_url="http://127.0.0.1:1234/v1", needs_key=False),
     Provider(kind=COMPATIBLE, needs_key=False),

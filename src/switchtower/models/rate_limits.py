@@ -35,7 +35,8 @@ def seconds_to_wait(headers: Mapping[str, str], body: str, now: float) -> float 
 
 def _reset(headers: Mapping[str, str], now: float) -> float | None:
     """When the limits that are used up are reset; if no limit is marked as used up, the first reset of all."""
-    used_up, others = [], []
+    used_up: list[float] = []
+    others: list[float] = []
     for wait, remaining in _resets(headers, now):
         (used_up if _number(remaining) == 0 else others).append(wait)
     return max(used_up) if used_up else min(others, default=None)

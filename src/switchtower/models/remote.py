@@ -2,12 +2,14 @@
 usage and what is to be handed back come at the end, when they are whole.
 
 A stream that ends before the provider said that it is done is trouble, however well it reads. Closing the stream closes the
-connection at once. Nothing is tried twice here.
+connection at once. Nothing is tried twice here, but for a limit of the answer's length that the provider does not take: no word
+was said then, and the call is made again with a smaller one.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,14 +24,15 @@ if TYPE_CHECKING:
 LONGEST_MESSAGE = 16 * 1_048_576
 """Characters, arguments of calls included."""
 
-CUT_AT_LIMIT = "\n\n[cut off: the model's limit for one answer was reached]"
-
 _SILENCES = 10
 """A provider may show signs of life without saying anything, as some do while they think; not for ever."""
 _PATIENCE_FOR_THOUGHT = 5
 """Some think in silence, and more thinking is more silence."""
 _DEEP_THOUGHT = ("high", "xhigh")
 _CHARACTERS_A_TOKEN = 4
+_SAFE_OUTPUT = 4_096
+"""Tokens of one answer that every model in use can give."""
+_ABOUT_THE_LIMIT = re.compile(r"max_?(?:completion_|output_|new_)?tokens|maxOutputTokens|completion", re.IGNORECASE)
 _CONTEXT_FULL = "model_context_window_exceeded"
 
 
@@ -50,6 +53,8 @@ class RemoteModel:
         self._silence = silence
         self._context_window = context_window
         self._on_refused_key = on_refused_key
+        self._most_output: int | None = None
+        """The longest answer that the provider lets a call ask for, once it has refused a longer one."""
         self._by = f"{entry.endpoint} {model.model_name}"
         self._historian = wire.Historian(entry.provider.dialect, self._by, model.system, model.profile)
 
@@ -69,10 +74,32 @@ class RemoteModel:
         return self._context_window
 
     async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
+        limit = request.max_output_tokens
+        if limit is not None and self._most_output is not None:
+            limit = min(limit, self._most_output)
+        while True:
+            has_begun = False
+            try:
+                async with contextlib.aclosing(self._stream(request, limit)) as parts:
+                    async for part in parts:
+                        has_begun = True
+                        yield part
+                return
+            except port.ModelTrouble as trouble:
+                lower = None if has_begun or limit is None else _lower_limit(trouble, limit)
+                if lower is None:
+                    raise
+                limit = self._most_output = lower
+
+    async def _stream(self, request: port.Request, limit: int | None) -> AsyncGenerator[port.Part, None]:
         from pydantic_ai import direct
 
         level = request.thinking or self._entry.thinking
         settings = self._settings(level)
+        if limit is not None and self._entry.provider.dialect is Dialect.OPENAI and self._entry.provider.kind != "openai":
+            settings["extra_body"] = {"max_tokens": limit}  # OpenAI's newer name for it is not known everywhere
+        elif limit is not None:
+            settings["max_tokens"] = limit
         history = self._historian.tell(request.conversation)
         answer = _Answer(self._origin)
         opened = direct.model_request_stream(
@@ -98,6 +125,8 @@ class RemoteModel:
                     yield part
         except Exception as error:
             trouble = troubles.of(error, self._origin)
+            if answer.size:
+                yield self._estimate(answer, request)  # the provider counts what it sent, too
             if trouble.status == 401:
                 self._on_refused_key()
             # Not chained: what the libraries raise holds requests, and those hold keys.
@@ -132,9 +161,9 @@ class RemoteModel:
         parts = response.get().parts
         tools = {wire.tool_name(tool.name): tool.name for tool in request.tools}
         calls = [_call(part, tools, at_limit=at_limit) for part in parts if part.part_kind == "tool-call"]
-        if at_limit and not calls:
-            yield port.TextDelta(CUT_AT_LIMIT)
         yield from calls
+        if at_limit:
+            yield port.Ending("length")
         yield self._usage(response, answer, request)
         if not at_limit and (kept := answer.carried(self._by, parts)) is not None:
             yield port.Carry(kept)
@@ -143,11 +172,16 @@ class RemoteModel:
         counted = response.usage
         if counted.input_tokens or counted.output_tokens:
             usage = port.Usage(counted.input_tokens, counted.output_tokens, counted.cache_read_tokens, counted.cache_write_tokens)
-        else:  # a server that does not count; without an estimate nobody would know when the conversation is too long
-            usage = port.Usage(_weight(request) // _CHARACTERS_A_TOKEN, answer.size // _CHARACTERS_A_TOKEN)
+        else:  # a server that does not count; without an estimate no budget would hold
+            return self._estimate(answer, request)
         told = (response.provider_details or {}).get("cost")
         cost = float(told) if isinstance(told, int | float) else prices.cost(self._entry, self.name, usage)
         return msgspec.structs.replace(usage, cost=cost)
+
+    def _estimate(self, answer: "_Answer", request: port.Request) -> port.Usage:
+        going_in, coming_out = _weight(request) // _CHARACTERS_A_TOKEN, -(-answer.size // _CHARACTERS_A_TOKEN)
+        usage = port.Usage(going_in, coming_out, is_estimate=True)
+        return msgspec.structs.replace(usage, cost=prices.cost(self._entry, self.name, usage))
 
 
 class _Answer:
@@ -240,6 +274,14 @@ def _call(part: "messages.ToolCallPart", tools: dict[str, str], *, at_limit: boo
     if at_limit:
         problem = "the model's limit for one answer was reached in the middle of this call; make a smaller one"
     return port.ToolCall(tool, {}, problem)
+
+
+def _lower_limit(trouble: port.ModelTrouble, limit: int) -> int | None:
+    """A length of the answer that the provider may take, after it has refused this one; None when that was not its reason."""
+    if trouble.status not in (400, 413, 422) or limit <= _SAFE_OUTPUT or not _ABOUT_THE_LIMIT.search(trouble.message):
+        return None
+    named = [int(number) for number in re.findall(r"\d{3,9}", trouble.message)]
+    return max([number for number in named if _SAFE_OUTPUT < number < limit], default=_SAFE_OUTPUT)
 
 
 _NOT_KEPT = ("citations", "annotations", "raw_content", "logprobs")

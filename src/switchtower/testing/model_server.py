@@ -37,6 +37,9 @@ _DIALECTS: dict[str, tuple[str, Callable[[script.Reply], Voice], Callable[[scrip
 }
 
 
+_LISTS = ("/models", "/api/tags")
+
+
 class _Dropped(Exception):
     """The script says that the connection breaks here."""
 
@@ -44,13 +47,17 @@ class _Dropped(Exception):
 class ModelServer:
     """`async with ModelServer([say("hello")]) as server`, then a client of `server.url`."""
 
-    def __init__(self, answers: script.Script) -> None:
+    def __init__(self, answers: script.Script, models: Sequence[str] | None = None) -> None:
+        """`models` are those that it lists; without them it has no list."""
+        self._models = models
         self._script = answers
         self._answered = 0
         self._server: asyncio.Server | None = None
         self._conversations: set[asyncio.Task[None]] = set()
         self._arrived = asyncio.Condition()
         self.requests: list[script.Received] = []
+        self.lookups: list[script.Received] = []
+        """Requests for the list of models."""
         self.connections = 0
         self.port = 0
 
@@ -100,6 +107,11 @@ class ModelServer:
     async def _answer(self, received: script.Received, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         """Hands back what came of the next request meanwhile."""
         early = b""
+        if received.path.endswith(_LISTS):
+            self.lookups.append(received)
+            _write_refusal(writer, received, self._list(received))
+            await writer.drain()
+            return early
         async with self._arrived:
             self.requests.append(received)
             self._arrived.notify_all()
@@ -111,6 +123,22 @@ class ModelServer:
                 early = await self._stream(reader, writer, received, reply)
         received.answered.set()
         return early
+
+    def _list(self, received: script.Received) -> script.Refusal:
+        path = received.path
+        if self._models is None:
+            answer = None
+            if not isinstance(self._script, Sequence):
+                with contextlib.suppress(Exception):  # most scripts know only calls of a model
+                    answer = self._script(received)
+            return answer if isinstance(answer, script.Refusal) else script.Refusal(404, "there is no list of models")
+        if path.endswith("/api/tags"):
+            body: dict[str, Any] = {"models": [{"name": name} for name in self._models]}
+        elif "/v1beta/" in path:
+            body = {"models": [{"name": f"models/{name}"} for name in self._models]}
+        else:
+            body = {"object": "list", "data": [{"id": name, "object": "model"} for name in self._models]}
+        return script.Refusal(200, body=json.dumps(body).encode())
 
     def _next(self, received: script.Received) -> script.Answer:
         if not isinstance(self._script, Sequence):
@@ -204,14 +232,14 @@ def _write_refusal(writer: asyncio.StreamWriter, received: script.Received, refu
 
 
 @contextlib.contextmanager
-def in_thread(answers: script.Script) -> Iterator[ModelServer]:
+def in_thread(answers: script.Script, models: Sequence[str] | None = None) -> Iterator[ModelServer]:
     """The server on a loop and thread of its own. Its events belong to that loop: only look at `requests`."""
     ready: list[ModelServer] = []
     started, ended = threading.Event(), threading.Event()
 
     async def serve() -> None:
         try:
-            async with ModelServer(answers) as server:
+            async with ModelServer(answers, models) as server:
                 ready.append(server)
                 started.set()
                 await asyncio.to_thread(ended.wait)

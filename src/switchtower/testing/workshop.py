@@ -33,6 +33,15 @@ class BareWorkshop:
     def of(self, session_id: str) -> workshop.Site:
         return self
 
+    def is_model_looked_up(self, command: commands.StartSession) -> bool:
+        return True
+
+    async def look_up_model(self, command: commands.StartSession | commands.ConfigureSession) -> None:
+        """There is no server."""
+
+    async def server_models(self, provider: str) -> Sequence[str] | None:
+        return None
+
     def prepared(self, command: commands.StartSession) -> commands.StartSession:
         return msgspec.structs.replace(command, sandbox=command.sandbox or "local")
 

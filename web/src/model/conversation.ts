@@ -64,7 +64,7 @@ const NOTHING: Told = { what: "nothing" };
 const CHANGED: Told = { what: "changed" };
 /** Of what a call puts out while it runs. Its result has the whole. */
 export const MOST_LIVE_OUTPUT = 65_536;
-const MILD = new Set(["RETRY", "ABORTED"]);
+const MILD = new Set(["RETRY", "ABORTED", "ANSWER_CUT", "BUDGET_OVERRUN", "MODEL_STALLED"]);
 const ENDED = new Set(["finished", "error", "idle"]);
 
 export class Conversation {

@@ -13,9 +13,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.argument("provider", required=False)
+@click.option("--all", "of_all", is_flag=True, help="List the models of every usable provider.")
 @click.option("--json", "as_json", is_flag=True, help="Print one array.")
-def models(as_json: bool) -> int:
+def models(provider: str | None, of_all: bool, as_json: bool) -> int:
     """List the models that can be used, and why the others cannot. `*` marks the one that serves when none is named.
+
+    With PROVIDER or --all: list the models that the provider's own server has, for --model.
 
     The first column is what --provider takes. Prices are in US dollars per million tokens, in and out. The last column names
     where a usable model's key comes from: a variable of your shell or of the daemon's environment, a `key_command`, the system
@@ -24,10 +28,13 @@ def models(as_json: bool) -> int:
     \b
     Example:
       tower models
+      tower models ollama
       ANTHROPIC_API_KEY=… tower models
     """
     import msgspec
 
+    if provider is not None or of_all:
+        return asyncio.run(_list_servers(provider, as_json=as_json))
     listed = sorted(asyncio.run(_list()), key=lambda model: (not model.usable, not model.isDefault))
     if as_json:
         output.line(msgspec.json.encode(listed))
@@ -43,6 +50,27 @@ async def _list() -> "list[extensions.ModelListing]":
 
     async with await Client.connect(config.load()) as client:
         return await client.models()
+
+
+async def _list_servers(provider: str | None, *, as_json: bool) -> int:
+    import msgspec
+
+    from switchtower import config
+    from switchtower.client.client import Client
+
+    async with await Client.connect(config.load()) as client:
+        names = [provider] if provider else [one.name for one in await client.models() if one.usable and one.name != "demo"]
+        found = {name: await client.server_models(name) for name in names}
+    if as_json:
+        rows = [{"provider": name, "model": model} for name, listed in found.items() for model in listed or ()]
+        output.line(msgspec.json.encode(rows))
+    for name, listed in found.items():
+        if listed is None:
+            console.say(f"{name}: the server lists no models", "yellow")
+        elif not as_json:
+            for model in listed:
+                output.line(console.printable(model if provider else f"{name}  {model}"))
+    return console.Exit.OK if any(listed is not None for listed in found.values()) else console.Exit.FAILED
 
 
 def _cells(listed: "Sequence[extensions.ModelListing]") -> list[tuple[str, ...]]:

@@ -130,7 +130,7 @@ def _check_attach(ctx: click.Context, attach: str | None, queue: bool, token: st
 @click.option("--worktree", is_flag=True, help="Work in a git worktree made for this session; the folder stays as it is.")
 @arguments.amount("--max-turns", "N", "End the run after N calls of the model.", most=2**31, whole=True)
 @arguments.amount("--max-tokens", "N", "End the run after N tokens, in and out.", most=2**53, whole=True)
-@arguments.amount("--max-cost", "USD", "End the run when it has cost so much, if prices are known.")
+@arguments.amount("--max-cost", "USD", "End the run when it has cost so much; refused for a model without a known price.")
 @arguments.amount("--max-minutes", "M", "End the run when it has taken so long.")
 @arguments.token
 @click.pass_context

@@ -4,24 +4,18 @@ Keys are never read here: the catalog says whether one is there. Only this machi
 """
 
 import asyncio
-import http.client
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct
 
 from switchtower import config
-from switchtower.models import addresses, catalog, providers
+from switchtower.models import addresses, catalog, providers, server_models
 from switchtower.models.key_store import KeyStore
 
 PATIENCE = 1.0
 """Seconds for a server of this machine to answer."""
-_MOST_BYTES = 1024 * 1024
 MOST_MODELS = 200
-_LONGEST_NAME = 200
 
 
 class Server(Struct, frozen=True):
@@ -115,28 +109,5 @@ async def _ask_all(urls: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def models_of(base_url: str) -> tuple[str, ...] | None:
     """The names that a server lists, as OpenAI's API has it; None when nothing there speaks it."""
-    try:
-        parts = urlsplit(base_url)
-        secure = parts.scheme == "https"
-        connection = (http.client.HTTPSConnection if secure else http.client.HTTPConnection)(parts.netloc, timeout=PATIENCE)
-    except (ValueError, http.client.HTTPException):
-        return None
-    try:
-        connection.request("GET", f"{parts.path}/models", headers={"Accept": "application/json"})
-        response = connection.getresponse()
-        if response.status != 200:
-            return () if response.status in (401, 403) else None
-        return _names(msgspec.json.decode(response.read(_MOST_BYTES)))
-    except (OSError, http.client.HTTPException, msgspec.MsgspecError, RecursionError, ValueError):
-        return None
-    finally:
-        with suppress(OSError):
-            connection.close()
-
-
-def _names(answer: Any) -> tuple[str, ...] | None:
-    listed = answer.get("data") if isinstance(answer, dict) else None
-    if not isinstance(listed, list):
-        return () if isinstance(answer, dict) and "data" in answer else None
-    names = [model.get("id") for model in listed[:MOST_MODELS] if isinstance(model, dict)]
-    return tuple(name for name in names if isinstance(name, str) and name.isprintable() and 0 < len(name) <= _LONGEST_NAME)
+    names = server_models.fetch(f"{base_url}/models", {}, PATIENCE)
+    return None if names is None else names[:MOST_MODELS]

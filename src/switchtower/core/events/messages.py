@@ -100,3 +100,5 @@ class MessageCompleted(Event, frozen=True):
     """What the provider wants handed back with this message, such as a signature; nobody else can read it."""
     cut_short: bool = False
     """The run was stopped in the middle of it; it is as long as it got."""
+    stop_reason: str = ""
+    """`length` when the provider stopped it at a limit; empty when it is whole."""

@@ -22,6 +22,8 @@ class UsageReported(Event, frozen=True):
     cache_write_tokens: int = 0
     cost: float | None = None
     context_window: int | None = None
+    is_estimate: bool = False
+    """The provider did not count; tokens are estimated."""
 
 
 class RetryScheduled(Event, frozen=True):

@@ -3,9 +3,10 @@
 import asyncio
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from switchtower.core import engine, events
-from switchtower.engines.agent import turns
+from switchtower.engines.agent import budget, turns
 from switchtower.engines.agent.kit import Kit
 from switchtower.models import port
 
@@ -40,18 +41,23 @@ async def take(
     request: port.Request,
     desk: engine.Desk,
     kit: Kit,
+    meter: budget.Meter,
     *,
     quiet: bool = False,
     retries: bool = True,
-    deadline_ms: int | None = None,
 ) -> turns.Turn:
-    """One message of the model. A wait that would end after the deadline is not begun."""
+    """One message of the model, no longer than the run's budget allows. A wait that would end after the run's time is not begun.
+    Raises `budget.Exceeded` when failed attempts have used the budget up."""
     waits = _Waits()
     while True:
         try:
-            turn = await turns.take(model, request, desk, quiet=quiet, stall_after=kit.stall_after)
+            limited = replace(request, max_output_tokens=meter.tokens_left)
+            turn = await turns.take(model, limited, desk, quiet=quiet, stall_after=kit.stall_after)
         except port.ModelTrouble as trouble:
-            left = None if deadline_ms is None else (deadline_ms - kit.now_ms()) / 1_000
+            if trouble.usage is not None:
+                meter.add(trouble.usage)
+                meter.check(kit.now_ms())
+            left = None if meter.deadline_ms is None else (meter.deadline_ms - kit.now_ms()) / 1_000
             delay = waits.delay_after(trouble, kit, left) if retries else None
             if delay is None:
                 if waits.announced:
@@ -74,6 +80,7 @@ async def take(
                 await desk.emit(events.RetryEnded(waits.attempt, success=False, reason="Retry cancelled"))
                 raise trouble from None
         else:
+            meter.add(turn.usage)
             if waits.announced:
                 await desk.emit(events.RetryEnded(waits.attempt, success=True))
             return turn

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from switchtower.core import engine, events
-from switchtower.engines.agent import attempts
+from switchtower.engines.agent import attempts, budget
 from switchtower.engines.agent.kit import Kit
 from switchtower.models import pictures, port
 
@@ -34,6 +34,7 @@ class Compactor(Struct):
     model: port.Model
     kit: Kit
     desk: engine.Desk
+    meter: budget.Meter
     turns_since: int = _TURNS_BETWEEN
     in_vain: bool = False
     failure: str = ""
@@ -47,8 +48,8 @@ class Compactor(Struct):
 
     async def compact(
         self, messages: Sequence[engine.Message], reason: str, context_tokens: int, instructions: str = ""
-    ) -> tuple[list[engine.Message], events.UsageReported] | None:
-        """The shorter conversation and what it took, or None when it could not be had. Raises nothing but a cancellation."""
+    ) -> list[engine.Message] | None:
+        """The shorter conversation, or None when it could not be had. Raises nothing but a cancellation."""
         before = context_tokens or tokens_of(messages)
         kept = _messages_to_keep(messages, self.model.context_window or _DEFAULT_WINDOW)
         await self.desk.emit(events.CompactionStarted(reason))
@@ -56,10 +57,15 @@ class Compactor(Struct):
             await self._failed("there is nothing to summarise yet")
             return None
         try:
-            summary = attempts.take(self.model, self._request(messages, instructions), self.desk, self.kit, quiet=True)
+            summary = attempts.take(
+                self.model, self._request(messages, instructions), self.desk, self.kit, self.meter, quiet=True
+            )
             turn = await self.desk.unless_stopped("compaction", summary)
         except port.ModelTrouble as trouble:
             await self._failed(trouble.message)
+            return None
+        except budget.Exceeded as exceeded:
+            await self._failed(str(exceeded))
             return None
         except engine.StepStopped:
             await self._failed("cancelled", aborted=True)
@@ -67,6 +73,9 @@ class Compactor(Struct):
         except asyncio.CancelledError:
             await self.desk.emit(events.CompactionFailed("cancelled", aborted=True))
             raise
+        if turn.is_cut:
+            await self._failed("the summary was cut at a limit of its length")
+            return None
         if not turn.message.text.strip():
             await self._failed("the model wrote no summary")
             return None
@@ -81,7 +90,7 @@ class Compactor(Struct):
                 reason=reason, summary=turn.message.text, kept=kept, tokens_before=before, tokens_after=max(0, after)
             )
         )
-        return shorter, turn.usage
+        return shorter
 
     async def _failed(self, reason: str, *, aborted: bool = False) -> None:
         self.in_vain = True

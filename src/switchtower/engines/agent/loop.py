@@ -56,6 +56,8 @@ class AgentEngine:
         except turns.ModelFailed as failed:
             log.error("the model raised", exc_info=failed.__cause__)
             return await _failed(desk, "MODEL_ERROR", f"the model failed ({type(failed.__cause__).__name__})")
+        except budget.Exceeded as exceeded:
+            return await _failed(desk, "BUDGET_EXCEEDED", str(exceeded))
         except opening.Unreadable as problem:
             return await _failed(desk, "INVALID_IMAGE", str(problem))
         except extension_calls.Failed as failure:
@@ -98,11 +100,11 @@ class AgentEngine:
 
     async def _compact(self, task: engine.Task, desk: engine.Desk, model: port.Model) -> engine.Result:
         messages = list(conversation.mended(task.messages, ()))
-        compactor = Compactor(model, self.kit, desk)
+        compactor = Compactor(model, self.kit, desk, budget.Meter.of(task))
         shorter = await compactor.compact(messages, "requested", task.context_tokens, task.instructions)
         if shorter is None:
             return engine.Result(events.Outcome.FAILED, f"The context was not compacted: {compactor.failure}")
-        return engine.Result(events.Outcome.SUCCESS, f"The context was compacted to {len(shorter[0])} messages")
+        return engine.Result(events.Outcome.SUCCESS, f"The context was compacted to {len(shorter)} messages")
 
 
 class _Conversation:
@@ -117,9 +119,11 @@ class _Conversation:
         self._messages: list[engine.Message] = []
         self._system = ""
         self._specs: tuple[port.ToolSpec, ...] = ()
-        self._spending = budget.Spending.of(work.task)
+        self._meter = budget.Meter.of(work.task)
+        self._is_cut = False
+        """The last message was stopped at a limit of its length."""
         self._context_tokens = work.task.context_tokens
-        self._compactor = Compactor(model, kit, work.desk)
+        self._compactor = Compactor(model, kit, work.desk, self._meter)
 
     async def to_the_end(self) -> engine.Result:
         task = self._task
@@ -131,16 +135,26 @@ class _Conversation:
         while True:
             await calls.settle_all(open_calls, self._work, self._messages)
             await self._deliver_steering()
-            if (reason := budget.exceeded(self._spending, task, self._kit.now_ms())) is not None:
-                return await _failed(self._desk, "BUDGET_EXCEEDED", f"the run was stopped by its budget: {reason}")
+            self._meter.check(self._kit.now_ms())
             if task.auto_compact and self._compactor.due(self._context_tokens) and await self._compact("threshold"):
                 open_calls = ()
-                continue  # the summary was a call too: the budget is looked at once more
+                continue
             message = await self._next_message()
             self._messages.append(message)
             open_calls = message.calls
             if not open_calls and not await self._deliver_steering():
-                return engine.Result(events.Outcome.SUCCESS, _summary(message.text))
+                return await self._finished(message)
+
+    async def _finished(self, message: engine.Message) -> engine.Result:
+        """The model has nothing more to do. A run whose last answer was cut by its budget has failed; one that took more than it
+        may is marked."""
+        if self._is_cut and self._meter.is_out_of_tokens:
+            raise budget.Exceeded(f"the answer was cut by the run's budget: {self._meter.overrun() or 'its tokens are used up'}")
+        notes = ["cut at the model's limit for one answer"] if self._is_cut else []
+        if (overrun := self._meter.overrun()) is not None:
+            await self._desk.emit(events.WarningRaised("BUDGET_OVERRUN", f"The run took more than its budget: {overrun}"))
+            notes.append(f"over budget: {overrun}")
+        return engine.Result(events.Outcome.SUCCESS, _summary(message.text, *notes))
 
     async def _prepare(self) -> None:
         """What the model reads besides the conversation; and a message just sent, with what it calls and mentions brought in."""
@@ -178,7 +192,11 @@ class _Conversation:
             self._compactor.in_vain = True
             turn = await self._attempted()
         self._compactor.turns_since += 1
-        self._count(turn.usage)
+        self._context_tokens = turn.usage.input_tokens + turn.usage.output_tokens
+        self._is_cut = turn.is_cut
+        if turn.is_cut:
+            whose = "the run's budget" if self._meter.is_out_of_tokens else "the model's limit for one answer"
+            await self._desk.emit(events.WarningRaised("ANSWER_CUT", f"The answer was cut: {whose} was reached", "length"))
         return turn.message
 
     async def _attempted(self) -> turns.Turn:
@@ -187,8 +205,8 @@ class _Conversation:
             self._request(),
             self._desk,
             self._kit,
+            self._meter,
             retries=self._task.auto_retry,
-            deadline_ms=budget.deadline_ms(self._task),
         )
 
     def _request(self) -> port.Request:
@@ -201,15 +219,11 @@ class _Conversation:
 
     async def _compact(self, reason: str) -> bool:
         compacted = await self._compactor.compact(self._messages, reason, self._context_tokens)
+        self._meter.check(self._kit.now_ms())  # the summary was a call, too
         if compacted is None:
             return False
-        self._messages, usage = compacted
-        self._spending.add(usage)
+        self._messages = compacted
         return True
-
-    def _count(self, usage: events.UsageReported) -> None:
-        self._spending.add(usage)
-        self._context_tokens = usage.input_tokens + usage.output_tokens
 
 
 async def _failed(desk: engine.Desk, code: str, message: str, *, retryable: bool = False) -> engine.Result:
@@ -217,6 +231,7 @@ async def _failed(desk: engine.Desk, code: str, message: str, *, retryable: bool
     return engine.Result(events.Outcome.FAILED, _summary(message))
 
 
-def _summary(text: str) -> str:
-    text = text.strip()
-    return text if len(text) <= _LONGEST_SUMMARY else f"{text[: _LONGEST_SUMMARY - 1]}…"
+def _summary(text: str, *notes: str) -> str:
+    text, behind = text.strip(), f" [{'; '.join(notes)}]" if notes else ""
+    room = _LONGEST_SUMMARY - len(behind)
+    return (text if len(text) <= room else f"{text[: room - 1]}…") + behind

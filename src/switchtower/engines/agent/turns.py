@@ -16,6 +16,8 @@ STALL_AFTER = 30.0
 class Turn(Struct, frozen=True):
     message: engine.Message
     usage: events.UsageReported
+    is_cut: bool = False
+    """The provider stopped it at a limit of its length."""
 
 
 class ModelFailed(Exception):
@@ -29,7 +31,8 @@ async def take(
     text: list[str] = []
     thinking: list[str] = []
     calls: list[events.ToolRequest] = []
-    counted = port.Usage(0, 0)
+    counted: port.Usage | None = None
+    stop_reason = ""
     carry: dict[str, object] | None = None
     watch = _StallWatch(model, desk, stall_after)
     try:
@@ -51,19 +54,26 @@ async def take(
                         )
                     case port.Usage():
                         counted = part
+                    case port.Ending():
+                        stop_reason = part.stop_reason
                     case port.Carry():
                         carry = part.data
                     case _:
                         assert_never(part)
+    except port.ModelTrouble as trouble:
+        if counted is not None:
+            trouble.usage = _reported(model, counted)
+            await desk.emit(trouble.usage)
+        raise
     except asyncio.CancelledError:
         if text and not quiet:
             # What people have read stays a part of the conversation. What it was about to call for does not.
             said = events.MessageCompleted(desk.mint("asst"), "".join(text), "".join(thinking), cut_short=True)
             await desk.emit(said)
         raise
-    if not (text or calls or _has_spoken(request.conversation)):
+    if not (text or calls or stop_reason or _has_spoken(request.conversation)):
         raise port.ModelTrouble("the model answered with nothing", transient=True)
-    usage = _reported(model, counted)
+    usage = _reported(model, counted or port.Usage(0, 0))
     message = engine.Message(role="assistant", text="".join(text), calls=tuple(calls), thinking="".join(thinking), carry=carry)
     if not quiet:
         await desk.emit(
@@ -73,10 +83,11 @@ async def take(
                 thinking=message.thinking,
                 calls=message.calls,
                 carry=message.carry,
+                stop_reason=stop_reason,
             )
         )
     await desk.emit(usage)
-    return Turn(message, usage)
+    return Turn(message, usage, is_cut=bool(stop_reason))
 
 
 class _StallWatch:
@@ -132,6 +143,7 @@ def _reported(model: port.Model, counted: port.Usage) -> events.UsageReported:
         cache_write_tokens=counted.cache_write_tokens,
         cost=counted.cost,
         context_window=model.context_window,
+        is_estimate=counted.is_estimate,
     )
 
 

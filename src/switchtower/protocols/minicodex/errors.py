@@ -45,6 +45,8 @@ TABLE: dict[type[errors.CoreError], Code] = {
     errors.VersionMismatch: "BAD_ARGUMENT",
     errors.NothingToRestore: "BAD_ARGUMENT",
     errors.ProviderNotConfigured: "UNAVAILABLE",
+    errors.UnknownModel: "UNAVAILABLE",
+    errors.PriceUnknown: "UNAVAILABLE",
     errors.SandboxUnavailable: "UNAVAILABLE",
     errors.Overloaded: "BUSY",
     errors.ShuttingDown: "UNAVAILABLE",

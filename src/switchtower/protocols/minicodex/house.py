@@ -77,6 +77,7 @@ class House:
             preset=preset,
             program=terminals.program(program) if program else None,
         )
+        await self._tower.workshop.look_up_model(command)
         await self._tower.ask(self._tower.workshop.prepared(command))
         return session_id
 

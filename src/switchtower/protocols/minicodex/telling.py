@@ -19,6 +19,10 @@ _DECISIONS: dict[events.Verdict, messages.Decision] = {
 _encode = msgspec.json.Encoder().encode
 
 
+WARNED_OF = frozenset({"ANSWER_CUT", "BUDGET_OVERRUN", "MODEL_STALLED"})
+"""Warnings that a client of this protocol is sent, as errors that end nothing: what it shows would look whole without them."""
+
+
 class Teller:
     def __init__(self, story: Story, session_id: str) -> None:
         self._scribe = Scribe(session_id)
@@ -134,6 +138,9 @@ class Teller:
             case events.ApprovalWithdrawn():
                 # minicodex, Approvals: each question has its decision, and the document has no word for one that is void
                 self._close(event.approval_id, "deny_abort" if self._aborting else "deny_continue")
+            case events.WarningRaised():
+                if event.code in WARNED_OF:
+                    self._scribe.error(event.code, event.message)
             case events.ErrorRaised():
                 self._is_explained = True
                 details: messages.JsonObject = {"retryable": event.retryable}
@@ -179,7 +186,6 @@ class Teller:
                 | events.DialogOpened()
                 | events.DialogAnswered()
                 | events.DialogClosed()
-                | events.WarningRaised()
             ):
                 pass  # MiniCodex has no word for it
             case _:

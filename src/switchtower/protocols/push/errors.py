@@ -27,6 +27,8 @@ TABLE: dict[type[errors.CoreError], messages.ErrorCode] = {
     errors.IdentityConflict: "INVALID_REQUEST",
     errors.VersionMismatch: "INVALID_REQUEST",
     errors.ProviderNotConfigured: "PROVIDER_NOT_CONFIGURED",
+    errors.UnknownModel: "PROVIDER_NOT_CONFIGURED",
+    errors.PriceUnknown: "PROVIDER_NOT_CONFIGURED",
     errors.SandboxUnavailable: "SANDBOX_UNAVAILABLE",
     # Push has no words of its own for these; `retryable` tells a client what to do.
     errors.Overloaded: "INTERNAL_ERROR",

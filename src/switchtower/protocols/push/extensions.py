@@ -5,7 +5,7 @@ A client learns of them from `hello`: each group is one capability. None of them
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from switchtower.protocols.push import listings, node_messages, trust_messages
 from switchtower.protocols.push.messages import (
@@ -90,7 +90,8 @@ class DiffSession(Struct, frozen=True):
 
 
 class ListModels(Struct, frozen=True):
-    pass
+    provider: NonEmpty | None = None
+    """Whose server is asked for its own list."""
 
 
 class ListTemplates(Struct, frozen=True):
@@ -335,6 +336,8 @@ class ProviderVariablesSet(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Models(Struct, frozen=True, forbid_unknown_fields=True):
     models: list[ModelListing]
+    serverModels: list[str] | UnsetType | None = UNSET
+    """Of the provider that was asked for; null when its server has no list."""
 
 
 class Typed(Struct, frozen=True, forbid_unknown_fields=True):

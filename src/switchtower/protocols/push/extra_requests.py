@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, structs
 
 from switchtower.core import commands, errors, flow_report, tower
 from switchtower.protocols.push import extensions, inbound, outbound
@@ -60,10 +60,21 @@ class _Extras:
         assert isinstance(request.payload, extensions.ConfigureSession)
         command = inbound.configure_session(request.payload, self._commanded(request), self._peer.actor)
         self._peer.check_policy(command.policy)
-        self._peer.tower.workshop.check_configuration(command)
-        self._peer.submit(
-            command, request, lambda _: self._peer.answer(request, command.session_id, extensions.Configured(accepted=True))
-        )
+
+        def submit() -> None:
+            self._peer.tower.workshop.check_configuration(command)
+            self._peer.submit(
+                command, request, lambda _: self._peer.answer(request, command.session_id, extensions.Configured(accepted=True))
+            )
+
+        async def look_up_and_submit() -> None:
+            await self._peer.tower.workshop.look_up_model(command)
+            submit()
+
+        if command.provider is None:
+            submit()
+        else:
+            self._peer.attempt(request, look_up_and_submit)
 
     def queue_message(self, request: inbound.Request) -> None:
         assert isinstance(request.payload, extensions.QueueMessage)
@@ -107,8 +118,13 @@ class _Extras:
         self._peer.answer_later(request, diff)
 
     def list_models(self, request: inbound.Request) -> None:
+        assert isinstance(request.payload, extensions.ListModels)
+        provider = request.payload.provider
+
         async def models() -> Struct:
-            offers = await self._peer.tower.workshop.models()
+            workshop = self._peer.tower.workshop
+            offers = await workshop.models()
+            listed = UNSET if provider is None else await workshop.server_models(provider)
             return extensions.Models(
                 [
                     extensions.ModelListing(
@@ -124,7 +140,8 @@ class _Extras:
                         keySource=offer.key_source,
                     )
                     for offer in offers
-                ]
+                ],
+                UNSET if listed is UNSET else None if listed is None else list(listed),
             )
 
         self._peer.answer_later(request, models)

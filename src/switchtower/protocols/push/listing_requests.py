@@ -109,6 +109,7 @@ class _Listings:
                 title=f"{parent.title} (fork)" if parent.title else None,
                 id_is_fresh=True,
             )
+            await tower.workshop.look_up_model(command)
             command = forks.like(tower.workshop.prepared(forks.like(command, parent)), parent)
             await tower.ask(command)
             return listings.Forked(command.session_id, token, forked.text)

@@ -425,7 +425,8 @@ def _json(value: dict[str, Any]) -> str:
 
 def _usage(event: events.UsageReported) -> str:
     cost = "" if event.cost is None else f", ${event.cost:.6f}"
-    return f"{event.input_tokens} tokens in, {event.output_tokens} out{cost} ({event.provider} {event.model})"
+    estimated = "; estimated" if event.is_estimate else ""
+    return f"{event.input_tokens} tokens in, {event.output_tokens} out{cost} ({event.provider} {event.model}{estimated})"
 
 
 def _restored(event: events.WorkspaceRestored) -> str:

@@ -213,11 +213,12 @@ class PushPeer:
             return self.answer(request, session_id, messages.StartSessionAnswer(session_id, state, token))
 
         wants_worktree = request.payload.worktree
-        if not wants_worktree and command.flow is None:
+        if not wants_worktree and command.flow is None and self.tower.workshop.is_model_looked_up(command):
             self.submit(prepared(command), request, started)
             return
 
         async def begin() -> None:
+            await self.tower.workshop.look_up_model(command)
             # A flow may have thousands of steps to be checked; others go on meanwhile.
             ready = await asyncio.to_thread(prepared, command) if command.flow is not None else prepared(command)
             if wants_worktree:

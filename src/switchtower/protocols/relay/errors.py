@@ -39,6 +39,8 @@ TABLE: dict[type[errors.CoreError], str] = {
     errors.VersionMismatch: "",
     errors.NothingToRestore: "",
     errors.ProviderNotConfigured: "",
+    errors.UnknownModel: "",
+    errors.PriceUnknown: "",
     errors.SandboxUnavailable: "",
     errors.Overloaded: "too much is waiting; try again",
     errors.ShuttingDown: SHUTTING_DOWN,

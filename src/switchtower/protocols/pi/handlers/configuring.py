@@ -36,6 +36,7 @@ class ConfiguringHandlers:
         self, request: inbound.Request, visitor: Visitor, standing: Standing, provider: str, model: str
     ) -> shapes.Model:
         command = self._command(request, visitor, standing, provider=provider, model=model)
+        await self._hall.tower.workshop.look_up_model(command)
         try:
             self._hall.tower.workshop.check_configuration(command)
         except errors.CoreError:

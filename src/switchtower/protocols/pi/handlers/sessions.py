@@ -81,6 +81,7 @@ class SessionHandlers:
     ) -> str:
         hall = self._hall
         receipts = hall.begun(request, visitor, session_id=name or session_id)
+        await hall.tower.workshop.look_up_model(command)
         prepared = hall.tower.workshop.prepared(replace(command, session_id=session_id, alias=name))
         await hall.ask(replace(prepared, receipts=receipts, id_is_fresh=name is None))
         return session_id

@@ -177,7 +177,7 @@ class Streamed(Struct):
             api=self.cast.api,
             provider=self.cast.provider,
             model=self.cast.model,
-            stopReason="toolUse" if calls else "stop",
+            stopReason="length" if event.stop_reason == "length" else "toolUse" if calls else "stop",
             timestamp=self.ts_ms,
         )
 

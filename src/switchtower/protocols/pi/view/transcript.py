@@ -46,6 +46,8 @@ class Line(Struct, frozen=True):
     """What it is in pi, where pi has a special role for it. The model gets a user message."""
     is_shown_only: bool = False
     """The model does not get it."""
+    at_limit: bool = False
+    """The provider stopped it at a limit of its length."""
 
     def message(self) -> shapes.Message:
         said = self.said
@@ -61,13 +63,19 @@ class Line(Struct, frozen=True):
                     provider=self.cast.provider,
                     model=self.cast.model,
                     usage=self.usage,
-                    stopReason=self.stopped or ("aborted" if self.cut_short else "toolUse" if said.calls else "stop"),
+                    stopReason=self.stopped or self._stop_reason,
                     errorMessage=UNSET if self.error is None else self.error,
                     timestamp=self.at_ms,
                 )
             case _:
                 content = content_of(said.text, said.images)
                 return shapes.ToolResult(said.call_id or "", said.tool or "", content, said.is_error, self.at_ms)
+
+    @property
+    def _stop_reason(self) -> shapes.StopReason:
+        if self.cut_short:
+            return "aborted"
+        return "length" if self.at_limit else "toolUse" if self.said.calls else "stop"
 
     def imported(self) -> events.MessageImported:
         said = self.said
@@ -166,7 +174,9 @@ class Transcript:
                 self._thinking = []
                 said = engine.Message(role="assistant", text=event.text, thinking=thinking, calls=event.calls, carry=event.carry)
                 began_at_ms, self._began_at_ms = self._began_at_ms or ts_ms, None
-                self._add_line(Line(seq, began_at_ms, said, event.text, self._cast, cut_short=event.cut_short))
+                at_limit = event.stop_reason == "length"
+                line = Line(seq, began_at_ms, said, event.text, self._cast, cut_short=event.cut_short, at_limit=at_limit)
+                self._add_line(line)
                 self._unpriced = not event.cut_short
             case events.RunStarted():
                 self._run_seq = None

@@ -70,6 +70,7 @@ class Sessions:
             title=f"{parent.title} (fork)" if parent.title else None,
             id_is_fresh=True,
         )
+        await self._tower.workshop.look_up_model(command)
         await self._tower.ask(forks.like(self._tower.workshop.prepared(forks.like(command, parent)), parent))
         return answers.json({"run_id": names.run_of(command.session_id), "text": forked.text}, 201)
 

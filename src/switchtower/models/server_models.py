@@ -1,0 +1,172 @@
+"""The models that a server lists itself, kept for a short time. A name that is not among them is refused before it is used.
+
+A server is asked on a thread, shortly, and without redirects, because its key goes along. What cannot be asked has no list: its
+names are taken as they come.
+"""
+
+import asyncio
+import contextlib
+import difflib
+import http.client
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.models import entries
+from switchtower.models.providers import Dialect
+
+PATIENCE = 3.0
+"""Seconds for a server to answer."""
+FRESH = 300.0
+"""Seconds for which a list is good."""
+FRESH_FAILURE = 15.0
+"""Seconds after which a server without a list is asked again."""
+FRESH_REFUSAL = 2.0
+"""Seconds for which a list is good enough to refuse a name."""
+MOST_MODELS = 2_000
+_MOST_BYTES = 4 * 1_048_576
+_MOST_NEAREST = 5
+_LEAST_LIKENESS = 0.4
+_ANTHROPIC_VERSION = "2023-06-01"
+_DATE = re.compile(r"\d{4}(?:-?\d{2}){0,2}")
+_EMBEDS = ("embed", "bert", "rerank")
+"""Parts of the names of models that answer nothing."""
+
+
+class _Kept(Struct, frozen=True):
+    names: tuple[str, ...] | None
+    asked_at: float
+
+    def is_fresh(self, now: float, model: str | None) -> bool:
+        """A list that lacks the wanted model is good for a moment only: the model may have been installed since."""
+        if self.names is None:
+            return now < self.asked_at + FRESH_FAILURE
+        lacks = model is not None and not has(self.names, model)
+        return now < self.asked_at + (FRESH_REFUSAL if lacks else FRESH)
+
+
+class ServerModels:
+    def __init__(self, clock: Callable[[], float], patience_s: float = PATIENCE) -> None:
+        self._clock = clock
+        self._patience_s = patience_s
+        self._kept: dict[str, _Kept] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def is_fresh(self, entry: entries.Entry, model: str | None = None) -> bool:
+        kept = self._kept.get(entry.name)
+        return kept is not None and kept.is_fresh(self._clock(), model)
+
+    def names(self, entry: entries.Entry) -> tuple[str, ...] | None:
+        """As the server listed them last; None when it has no list, or has not been asked."""
+        kept = self._kept.get(entry.name)
+        return kept.names if kept is not None else None
+
+    def first(self, entry: entries.Entry) -> str | None:
+        """The first model of the list that can hold a conversation."""
+        return next((name for name in self.names(entry) or () if not any(part in name.lower() for part in _EMBEDS)), None)
+
+    async def look_up(self, entry: entries.Entry, key: str | None) -> None:
+        """Asks the server. Callers that ask at once share one request."""
+        asking = self._asking.get(entry.name)
+        if asking is None:
+            asking = self._asking[entry.name] = asyncio.create_task(self._ask(entry, key), name=f"models of {entry.name}")
+            asking.add_done_callback(lambda _: self._asking.pop(entry.name, None))
+        await asyncio.wait({asking})
+
+    def forget(self, name: str) -> None:
+        """The entry of this name has changed: its server is asked again."""
+        self._kept.pop(name, None)
+
+    async def close(self) -> None:
+        for asking in (waiting := list(self._asking.values())):
+            asking.cancel()
+        if waiting:
+            await asyncio.wait(waiting)
+
+    async def _ask(self, entry: entries.Entry, key: str | None) -> None:
+        names = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._patience_s):
+                names = await asyncio.to_thread(fetch, *request_for(entry, key), self._patience_s)
+        self._kept[entry.name] = _Kept(names or None, self._clock())
+
+
+def request_for(entry: entries.Entry, key: str | None) -> tuple[str, dict[str, str]]:
+    """The address of an entry's list, and the headers to ask it with."""
+    assert entry.base_url is not None, "an entry that can be used knows where"
+    headers = dict(entry.headers)
+    match entry.provider.dialect:
+        case Dialect.ANTHROPIC:
+            if key:
+                headers["x-api-key"] = key
+            return f"{entry.base_url}/v1/models?limit=1000", {**headers, "anthropic-version": _ANTHROPIC_VERSION}
+        case Dialect.GOOGLE:
+            if key:
+                headers["x-goog-api-key"] = key
+            return f"{entry.base_url}/v1beta/models?pageSize=1000", headers
+        case Dialect.OPENAI:
+            if key:
+                headers["authorization"] = f"Bearer {key}"
+            if entry.provider.kind == "ollama":
+                return f"{entry.base_url.removesuffix('/v1')}/api/tags", headers
+            return f"{entry.base_url}/models", headers
+
+
+def fetch(url: str, headers: Mapping[str, str], patience_s: float) -> tuple[str, ...] | None:
+    """The names of a list; None when nothing there has one, and empty when the server keeps it to itself. Blocks."""
+    try:
+        parts = urlsplit(url)
+        secure = parts.scheme == "https"
+        connection = (http.client.HTTPSConnection if secure else http.client.HTTPConnection)(parts.netloc, timeout=patience_s)
+    except (ValueError, http.client.HTTPException):
+        return None
+    try:
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        connection.request("GET", target, headers={"Accept": "application/json", **headers})
+        response = connection.getresponse()
+        if response.status != 200:
+            return () if response.status in (401, 403) else None
+        return _names(msgspec.json.decode(response.read(_MOST_BYTES)))
+    except (OSError, http.client.HTTPException, msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            connection.close()
+
+
+def _names(answer: Any) -> tuple[str, ...] | None:
+    """OpenAI's and Anthropic's `data[].id`, Google's and Ollama's `models[].name`."""
+    if not isinstance(answer, dict) or not {"data", "models"} & answer.keys():
+        return None
+    listed = answer.get("data") or answer.get("models")
+    if not isinstance(listed, list):
+        return ()
+    names = [model.get("id") or model.get("name") for model in listed[:MOST_MODELS] if isinstance(model, dict)]
+    return tuple(
+        name.removeprefix("models/")
+        for name in names
+        if isinstance(name, str) and name.isprintable() and 0 < len(name) <= entries.LONGEST_NAME
+    )
+
+
+def has(names: Sequence[str], wanted: str) -> bool:
+    """Whether a server that lists these names has the model. Aliases without a date, a tag or a variant count."""
+    wanted = wanted.removeprefix("models/").lower()
+    base = wanted.partition(":")[0].removesuffix("-latest")
+    for name in (name.lower() for name in names):
+        if name in (wanted, f"{wanted}:latest") or (":" in wanted and name == base):
+            return True
+        if ":" not in wanted and name.startswith((f"{base}-", f"{base}@")) and _DATE.fullmatch(name, len(base) + 1):
+            return True
+    return False
+
+
+def nearest(names: Sequence[str], wanted: str) -> list[str]:
+    """The names of the list that are most like this one; the first ones when none is."""
+    by_lower = {name.lower(): name for name in reversed(names)}
+    close = difflib.get_close_matches(wanted.lower()[: entries.LONGEST_NAME], by_lower, _MOST_NEAREST, _LEAST_LIKENESS)
+    return [by_lower[name] for name in close] or list(names[:_MOST_NEAREST])
