@@ -41,7 +41,7 @@ PROJECT = Path(daemon.__file__).parents[3]
 
 
 class Tm:
-    """The command in a folder and a home of its own. The home has a short path: that of a Unix socket in it may not be long."""
+    """The command with a separate folder and home. The home has a short path: that of a Unix socket in it may not be long."""
 
     def __init__(self, folder: Path, home: Path) -> None:
         self.folder = folder / "work"

@@ -72,7 +72,7 @@ async def test_a_line_that_is_no_answer_breaks_the_transport(line: str, complain
 async def test_a_second_answer_breaks_the_transport() -> None:
     error = transport_error(await drive("answers_twice"))
 
-    assert error["message"].startswith("the runtime wrote a line that nobody asked for")
+    assert error["message"].startswith("the runtime wrote a line without a request")
 
 
 @pytest.mark.requirement("rep:poll:malformed")

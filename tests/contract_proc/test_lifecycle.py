@@ -149,7 +149,7 @@ async def test_a_runtime_that_refuses_to_be_polled_is_a_protocol_mismatch() -> N
 
     assert ended.error is not None
     assert (ended.exit_code, ended.error["code"]) == (errors.Exit.RUNTIME_INTERNAL, errors.Code.BROKEN_TRANSPORT)
-    assert ended.error["message"] == "the runtime does not accept `Runtime.Poll` of its own run: it will not do"
+    assert ended.error["message"] == "the runtime refuses `Runtime.Poll` for the run that it has started: it will not do"
 
 
 @pytest.mark.requirement("rep:exits:refusals", "rep:exits:mismatch")

@@ -168,7 +168,7 @@ class Ended(NamedTuple):
 
 
 class Command:
-    """`tm` in a folder and a home of its own. The home has a short path: that of a Unix socket in it may not be long."""
+    """`tm` with a separate folder and home. The home has a short path: that of a Unix socket in it may not be long."""
 
     def __init__(self, folder: Path, home: Path) -> None:
         self.folder = folder / "work"

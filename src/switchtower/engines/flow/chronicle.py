@@ -66,7 +66,7 @@ class Chronicle:
         await self._desk.flush()
 
     async def take(self, event: Mapping[str, Any]) -> None:
-        """One event of REP. Other types than its two are kept for the report, and shown to no one."""
+        """One event of REP. Other types than its two are kept for the report and not shown."""
         step_id = event.get("step_id")
         self._keep(event)
         if event.get("type") == "log":

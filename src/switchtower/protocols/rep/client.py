@@ -188,7 +188,7 @@ class Client:
     def heard(self, received: list[bytes]) -> None:
         # rep 3: requests and answers come in pairs, and nothing else comes.
         if self._broken is None and len(received) > (1 if self._interjected_id is None else 2):
-            self.broke(f"wrote a line that nobody asked for: {_shown(received[-1])}")
+            self.broke(f"wrote a line without a request: {_shown(received[-1])}")
         for line in received:
             if self._broken is None:
                 self._hear(line)
@@ -197,7 +197,7 @@ class Client:
         waiting = self._waiting
         is_due = waiting is not None and not waiting.done()
         if not is_due and self._interjected_id is None:
-            self.broke(f"wrote a line that nobody asked for: {_shown(line)}")
+            self.broke(f"wrote a line without a request: {_shown(line)}")
             return
         try:
             answer = _read(line)
@@ -207,7 +207,7 @@ class Client:
         if self._interjected_id is not None and answer.id == self._interjected_id:
             self._interjected_id = 0  # answered; no other may be sent
         elif waiting is None or not is_due:
-            self.broke(f"wrote a line that nobody asked for: {_shown(line)}")
+            self.broke(f"wrote a line without a request: {_shown(line)}")
         elif fault := self._fault_of(answer):
             self.broke(f"{fault}: {_shown(line)}")
         elif isinstance(problem := answer.error, _Problem):

@@ -149,7 +149,7 @@ class _Driving:
         self._summary: dict[str, Any] = {}
         self._run_id: str | None = None
         self._is_directed = False
-        """Each step is a run on a runtime of its own, with a driver of its own."""
+        """Each step is a separate run on a separate runtime, with its driver."""
         self._is_starting = False
         self._cancel_sent = False
         self.was_cut = False
@@ -286,7 +286,9 @@ class _Driving:
             if refused.code != errors.INVALID_PARAMS:
                 raise
             # rep 4: these are the params of the document, so the two do not speak the same protocol.
-            raise self.client.reject(f"does not accept `{messages.POLL}` of its own run: {refused.message[:200]}") from None
+            raise self.client.reject(
+                f"refuses `{messages.POLL}` for the run that it has started: {refused.message[:200]}"
+            ) from None
 
     async def _take(self, polled: _Polled) -> int:
         if polled.summary is not None:

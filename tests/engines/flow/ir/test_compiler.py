@@ -322,7 +322,7 @@ steps:
     with: {message: $step.zz}
   - id: a
     kind: log
-    with: {message: $input.nobody}
+    with: {message: $input.other}
     retri: 1
   - id: b
     switch: $step.gone.field
@@ -336,7 +336,7 @@ outputs: {x: $step.gone}
         "flow.yaml:4:11: node `a`: there is no step kind `lgo` here; hint: `log`?",
         "flow.yaml:5:21: node `a`: it refers to the step `zz`, which does not exist",
         "flow.yaml:6:9: another step is called `a` too, in line 3; hint: ids are unique",
-        "flow.yaml:8:21: node `a`: it refers to the input `nobody`, which `inputs_schema` does not have",
+        "flow.yaml:8:21: node `a`: it refers to the input `other`, which `inputs_schema` does not have",
         "flow.yaml:9:5: the step `a` has no `retri`; hint: `retry`?",
         "flow.yaml:11:13: node `b`: it refers to the step `gone.field`, which does not exist",
         "flow.yaml:12:16: there is no step `nowhere`",

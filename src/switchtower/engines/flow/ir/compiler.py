@@ -146,7 +146,7 @@ def _check(
     notes: reading.Notes,
     kinds: Collection[str] | None,
 ) -> None:
-    """Adds what the check of the IR finds, at its place in the file. Where the file has problems of its own, the document may be
+    """Adds what the check of the IR finds, at its place in the file. Where the file itself has problems, the document may be
     incomplete: only what a step refers to and which kind it has is reported then, and each place once."""
     found = problems.Problems()
     is_clean = not notes.found

@@ -1,8 +1,8 @@
 """Switches: which way a flow goes on, by a value. Pure.
 
 `cases` says which value leads to which node; `_DEFAULT` among them, or `default` beside them, is the way of all other values.
-Compilers write `default: "_DEFAULT"`, which names that case and not a node. To every node that a switch can choose there is an
-edge of its own, which carries the `case`.
+Compilers write `default: "_DEFAULT"`, which names that case and not a node. To every node that a switch can choose a separate
+edge leads, which carries the `case`.
 """
 
 from collections.abc import Iterator

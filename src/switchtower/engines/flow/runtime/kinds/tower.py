@@ -7,7 +7,7 @@ from switchtower.engines.flow.runtime.kinds import port
 
 
 class RunAgent:
-    summary = "Let an agent do the step, in a session of its own; needs a daemon"
+    summary = "Let an agent do the step, in a separate session; needs a daemon"
     inputs: ClassVar[Mapping[str, str]] = {
         "prompt": "what the agent is asked to do",
         "provider": "as for `tower run`",
