@@ -300,6 +300,17 @@ async def test_an_idle_client_that_answers_no_ping_is_dropped(serve: Serve, dial
     await server.inboxes[0].until(lambda: server.inboxes[0].closed)
 
 
+@pytest.mark.requirement("relay:link:dead")
+async def test_a_client_that_takes_nothing_of_what_waits_for_it_is_dropped(serve: Serve, dial: Dial) -> None:
+    server = await serve(ping_seconds=0.05)
+    client = await dial(server.listener.port, "/ws")
+    client.writer.transport.pause_reading()
+    inbox = server.inboxes[0]
+    while inbox.stream.writable:
+        inbox.stream.send(Packet([b"x" * 65_000]))
+    await inbox.until(lambda: inbox.closed)
+
+
 async def test_a_client_whom_we_do_not_read_is_not_taken_for_dead(serve: Serve, dial: Dial) -> None:
     server = await serve(ping_seconds=0.02)
     paused = await dial(server.listener.port, "/ws")

@@ -115,7 +115,6 @@ class WsConnection(asyncio.BufferedProtocol):
         """Whoever neither says nor takes anything is asked; whoever does not answer until the next time is dead."""
         unsent = self.transport.get_write_buffer_size()
         alive = self._heard or not self._reading or (unsent > 0 and unsent != self._unsent)
-        self._unsent = unsent
         if alive:
             self._heard = self._pinged = False
         elif self._pinged:
@@ -124,6 +123,8 @@ class WsConnection(asyncio.BufferedProtocol):
         else:
             self._ws.send_ping()
             self._pinged = True
+        # With the ping, which may wait behind the rest: it is no sign that the other side takes anything.
+        self._unsent = self.transport.get_write_buffer_size()
         self._after(self._ping_seconds, self._check_life)
 
     def _after(self, seconds: float, call: Callable[[], None]) -> None:
