@@ -25,6 +25,9 @@ Check = Callable[[bytes], object]
 """Raises when a strict client would refuse a frame."""
 
 
+STREAMED = ("assistant_text", "reasoning")
+
+
 class Ledger:
     """What a client holds that believes what it is told: a snapshot to begin with, and each event behind it."""
 
@@ -32,6 +35,8 @@ class Ledger:
         self.session_state: Frame = {}
         self.run_state: Frame | None = None
         self.transcript: list[Frame] = []
+        self._settled = 0
+        """Items that no failed model call can void."""
         self.last_event_id = 0
         self.event_ids: list[int] = []
         """Of every event that was told, in order; a snapshot leaves them alone."""
@@ -41,6 +46,10 @@ class Ledger:
         self.session_state = dict(snapshot["session_state"])
         self.run_state = snapshot["run_state"]
         self.transcript = list(snapshot["transcript"])
+        self._settled = len(self.transcript)
+        if self.run_state is not None and self.run_state["status"] not in ENDED:
+            while self._settled and self.transcript[self._settled - 1]["type"] in STREAMED:
+                self._settled -= 1
         self.last_event_id = snapshot["event_id"]
 
     def see(self, event: Frame) -> None:
@@ -48,8 +57,13 @@ class Ledger:
         assert event_id > self.last_event_id, f"event ids are strictly monotonic: {event_id} after {self.last_event_id}"
         self.last_event_id = self.session_state["last_event_id"] = event_id
         self.event_ids.append(event_id)
+        is_retry = event["type"] == "error" and event["code"] == "RETRY"
+        if is_retry:
+            del self.transcript[self._settled :]
         if event["type"] in ITEMS:
             self.transcript.append({name: value for name, value in event.items() if name not in ("event_id", "run_id", "ts")})
+        if event["type"] not in (*STREAMED, "error") or is_retry:
+            self._settled = len(self.transcript)
         if event["type"] == "run_status":
             self._see_status(event["run_state"])
         elif self.run_state is not None and event.get("run_id") == self.run_state["run_id"]:

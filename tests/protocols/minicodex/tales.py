@@ -84,7 +84,7 @@ class Client:
             del self.transcript[self._settled :]
         if told["type"] in ("user_text", "assistant_text", "tool_call", "function_call_output", "reasoning"):
             self.transcript.append({name: value for name, value in told.items() if name not in ("event_id", "run_id", "ts")})
-        if told["type"] not in ("assistant_text", "reasoning"):
+        if told["type"] not in ("assistant_text", "reasoning", "error") or told.get("code") == "RETRY":
             self._settled = len(self.transcript)
         if told["type"] == "run_status":
             self.run_state = told["run_state"]

@@ -78,6 +78,12 @@ def test_what_a_failed_model_call_had_streamed_is_not_in_a_snapshot() -> None:
     assert snapshot["transcript"] == [{"type": "user_text", "text": "hello"}, {"type": "assistant_text", "text": "Hello"}]
 
 
+def test_a_warning_in_the_middle_of_a_void_message_keeps_nothing_of_it() -> None:
+    retry, stalled = events.RetryScheduled(2, 4, 500, "overloaded"), events.WarningRaised("MODEL_STALLED", "No data")
+    snapshot = said(of(entries_of([STARTED, events.TextDelta("He"), stalled, events.TextDelta("l"), retry])))
+    assert snapshot["transcript"] == [{"type": "user_text", "text": "hello"}]
+
+
 def test_a_snapshot_in_the_middle_of_a_run_has_what_is_asked() -> None:
     snapshot = said(of(entries_of([STARTED, CALLED, ASKED])))
     assert snapshot["session_state"]["active_run_id"] == RUN_UUID

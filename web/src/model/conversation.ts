@@ -75,6 +75,8 @@ export class Conversation {
   /** A snapshot was seen: what is shown is the whole. */
   loaded = false;
   behind = false;
+  /** How many blocks no failed model call can void. */
+  private settled = 0;
   readonly notes = new Map<string, CallNote>();
   readonly calls = new Map<string, CallBlock>();
   private nextKey = 1;
@@ -156,17 +158,21 @@ export class Conversation {
 
   private restart(transcript: TranscriptItem[], run: RunState | null, eventId: number): void {
     this.blocks.length = 0; // the same list: somebody shows it
+    this.settled = 0;
     this.calls.clear();
     for (const item of transcript) this.item(item, null, null);
     this.lastEventId = eventId;
     this.loaded = true;
     this.behind = false;
     this.run = null;
+    const settled = this.settled;
     if (run) this.setRun(run);
+    if (run && !ENDED.has(run.status)) this.settled = settled; // the message that is being streamed can still be voided
   }
 
   private setRun(run: RunState): void {
     this.run = run;
+    this.settled = this.blocks.length;
     const asked = new Set<string>();
     for (const brief of run.pending_approvals) {
       asked.add(brief.call_id);
@@ -230,11 +236,9 @@ export class Conversation {
 
   /** A failed model call is void: the next one streams its message from the start. */
   private withdrawStreamed(): void {
-    let last = this.blocks[this.blocks.length - 1];
-    while (last?.kind === "assistant" || last?.kind === "thinking") {
-      this.blocks.pop();
-      last = this.blocks[this.blocks.length - 1];
-    }
+    const notices = this.blocks.splice(this.settled).filter((block) => block.kind === "notice");
+    this.blocks.push(...notices);
+    this.settled = this.blocks.length;
   }
 
   private addCall(name: string, args: Record<string, unknown>, callId: string, ts: string | null): CallBlock {
@@ -261,6 +265,7 @@ export class Conversation {
   private push(block: Block): void {
     block.key = this.nextKey++;
     this.blocks.push(block);
+    if (block.kind === "user" || block.kind === "call") this.settled = this.blocks.length;
   }
 
   /** What relay tells of this session's calls. True when something that is shown has changed. */

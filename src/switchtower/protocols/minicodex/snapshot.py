@@ -17,7 +17,8 @@ _ITEMS = tuple(
     b'{"type":"%b",' % type_ for type_ in (b"assistant_text", b"reasoning", b"user_text", b"tool_call", b"function_call_output")
 )
 _STREAMED = tuple(b'{"type":"%b",' % type_ for type_ in scribe.PIECES.values())
-_RETRY = b'{"type":"error","code":"%b"' % scribe.RETRY.encode()
+_ERROR = b'{"type":"error",'
+_RETRY = _ERROR + b'"code":"%b"' % scribe.RETRY.encode()
 _STATUS = scribe.STATUS + b'{"run_id":"'
 _UUID_LENGTH = 36
 _ENDED = (b"finished", b"error")
@@ -78,9 +79,10 @@ class Snapshot:
             if frame.startswith(_STREAMED):
                 if self._streamed_from is None:
                     self._streamed_from = len(items)
-            else:
-                if self._streamed_from is not None and frame.startswith(_RETRY):
-                    del items[self._streamed_from :]
+            elif not frame.startswith(_ERROR):
+                self._streamed_from = None
+            elif self._streamed_from is not None and frame.startswith(_RETRY):
+                del items[self._streamed_from :]
                 self._streamed_from = None
             if frame.startswith(_ITEMS):
                 items += frame[:cut]
