@@ -2,6 +2,7 @@
 
 import pytest
 
+from switchtower.client import discover
 from switchtower.core import errors
 from switchtower.models import variables
 from switchtower.models.variables import ProviderVariables
@@ -48,6 +49,10 @@ def test_a_value_that_is_no_plain_text_is_refused_and_not_repeated(value: str) -
         ProviderVariables({}).hand_over({"OPENAI_API_KEY": value})
 
     assert not value or value not in str(refused.value)
+
+
+def test_a_client_that_looks_only_at_how_names_end_misses_none() -> None:
+    assert all(name.endswith(discover.LIKE_A_PROVIDERS) for name in variables.NAMES)
 
 
 def test_a_process_hands_over_what_providers_know_and_nothing_else() -> None:

@@ -17,6 +17,8 @@ from tests.daemon.conftest import home as home
 from tests.daemon.conftest import start as start
 from tests.daemon.conftest import workspace as workspace
 
+from switchtower.testing import model_server_script as script
+from switchtower.testing.model_server import ModelServer
 from switchtower.testing.push_client import PushClient
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
@@ -132,3 +134,28 @@ async def test_another_user_of_this_machine_cannot_reach_the_socket(start: Start
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.stdout.strip() == "b''" or "Error" in done.stderr, "it is not answered"
+
+
+async def test_a_run_that_continues_after_a_restart_without_its_key_fails_and_names_it(
+    start: Start, home: Path, workspace: Path
+) -> None:
+    async with ModelServer([script.call("run", command="true")]) as server:
+        (home / "config.toml").write_text(
+            f'provider = "work"\n[models.work]\nprovider = "openai"\nmodel = "m"\nbase_url = "{server.url}"\n'
+            'key_env = "OPENAI_API_KEY"\n'
+        )
+        daemon = await start()
+        async with await opened(daemon) as client:
+            assert await hand_over(client, {"OPENAI_API_KEY": KEY}) is None
+            session = (await client.start_session(workspace, provider="work")).session_id
+            await client.send(session, "do it")
+            asked = (await client.until("approval_required"))[-1]
+        daemon.kill()
+        daemon.end()
+        daemon = await start()
+        async with await opened(daemon) as client:
+            await client.attach(session, asked.seq)
+            assert (await client.decide(asked)).code is None
+            events = await client.until("run_complete")
+    assert events[-1].payload["outcome"] == "failed"
+    assert "`OPENAI_API_KEY` is not set" in events[-1].payload["summary"]

@@ -26,6 +26,8 @@ START_TIMEOUT = 30.0
 ANSWER_TIMEOUT = 5.0
 _LOG = logging.getLogger("switchtower.client")
 """Its warnings are for the user: a command prints them on stderr, the terminal UI as a notice."""
+LIKE_A_PROVIDERS = ("_API_KEY", "_BASE_URL", "_HOST")
+"""How the names of all provider variables end."""
 _POLL = 0.02
 _TAIL_LINES = 8
 
@@ -130,6 +132,8 @@ async def _hand_over_variables(connection: Connection) -> None:
     greeting = connection.greeting
     if greeting is None or "provider_variables" not in greeting.capabilities:
         return
+    if not any(name.endswith(LIKE_A_PROVIDERS) for name in os.environ):
+        return  # and the table of providers is not loaded
     from switchtower.models import variables
 
     if found := variables.in_environment(os.environ):

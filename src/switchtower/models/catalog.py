@@ -79,7 +79,7 @@ class LoginTarget(Struct, frozen=True):
         return self.variables[0] if self.variables else _TRIAL_VARIABLE
 
     def tables(self, tables: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The file's tables for a trial: an entry without a variable of its own gets one."""
+        """The file's tables for a trial: an entry without a `key_env` gets one."""
         if self.variables or not self.is_configured:
             return tables
         return {**tables, self.name: {**tables[self.name], "key_env": _TRIAL_VARIABLE}}
