@@ -9,7 +9,16 @@ import pytest
 
 COMMANDS = (
     *(("sessions",), ("token", "url"), ("run", "--headless", "hello"), ("serve",), ("user", "list"), ("inbox", "--json")),
-    *(("trust",), ("models",), ("search", "x"), ("exec", "--", "true"), ("audit",), ("export", "last"), ("skills",), ("presets",)),
+    *(
+        ("trust",),
+        ("models",),
+        ("search", "x"),
+        ("exec", "--", "true"),
+        ("audit",),
+        ("export", "last"),
+        ("skills",),
+        ("presets",),
+    ),
     *(("hosts",), ("delete", "x"), ("fork", "last"), ("attach", "last"), ("stdio", "--protocol", "pi"), ("nodes",)),
 )
 

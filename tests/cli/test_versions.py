@@ -13,7 +13,9 @@ NOTICE = f"tower: the daemon has version {OLDER} and this program version {__ver
 
 
 @pytest.mark.parametrize("command", [("sessions", "--json"), ("inbox", "--json"), ("status",), ("models", "--json")])
-def test_a_daemon_of_another_version_is_named_once_on_stderr(tower: Any, scripted: ScriptedDaemon, command: tuple[str, ...]) -> None:
+def test_a_daemon_of_another_version_is_named_once_on_stderr(
+    tower: Any, scripted: ScriptedDaemon, command: tuple[str, ...]
+) -> None:
     scripted.version = OLDER
 
     ended = tower(*command)

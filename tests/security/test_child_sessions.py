@@ -144,7 +144,9 @@ async def test_a_run_starts_nothing_that_is_more_than_itself(parent: Parent, mor
 async def test_yolo_is_not_inherited(parent: Parent) -> None:
     started = await parent.open(policy="yolo")
     (parent.workspace / "steps.json").write_text(json.dumps([parent.start(), parent.start(policy="yolo")]))
-    await parent.push.run(started.session_id, f"run: {shlex.quote(sys.executable)} inside.py {shlex.quote(str(parent.daemon.socket))} steps.json")
+    await parent.push.run(
+        started.session_id, f"run: {shlex.quote(sys.executable)} inside.py {shlex.quote(str(parent.daemon.socket))} steps.json"
+    )
 
     told = json.loads((parent.workspace / "told.json").read_text())
 

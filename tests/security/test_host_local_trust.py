@@ -91,7 +91,8 @@ async def test_a_process_of_a_run_is_no_host(stage: Stage, new_hosts: str) -> No
     (hub.workspace / "visit.py").write_text(VISIT)
     host, _, port = hub.url.removeprefix("http://").rpartition(":")
     visits = " && ".join(
-        f"{shlex.quote(sys.executable)} visit.py {host} {port} {host_id} {os.getuid()} >> told.txt" for host_id in ("inside", "known")
+        f"{shlex.quote(sys.executable)} visit.py {host} {port} {host_id} {os.getuid()} >> told.txt"
+        for host_id in ("inside", "known")
     )
     async with await hub.push() as push:
         session = await push.start_session(hub.workspace)

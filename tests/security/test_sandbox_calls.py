@@ -5,8 +5,8 @@ import asyncio
 import ctypes
 import errno
 import json
-import platform
 import os
+import platform
 import shlex
 import shutil
 import struct
