@@ -65,7 +65,7 @@ class Guard:
 
     def _objection(self, headers: Headers, server: tuple[str, int | None] | None) -> Problem | None:
         host = origins.hostname(",".join(headers.getlist("host")))
-        # The address that the connection reached: no page can have a name of its own lead there and look like ours.
+        # The address that the connection reached: no page can make its name lead there and look like ours.
         served = {*origins.LOOPBACK, *self._hosts, *((server[0],) if server is not None else ())}
         if host is None or (host not in served and upgrade.ANY_HOST not in served):
             return Problem(403, "this host name is not served here", hint="add it to the setting `origins`")
