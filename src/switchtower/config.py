@@ -306,6 +306,10 @@ class Settings:
         "URL",
         "Where people reach the page, such as `https://tower.example`: for links and proxies",
     )
+    tls_cert: Path | None = _setting(  # noqa: RUF009
+        None, values.path, "FILE", "The certificate, with its chain, of the HTTP port (PEM): it then speaks TLS alone"
+    )
+    tls_key: Path | None = _setting(None, values.path, "FILE", "The private key of `tls_cert` (PEM)")  # noqa: RUF009
     web_dir: Path | None = _setting(  # noqa: RUF009
         None, values.path, "DIR", "The page's files, where they are not those that we came with"
     )

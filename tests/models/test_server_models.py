@@ -105,7 +105,7 @@ async def test_a_server_without_a_configured_model_answers_with_its_first(dialec
 async def test_ollama_is_found_at_its_usual_address() -> None:
     async with ModelServer([], models=["qwen3"]) as server:
         catalog = Catalog({}, {}, clock=Clock(), ollama_url=server.url)
-        assert catalog.default() == ("demo", None), "before it is looked for"
+        assert catalog.default() is None, "before it is looked for"
         await catalog.look_up_default()
         assert catalog.default() == ("ollama", "qwen3")
         [ollama] = [listing for listing in catalog.listings() if listing.name == "ollama"]
@@ -116,7 +116,7 @@ async def test_ollama_is_found_at_its_usual_address() -> None:
 async def test_no_ollama_is_no_provider() -> None:
     catalog = Catalog({}, {}, clock=Clock(), ollama_url="http://127.0.0.1:1/v1")
     await catalog.look_up_default()
-    assert catalog.default() == ("demo", None)
+    assert catalog.default() is None
     with pytest.raises(errors.ProviderNotConfigured, match="`OLLAMA_HOST` is not set"):
         catalog.check("ollama", "qwen3")
     await catalog.close()

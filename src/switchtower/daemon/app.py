@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -16,7 +18,7 @@ import uvloop
 
 from switchtower import __version__, config
 from switchtower.core import errors, journal, redact, search, workshop
-from switchtower.daemon import credentials, flow_engine, hardening, logs, pi_house, terminal_engine
+from switchtower.daemon import credentials, flow_engine, logs, pi_house, terminal_engine
 from switchtower.daemon.access import Doorkeeper
 from switchtower.daemon.agent import Agent
 from switchtower.daemon.home import AlreadyRunning, Endpoints, Home
@@ -45,6 +47,8 @@ HOUR_MS = 3_600_000
 
 Announce = Callable[[Endpoints], None]
 
+_PR_SET_DUMPABLE = 4
+
 
 class CannotStart(Exception):
     """Why the daemon did not start, with a remedy where there is one."""
@@ -55,7 +59,7 @@ def run(settings: config.Settings, announce: Announce | None = None, *, stdio: "
 
     With `stdio` it speaks pi there too, and ends with that input.
     """
-    hardening.protect_memory()
+    _protect_memory()
     # The writer thread asks for the interpreter a few times a commit; the default of 5 ms would be ten commits long.
     sys.setswitchinterval(0.0005)
     home = Home(settings)
@@ -73,6 +77,18 @@ def run(settings: config.Settings, announce: Announce | None = None, *, stdio: "
     finally:
         home.release()
     return 0
+
+
+def _protect_memory() -> None:
+    """Keeps what the daemon has in memory, keys among it, from the other processes of its user: an agent's commands have its uid.
+
+    Called once, before a secret is read. From then on only root can read this process's memory and environment, attach a debugger
+    to it or list its files, and it leaves no core dump. Programs that it starts are as readable as any."""
+    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        log.warning("other processes may read this one's memory: %s", os.strerror(ctypes.get_errno()))
+    # The hard limit stays, because programs inherit it and some want their own core dumps.
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
 
 
 def _check_hub(settings: config.Settings) -> None:

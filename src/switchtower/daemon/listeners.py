@@ -21,6 +21,8 @@ from switchtower.transports import errors, unix
 from switchtower.transports.stream import Origin, Receiver
 
 if TYPE_CHECKING:
+    import ssl
+
     from switchtower.transports import census, upgrade, websocket
     from switchtower.transports.addresses import TrustedProxies
     from switchtower.transports.connection_limit import ConnectionLimit
@@ -32,6 +34,35 @@ DEFAULT_HTTP = next(setting.default for setting in config.SETTINGS if setting.na
 
 _FOR_BROWSERS = (relay_house.APP_PATH, minicodex_door.PATH)
 """Where our page's cookie is as good as a token."""
+
+
+def load_certificate(settings: config.Settings) -> "ssl.SSLContext | None":
+    """What the ports speak TLS with; None without a certificate. Raises `ConfigError`."""
+    if settings.tls_cert is None and settings.tls_key is None:
+        return None
+    for name, other in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
+        if getattr(settings, name) is None:
+            raise config.ConfigError(name, "the settings", f"is missing beside `{other}`", hint="set both, or neither")
+    assert settings.tls_cert is not None, "both are set by now"
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, password=_refuse_password)
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "reason", None) or getattr(problem, "strerror", None) or str(problem)
+        raise config.ConfigError(
+            "tls_cert",
+            f"`{settings.tls_cert}` with the key `{settings.tls_key}`",
+            f"cannot be used: {reason}",
+            hint="name PEM files that the daemon may read, a key without a passphrase, and a certificate that belongs to it",
+        ) from None
+    return context
+
+
+def _refuse_password() -> str:
+    raise ValueError("the key has a passphrase")
 
 
 class Listeners:
@@ -54,6 +85,7 @@ class Listeners:
         self._push: set[PushPeer] = set()
         self._unix: unix.UnixListener | None = None
         self._limit: ConnectionLimit | None = None
+        self._tls: ssl.SSLContext | None = None
         self._http: HttpListener | None = None
         self._host: UnixHttpListener | None = None
 
@@ -64,6 +96,7 @@ class Listeners:
     async def open(self) -> None:
         """The socket comes last: whoever is greeted there talks to a daemon that has all it needs."""
         settings = self._settings
+        self._tls = self._pi.tls = load_certificate(settings)
         if settings.http != "off" or settings.pi != "off":
             self._limit = self._pi.limit = self._limit_connections()
         if address := values.address(settings.http):
@@ -116,6 +149,7 @@ class Listeners:
             sites=Sites(self._settings.origins, public_url=self._settings.public_url),
             limit=self._limit,
             proxies=self._proxies(),
+            tls=self._tls,
         )
 
     async def open_host_socket(self) -> None:

@@ -15,6 +15,8 @@ from switchtower.transports import errors, tcp_owner, unix
 from switchtower.transports.stream import Origin, Receiver
 
 if TYPE_CHECKING:
+    import ssl
+
     from switchtower.transports import census, upgrade
     from switchtower.transports.connection_limit import ConnectionLimit
     from switchtower.transports.http import HttpListener
@@ -42,6 +44,7 @@ class PiDoors:
         self._doorkeeper = doorkeeper
         self._port_required = port_required or "pi" in settings.asked
         self.limit: ConnectionLimit | None = None
+        self.tls: ssl.SSLContext | None = None
         """On connections to all ports; set before these open."""
         self._port: HttpListener | None = None
         self._unix: unix.UnixListener | None = None
@@ -87,6 +90,8 @@ class PiDoors:
                 hosts=() if is_local else (upgrade.ANY_HOST,),
                 sites=origins.Sites(settings.origins),
                 limit=self.limit,
+                # Clients of this machine know the port as `ws://127.0.0.1:3141`.
+                tls=None if is_local else self.tls,
             )
         except errors.AddressInUse as problem:
             if self._port_required:

@@ -12,11 +12,11 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, MutableMapping
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import h11
 from h11._receivebuffer import ReceiveBuffer
@@ -30,11 +30,15 @@ from switchtower.transports.connection_limit import ConnectionLimit
 from switchtower.transports.origins import Sites
 from switchtower.transports.stream import Origin
 
+if TYPE_CHECKING:
+    import ssl
+
 _log = logging.getLogger(__name__)
 
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 """Where to connect when all interfaces are listened on."""
 _ROOT = 0
+HANDSHAKE_SECONDS = 10.0
 HEAD_SECONDS = 30.0
 """How long a client may take to say what it wants."""
 
@@ -104,11 +108,11 @@ class _Listener:
 class HttpListener(_Listener):
     """A listening port."""
 
-    def __init__(self, server: asyncio.Server, site: "_Site") -> None:
+    def __init__(self, server: asyncio.Server, site: "_Site", scheme: str = "http") -> None:
         super().__init__(server, site)
         host, self.port = server.sockets[0].getsockname()[:2]
         host = _REACHED_AT.get(host, host)
-        self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        self.url = f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
         self.websocket_url = self.url.replace("http", "ws", 1)
 
 
@@ -139,14 +143,16 @@ async def serve(
     head_seconds: float = HEAD_SECONDS,
     limit: ConnectionLimit | None = None,
     proxies: TrustedProxies = NO_PROXIES,
+    tls: "ssl.SSLContext | None" = None,
 ) -> HttpListener:
     """Listens at `host:port`; port 0 picks a free one. Raises an `errors.CannotListen` that says what stands in the way.
 
     `limit` says how many connections there may be, `proxies` whose headers say where a request comes from.
     `hosts` are names, besides `host`, loopback's and those of `sites`, under which clients may reach us; `sites` are the pages
-    that may connect.
+    that may connect. With `tls` the port speaks TLS and nothing else.
     """
     sites = sites or Sites()
+    app = app if tls is None else _OverTls(app)
     door = websocket.Door(
         accept=accept,
         hosts=frozenset(name.lower() for name in (host, *hosts, *sites.names)),
@@ -159,11 +165,31 @@ async def serve(
     )
     site = await _Site.start(app, websocket.protocol(door), _from_port, head_seconds, limit, proxies)
     try:
-        server = await asyncio.get_running_loop().create_server(site.connection, host, port, backlog=BACKLOG)
+        server = await asyncio.get_running_loop().create_server(
+            site.connection,
+            host,
+            port,
+            backlog=BACKLOG,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
+        )
     except OSError as problem:
         await site.lifespan.shutdown()
         raise _explained(problem, host, port) from problem
-    return HttpListener(server, site)
+    return HttpListener(server, site, "http" if tls is None else "https")
+
+
+class _OverTls:
+    """Has requests carry the scheme that they really came by, in the header in which a proxy says so."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            others = [(name, value) for name, value in scope["headers"] if name != b"x-forwarded-proto"]
+            scope = {**scope, "headers": [*others, (b"x-forwarded-proto", b"https")]}
+        await self._app(scope, receive, send)
 
 
 async def serve_unix(

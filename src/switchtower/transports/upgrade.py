@@ -101,7 +101,8 @@ def objection(request: Upgrade, hosts: Collection[str], sites: Sites = _NO_SITES
     `sites` the pages that may connect."""
     headers = request.headers
     host = hostname(headers.get("host", ""))
-    if host is None or (host not in LOOPBACK and host not in hosts and ANY_HOST not in hosts):
+    served = {*LOOPBACK, *hosts, without_port(request.origin.reached_at)}
+    if host is None or (host not in served and ANY_HOST not in served):
         return Refusal(403, "this host name is not served here")
     if "origin" in headers and standing(request, sites) is Standing.FOREIGN:
         return Refusal(403, "pages of another site may not connect")

@@ -71,6 +71,8 @@ class WebSocketConnection(WsConnection):
     def data_received(self, head: bytes) -> None:
         ends = (_address(self.transport, which_end) for which_end in ("peername", "sockname"))
         request = upgrade.read(head, *ends, proxies=self._door.proxies)
+        if self.transport.get_extra_info("ssl_object") is not None:
+            request.headers["x-forwarded-proto"] = "https"  # whatever the client says
         try:
             answer = upgrade.objection(request, self._door.hosts, self._door.sites) or self._door.accept(request)
         except Exception:
@@ -192,7 +194,8 @@ class WebSocketConnection(WsConnection):
         self.is_open = self.writable = False
         self._deaf = True
         self.transport.resume_reading()
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # not over TLS
+            self.transport.write_eof()
         self._after(GOODBYE_SECONDS, self.transport.abort)
 
 

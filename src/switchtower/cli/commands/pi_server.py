@@ -1,6 +1,7 @@
 """`pi-server`: the daemon in the foreground, which speaks pi at its port and over stdin and stdout in one process."""
 
 import gc
+from functools import partial
 from typing import Any
 
 import click
@@ -38,7 +39,7 @@ def pi_server(**flags: Any) -> int:
     from switchtower.daemon.stdio import Descriptors
 
     try:
-        return app.run(settings, serve.announce, stdio=Descriptors(*claimed))
+        return app.run(settings, partial(serve.announce, settings), stdio=Descriptors(*claimed))
     except app.CannotStart as problem:
         if isinstance(problem.__cause__, home.AlreadyRunning):
             console.fail(problem.__cause__.message, "`tower stdio --protocol pi` talks to it")

@@ -3,6 +3,7 @@
 import gc
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,21 +66,28 @@ def serve(**flags: Any) -> int:
     from switchtower.daemon import app
 
     try:
-        return app.run(settings, announce)
+        return app.run(settings, partial(announce, settings))
     except app.CannotStart as problem:
         console.fail(str(problem))
         return console.Exit.FAILED
 
 
-def announce(endpoints: "Endpoints") -> None:
+def announce(settings: config.Settings, endpoints: "Endpoints") -> None:
+    from switchtower.cli import reachability
+
+    reached = reachability.describe(settings, endpoints.http)
     console.say(f"switchtower {endpoints.version} is listening (pid {endpoints.pid}); Ctrl-C stops it")
     console.say(f"  socket  {endpoints.socket}")
     if endpoints.http:
         console.say(f"  http    {endpoints.http}")
         if sys.stderr.isatty():  # for the one who sits there, and for no log
-            console.say(f"  log in  {endpoints.http}/?token={endpoints.token}")
+            console.say(f"  log in  {reached.url or endpoints.http}/?token={endpoints.token}")
+    if reached.url:
+        console.say(f"  others  {reached.url}")
     if endpoints.pi:
         console.say(f"  pi      {endpoints.pi}")
+    if reached.warning:
+        console.say(f"warning: {reached.warning}; hint: {reachability.REMEDY}", "yellow")
     console.say(f'try this in another terminal: {_how_to_call()} run --headless --provider demo "read README.md"')
 
 

@@ -133,13 +133,16 @@ def url(as_json: bool) -> int:
     import msgspec
 
     from switchtower import config
-    from switchtower.cli import admin
+    from switchtower.cli import admin, reachability
 
     settings = config.load()
     endpoints = admin.running(settings)
     if endpoints.http is None:
         raise click.ClickException("the daemon has no HTTP port; hint: `tower stop`, then `tower serve --http 127.0.0.1:8787`")
     visit = msgspec.convert(admin.call("POST", admin.path_of("visits")), dict[str, str])
-    address = f"{settings.public_url or endpoints.http}/?token={visit['token']}"
+    reached = reachability.describe(settings, endpoints.http)
+    address = f"{settings.public_url or reached.url or endpoints.http}/?token={visit['token']}"
+    if reached.warning:
+        console.say(f"warning: {reached.warning}; hint: {reachability.REMEDY}", "yellow")
     output.line(msgspec.json.encode({"url": address, "expires_at": visit["expires_at"]}) if as_json else address)
     return console.Exit.OK

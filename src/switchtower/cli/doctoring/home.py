@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from switchtower import __version__, config
+from switchtower.cli import reachability
 from switchtower.cli.doctoring import finding
 from switchtower.client import discover, errors
 from switchtower.client.client import Client
@@ -28,6 +29,7 @@ def look(settings: config.Settings) -> Iterator[finding.Finding]:
     yield _port(
         "http", settings.http, endpoints.http if pid and endpoints else None, running=bool(pid), asked="http" in settings.asked
     )
+    yield from _reachability(settings, endpoints.http if pid and endpoints else None)
     yield _port("pi", settings.pi, endpoints.pi if pid and endpoints else None, running=bool(pid), asked="pi" in settings.asked)
 
 
@@ -133,6 +135,16 @@ def _answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(os.fsencode(path)) == 0
+
+
+def _reachability(settings: config.Settings, http: str | None) -> Iterator[finding.Finding]:
+    address = values.address(settings.http)
+    scheme = "https" if settings.tls_cert is not None else "http"
+    reached = reachability.describe(settings, http or (f"{scheme}://127.0.0.1:{address.port}" if address is not None else None))
+    if reached.warning:
+        yield finding.warn("http from elsewhere", f"{reached.url}: {reached.warning}", reachability.REMEDY)
+    elif reached.url:
+        yield finding.ok("http from elsewhere", reached.url)
 
 
 def _port(name: str, wanted: str, serving: str | None, *, running: bool, asked: bool) -> finding.Finding:

@@ -51,7 +51,7 @@ class Guard:
         headers = Headers(scope=scope)
         exchange = Exchange(headers, receive, send)
         response: Any
-        if (problem := self._objection(headers)) is not None:
+        if (problem := self._objection(headers, scope.get("server"))) is not None:
             response = answers.problem(problem)
         else:
             shared_with = self._shared_with(headers)
@@ -63,9 +63,11 @@ class Guard:
                 scope, response = {**scope, "path": scope["raw_path"].decode("ascii")}, self._app
         await response(scope, exchange.receive, exchange.send)
 
-    def _objection(self, headers: Headers) -> Problem | None:
+    def _objection(self, headers: Headers, server: tuple[str, int | None] | None) -> Problem | None:
         host = origins.hostname(",".join(headers.getlist("host")))
-        if host is None or (host not in origins.LOOPBACK and host not in self._hosts and upgrade.ANY_HOST not in self._hosts):
+        # The address that the connection reached: no page can make its name lead there and look like ours.
+        served = {*origins.LOOPBACK, *self._hosts, *((server[0],) if server is not None else ())}
+        if host is None or (host not in served and upgrade.ANY_HOST not in served):
             return Problem(403, "this host name is not served here", hint="add it to the setting `origins`")
         if "origin" in headers and standing(headers, self._sites) is Standing.FOREIGN:
             return Problem(403, "pages of another site may not connect", hint="add its origin to the setting `origins`")

@@ -1,0 +1,195 @@
+"""TLS at the HTTP port itself: page, login and every WebSocket; and what is said where other machines are served without it."""
+
+import asyncio
+import datetime
+import http.client
+import ipaddress
+import json
+import os
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from tests.conftest import StartDaemon
+
+from switchtower import config
+from switchtower.cli import reachability
+
+
+class Certificate:
+    def __init__(self, folder: Path) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+        now = datetime.datetime.now(datetime.UTC)
+        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(hours=1))
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        self.cert, self.key = folder / "cert.pem", folder / "key.pem"
+        self.cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        self.key.write_bytes(
+            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        )
+        self.trusting = ssl.create_default_context(cafile=str(self.cert))
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Certificate:
+    return Certificate(tmp_path)
+
+
+@pytest.fixture
+def secure(own_daemon: StartDaemon, certificate: Certificate) -> Any:
+    return own_daemon(http="127.0.0.1:0", tls_cert=str(certificate.cert), tls_key=str(certificate.key))
+
+
+def port_of(daemon: Any) -> int:
+    return int(daemon.http.rpartition(":")[2])
+
+
+def ask(daemon: Any, certificate: Certificate, path: str, **headers: str) -> http.client.HTTPResponse:
+    connection = http.client.HTTPSConnection("127.0.0.1", port_of(daemon), context=certificate.trusting, timeout=20)
+    connection.request("GET", path, headers=headers)
+    return connection.getresponse()
+
+
+def test_the_endpoints_have_https(secure: Any) -> None:
+    assert secure.http.startswith("https://127.0.0.1:")
+
+
+def test_the_page_and_the_health_are_served_over_tls(secure: Any, certificate: Certificate) -> None:
+    assert ask(secure, certificate, "/health").status == 200
+
+
+def test_plain_http_gets_no_answer(secure: Any) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(secure), timeout=20)
+    connection.request("GET", "/health")
+    with pytest.raises((http.client.HTTPException, OSError)):
+        connection.getresponse()
+
+
+async def upgraded(daemon: Any, certificate: Certificate, path: str, **headers: str) -> tuple[str, asyncio.StreamReader, Any]:
+    port = port_of(daemon)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=certificate.trusting)
+    lines = [
+        f"GET {path} HTTP/1.1",
+        f"Host: 127.0.0.1:{port}",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+    async with asyncio.timeout(20):
+        status = (await reader.readline()).decode().split()[1]
+    return status, reader, writer
+
+
+@pytest.mark.parametrize("path", ["/ws/push", "/ws/pi", "/ws/app", "/ws/minicodex"])
+async def test_every_websocket_is_served_over_tls(secure: Any, certificate: Certificate, path: str) -> None:
+    status, _, writer = await upgraded(secure, certificate, f"{path}?token={secure.token}")
+    writer.close()
+    assert status == "101"
+
+
+async def test_a_push_client_is_answered_over_tls(secure: Any, certificate: Certificate) -> None:
+    status, reader, writer = await upgraded(secure, certificate, f"/ws/push?token={secure.token}")
+    assert status == "101"
+    hello = json.dumps(
+        {
+            "v": "push.runtime.v1",
+            "kind": "request",
+            "requestId": "req_1",
+            "type": "hello",
+            "payload": {"clientName": "t", "clientVersion": "1", "capabilities": []},
+        }
+    ).encode()
+    writer.write(b"\x81" + bytes([0x80 | 126]) + len(hello).to_bytes(2) + bytes(4) + hello)
+    async with asyncio.timeout(20):
+        answer = await reader.readuntil(b'"runtimeName"')
+    writer.close()
+    assert b'"requestId":"req_1"' in answer
+
+
+async def test_our_page_connects_over_tls_and_a_foreign_one_does_not(secure: Any, certificate: Certificate) -> None:
+    pages = {secure.http: "101", "https://evil.example": "403"}
+    for page, expected in pages.items():
+        status, _, writer = await upgraded(secure, certificate, f"/ws/app?token={secure.token}", Origin=page)
+        writer.close()
+        assert status == expected
+
+
+def served(home: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "switchtower", "serve", "--http", "127.0.0.1:0", "--pi", "off", *flags],
+        env={**os.environ, "TOWER_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_certificate_without_its_key_is_one_line_and_a_remedy(tmp_path: Path, certificate: Certificate) -> None:
+    ended = served(tmp_path / "h", "--tls-cert", str(certificate.cert))
+    assert ended.returncode == 1
+    assert ended.stderr == "tower: `tls_key` from the settings: is missing beside `tls_cert`; hint: set both, or neither\n"
+
+
+def test_a_key_of_another_certificate_is_one_line_and_a_remedy(tmp_path: Path, certificate: Certificate) -> None:
+    (tmp_path / "other").mkdir()
+    other = Certificate(tmp_path / "other")
+    ended = served(tmp_path / "h", "--tls-cert", str(certificate.cert), "--tls-key", str(other.key))
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert "cannot be used" in ended.stderr
+    assert "hint: name PEM files" in ended.stderr
+
+
+def test_a_port_for_other_machines_without_tls_is_warned_of() -> None:
+    def settings(**flags: str) -> config.Settings:
+        return config.load(flags, {"HOME": "/nowhere"})
+
+    alone = reachability.describe(settings(http="127.0.0.1:8787"), "http://127.0.0.1:8787")
+    assert (alone.url, alone.warning) == (None, None)
+    named = reachability.describe(settings(http="203.0.113.7:8787"), "http://203.0.113.7:8787")
+    assert named.url == "http://203.0.113.7:8787"
+    assert named.warning is not None
+    everywhere = reachability.describe(settings(http="0.0.0.0:8787"), "http://127.0.0.1:8787")
+    assert everywhere.url is not None
+    assert "127.0.0.1" not in everywhere.url
+    assert everywhere.url.endswith(":8787")
+    assert everywhere.warning is not None
+    secure = reachability.describe(settings(http="0.0.0.0:8787"), "https://127.0.0.1:8787")
+    assert secure.url is not None
+    assert secure.url.startswith("https://")
+    assert secure.warning is None
+    behind = reachability.describe(settings(http="0.0.0.0:8787", public_url="https://tower.example"), "http://127.0.0.1:8787")
+    assert (behind.url, behind.warning) == ("https://tower.example", None)
+
+
+def test_the_address_for_other_machines_is_served(own_daemon: StartDaemon) -> None:
+    """The printed address is one that the daemon answers at, though no setting names it."""
+    daemon = own_daemon(http="0.0.0.0:0")
+    host = reachability._own_address()
+    connection = http.client.HTTPConnection(host, port_of(daemon), timeout=20)
+    connection.request("GET", "/health")
+    assert connection.getresponse().status == 200
+    connection = http.client.HTTPConnection(host, port_of(daemon), timeout=20)
+    connection.request("GET", "/health", headers={"Host": "rebound.example"})
+    assert connection.getresponse().status == 403
