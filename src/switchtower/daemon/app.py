@@ -105,10 +105,19 @@ def _check_hub(settings: config.Settings) -> None:
         )
 
 
+def keep_ignored_signals_from_programs() -> None:
+    """A signal that this process's parent ignored (`nohup`, a script's `&`) would be ignored by all that is started here. A
+    handler that does nothing ignores it too, and a program that is started has the default again."""
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # `subprocess` resets these
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
 async def _serve(settings: config.Settings, home: Home, announce: Announce | None, stdio: "Descriptors | None") -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    keep_ignored_signals_from_programs()
     redactor = redact.Redactor(extra=settings.redaction_extra)
     logs.set_up(settings.log_path, settings.log_level, redactor)
 

@@ -13,6 +13,8 @@ from switchtower.runtime.terminal_inbox import TerminalInbox
 
 T = TypeVar("T")
 
+UNCOMMITTED_CHARS = 1024 * 1024
+"""Output that may wait for a turn of the lane. The number of events alone would allow many times as much."""
 SLICE = 4_096
 """Characters of output that are redacted at once; between two slices others have their turn."""
 
@@ -51,6 +53,7 @@ class RunDesk:
         self._thinking = redactor.stream()
         self._outputs: dict[str, redact.StreamRedactor] = {}
         """One a tool call that tells of its progress; its pieces are redacted as one text."""
+        self._uncommitted_chars = 0
         self._redactor = redactor
         self._steered = list(steered)
         self._held = False
@@ -80,6 +83,9 @@ class RunDesk:
             if not safe:
                 return
             crowded = self._lane.progress(self._run_id, events.ToolProgressed(event.call_id, safe))
+            self._uncommitted_chars += len(safe)
+            if self._uncommitted_chars >= UNCOMMITTED_CHARS:
+                self._uncommitted_chars, crowded = 0, True
         else:
             self.release()
             if isinstance(event, events.ToolFinished):

@@ -192,6 +192,28 @@ async def test_a_flood_is_journalled_in_bounded_memory_while_others_are_answered
     await stage.ask(commands.CancelRun(session_id="sess_flood", actor=OWNER, force=True))
 
 
+async def test_a_program_that_floods_waits_while_the_journal_stalls(make_stage: MakeStage, tmp_path: Path) -> None:
+    """A disk that is busy with something else: what was read and is not stored yet is bounded by its size."""
+    code = "import os\nwhile True:\n    os.write(1, b'y' * 16384)\n    with open('progress', 'ab') as file: file.write(b'.')"
+    progress = tmp_path / "progress"
+    progress.touch()
+    os.mkfifo(tmp_path / "go")
+    steered = SteeredJournal()
+    stage = await make_stage(steered)
+    program = await stage.run([sys.executable, "-c", f"print('ready', flush=True)\nopen('go').read()\n{code}"])
+    await program.shows("ready")
+    steered.gate.clear()
+    (tmp_path / "go").write_text("")
+    before = written = 0
+    async with asyncio.timeout(20):
+        while not written or written != before:
+            await asyncio.sleep(0.3)  # long enough for it to continue if it could
+            before, written = written, progress.stat().st_size
+    steered.gate.set()
+    assert 0 < written * 16_384 < 4_000_000
+    await stage.ask(commands.CancelRun(session_id=SESSION, actor=OWNER, force=True))
+
+
 class Counting(Outlet):
     """Takes everything and keeps nothing but how much it was."""
 

@@ -344,7 +344,7 @@ HOSTILE = Path(__file__).parents[2] / "tools" / "running" / "hostile.py"
     "traits", [["doubly-forked"], ["doubly-forked", "deaf"], ["session", "silent"], ["doubly-forked", "phoenix"]]
 )
 async def test_what_a_program_leaves_behind_ends_with_it(start: Start, reports: Reports, traits: list[str]) -> None:
-    hostile = f"env -i {sys.executable} -IS {HOSTILE} token reports {' '.join(traits)}"
+    hostile = shlex.join(["env", "-i", sys.executable, "-IS", str(HOSTILE), "token", "reports", *traits])
     running = start(*shell(f"{hostile} & exec 3<&0; read line; echo bye; exit 7"))
     [left] = await reports.pids(1)
     assert alive(left)

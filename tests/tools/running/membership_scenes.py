@@ -4,6 +4,7 @@ one. `python -m tests.tools.running.membership_scenes SCENE FOLDER`
 
 import asyncio
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -150,7 +151,7 @@ async def of_a_socket(folder: str) -> None:
     with socket.socket() as own:
         inode_of_own = os.fstat(own.fileno()).st_ino
         assert found_for_socket(inode_of_own) is None
-        running = _started(folder, run_id, f"exec {sys.executable} program.py {path} {folder}/reports")
+        running = _started(folder, run_id, f"exec {shlex.join([sys.executable, 'program.py', path, f'{folder}/reports'])}")
         (inode,) = await reports.pids(1, within=PATIENCE)
         assert found_for_socket(inode) == run_id
         assert found_for_socket(inode_of_own) is None

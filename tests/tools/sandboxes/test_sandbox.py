@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import pwd
 import shlex
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,6 +22,7 @@ from switchtower.tools.running import orphans, processes
 from switchtower.tools.sandboxes import sandbox
 
 PATIENCE = 30
+OWN_FOLDERS = ("/tmp", "/var/tmp", "/run")
 WHY_NOT = sandbox.probe("bubblewrap")
 with_bubblewrap = pytest.mark.skipif(WHY_NOT is not None, reason=f"no bubblewrap here: {WHY_NOT}")
 
@@ -35,14 +38,20 @@ def run_id() -> Iterator[str]:
 
 @pytest.fixture
 def disk(pytestconfig: pytest.Config) -> Iterator[Path]:
-    """A folder that is not below `/tmp`: a sandbox has its own there, and would write to that."""
-    base = pytestconfig.rootpath / ".pytest_cache" / "sandbox"
-    if base.is_relative_to("/tmp"):
-        base = Path(f"/var/tmp/switchtower-tests-{os.getuid()}")
+    """A folder outside of `/tmp`, `/var/tmp` and `/run`: a sandbox has its own there, and would write to that."""
+    around = [pytestconfig.rootpath, Path(pwd.getpwuid(os.getuid()).pw_dir), Path("/srv"), Path("/opt")]
+    usable = [base for base in around if os.access(base, os.W_OK) and not any(map(base.is_relative_to, OWN_FOLDERS))]
+    if not usable:
+        pytest.skip("each folder that can be written lies where a sandbox has folders of its own")
+    base = usable[0] / ".pytest_cache" / "sandbox"
     folder = base / uuid4().hex[:8]
     folder.mkdir(parents=True)
     yield folder
     shutil.rmtree(folder)
+    if usable[0] != pytestconfig.rootpath:
+        for made in (base, base.parent):
+            with suppress(OSError):  # another test is in it
+                made.rmdir()
 
 
 @pytest.fixture
@@ -268,9 +277,10 @@ async def test_sockets_of_other_services_cannot_be_reached(run: Run, home: Path,
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(home / ".push/run/pushd.sock"))
         listener.listen()
+        python = str(Path(sys.executable).resolve())  # that of a virtual environment may lie below `/tmp`
         connect = f"import socket; socket.socket(socket.AF_UNIX).connect('{home}/.push/run/pushd.sock')"
 
-        finished = await run(f'ls -A /run; echo "[$SSH_AUTH_SOCK$DOCKER_HOST]"; {shlex.quote(sys.executable)} -c "{connect}"')
+        finished = await run(f'ls -A /run; echo "[$SSH_AUTH_SOCK$DOCKER_HOST]"; {shlex.quote(python)} -c "{connect}"')
 
     assert "[]\n" in finished.output
     assert "docker" not in finished.output

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-import sys
+import shlex
 from pathlib import Path
 from uuid import uuid4
 
@@ -170,7 +170,7 @@ async def test_what_was_found_in_time_is_told_as_a_part(tmp_path: Path) -> None:
 
 async def test_a_program_of_the_folder_is_not_taken_for_ripgrep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trap = tmp_path / "rg"
-    trap.write_text(f"#!{sys.executable}\nopen('{tmp_path}/ran', 'w')\n")
+    trap.write_text(f"#!/bin/sh\ntouch {shlex.quote(str(tmp_path))}/ran\n")
     trap.chmod(0o755)
     (tmp_path / ".ripgreprc").write_text("--pre=./rg\n")
     (tmp_path / "a").write_text("needle\n")
