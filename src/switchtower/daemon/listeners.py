@@ -62,7 +62,8 @@ class Listeners:
         return self._http.url if self._http else None
 
     async def open(self) -> None:
-        """The socket comes last: whoever is greeted there talks to a daemon that has all it needs."""
+        """The socket comes last, and its clients wait for `serve_socket`: a client that is greeted there talks to a daemon that
+        has all it needs, and that `endpoints.json` describes."""
         settings = self._settings
         if settings.http != "off" or settings.pi != "off":
             self._limit = self._pi.limit = self._limit_connections()
@@ -74,7 +75,12 @@ class Listeners:
             self._accept_socket,
             max_line_bytes=settings.max_line_bytes,
             output_limit_bytes=settings.output_limit_bytes,
+            start_serving=False,
         )
+
+    async def serve_socket(self) -> None:
+        assert self._unix is not None, "it was opened"
+        await self._unix.serve()
 
     def _limit_connections(self) -> "ConnectionLimit":
         from switchtower.transports.connection_limit import ConnectionLimit, capacity
