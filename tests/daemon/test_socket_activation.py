@@ -171,6 +171,7 @@ async def test_closing_ends_the_connections_and_leaves_the_file(path: Path) -> N
     )
     listener.handed = sock
     await listener.start()
+    await listener.serve()
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(b"hello\n")
     async with asyncio.timeout(30):

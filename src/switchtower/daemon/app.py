@@ -173,6 +173,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
             options=settings.options,
         )
         home.announce(endpoints)
+        await listeners.serve_socket()
         log.info("listening on %s, http %s, pi %s", endpoints.socket, endpoints.http or "off", endpoints.pi or "off")
         if announce is not None:
             # Whoever reads it there may come in once; the owner's own token is for files that only the owner reads.

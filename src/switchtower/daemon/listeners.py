@@ -94,7 +94,8 @@ class Listeners:
         return self._http.url if self._http else None
 
     async def open(self) -> None:
-        """The socket comes last: whoever is greeted there talks to a daemon that has all it needs."""
+        """The socket comes last, and its clients wait for `serve_socket`: a client that is greeted there talks to a daemon that
+        has all it needs, and that `endpoints.json` describes."""
         settings = self._settings
         self._tls = self._pi.tls = load_certificate(settings)
         if settings.http != "off" or settings.pi != "off":
@@ -107,7 +108,12 @@ class Listeners:
             self._accept_socket,
             max_line_bytes=settings.max_line_bytes,
             output_limit_bytes=settings.output_limit_bytes,
+            start_serving=False,
         )
+
+    async def serve_socket(self) -> None:
+        assert self._unix is not None, "it was opened"
+        await self._unix.serve()
 
     def _limit_connections(self) -> "ConnectionLimit":
         from switchtower.transports.connection_limit import ConnectionLimit, capacity

@@ -4,7 +4,6 @@ systemd names what it hands over in `LISTEN_FDS` and for whom in `LISTEN_PID`; t
 file stays when we end: systemd goes on listening there.
 """
 
-import asyncio
 import logging
 import os
 import socket
@@ -32,7 +31,7 @@ class HandedListener(unix.UnixListener):
 
     async def start(self) -> None:
         self._file = _NOT_OURS
-        self._server = await asyncio.get_running_loop().create_unix_server(lambda: unix.UnixConnection(self), sock=self.handed)
+        await self._listen_on(self.handed)
 
 
 def take(path: Path, environ: MutableMapping[str, str] = os.environ) -> socket.socket | None:
@@ -56,11 +55,15 @@ def take(path: Path, environ: MutableMapping[str, str] = os.environ) -> socket.s
     return chosen
 
 
-async def listen(path: Path, accept: unix.Accept, *, max_line_bytes: int, output_limit_bytes: int) -> unix.UnixListener:
+async def listen(
+    path: Path, accept: unix.Accept, *, max_line_bytes: int, output_limit_bytes: int, start_serving: bool = True
+) -> unix.UnixListener:
     """As `unix.listen`, on the socket that was handed over for this path; where none was, on one of our own."""
     handed = take(path)
     if handed is None:
-        return await unix.listen(path, accept, max_line_bytes=max_line_bytes, output_limit_bytes=output_limit_bytes)
+        return await unix.listen(
+            path, accept, max_line_bytes=max_line_bytes, output_limit_bytes=output_limit_bytes, start_serving=start_serving
+        )
     listener = HandedListener(
         path,
         accept,
@@ -72,6 +75,8 @@ async def listen(path: Path, accept: unix.Accept, *, max_line_bytes: int, output
     )
     listener.handed = handed
     await listener.start()
+    if start_serving:
+        await listener.serve()
     log.info("listening on %s, which was handed over", path)
     return listener
 

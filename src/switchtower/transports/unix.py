@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import select
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -23,6 +24,9 @@ _log = logging.getLogger(__name__)
 
 Accept = Callable[[Origin], Receiver | None]
 """None: the connection is refused."""
+
+BACKLOG = 100
+"""Clients that may wait to be accepted."""
 
 _ROOT = 0
 
@@ -60,8 +64,19 @@ class UnixListener:
         self._file: socketfile.Identity | None = None
 
     async def start(self) -> None:
+        """Listens. Clients can connect, and are accepted once `serve` is called."""
         sock, self._file = socketfile.bind(self.path)
-        self._server = await asyncio.get_running_loop().create_unix_server(lambda: UnixConnection(self), sock=sock)
+        await self._listen_on(sock)
+
+    async def _listen_on(self, sock: socket.socket) -> None:
+        sock.listen(BACKLOG)
+        self._server = await asyncio.get_running_loop().create_unix_server(
+            lambda: UnixConnection(self), sock=sock, backlog=BACKLOG, start_serving=False
+        )
+
+    async def serve(self) -> None:
+        assert self._server is not None, "it was started, and not closed"
+        await self._server.start_serving()
 
     async def close(self, *, grace: float = 5.0) -> None:
         """Stops listening, flushes and closes every connection; cuts off those that have not drained within `grace` seconds."""
@@ -100,8 +115,11 @@ async def listen(
     half_closed_seconds: float = 2.0,
     owner_uid: int | None = None,
     complaint: Complaint | None = None,
+    start_serving: bool = True,
 ) -> UnixListener:
     """Listens at `path`. Raises an `errors.CannotListen` that says what stands in the way.
+
+    Without `start_serving`, clients wait until `serve` is called.
 
     Only processes of `owner_uid` (by default whoever runs this) and of root are let in. A line that is too long is told of as
     soon as that is known; with a `complaint`, which gives its size, once it has ended.
@@ -116,6 +134,8 @@ async def listen(
         complaint=complaint,
     )
     await listener.start()
+    if start_serving:
+        await listener.serve()
     return listener
 
 

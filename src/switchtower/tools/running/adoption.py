@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from switchtower.tools.running import marks, proc
+from switchtower.tools.running import marks, proc, watchdog
 
 _PR_SET_CHILD_SUBREAPER = 36
 _TICK = 0.25
@@ -42,6 +42,8 @@ _limit: marks.Limit | None = None
 _before: dict[int, int | None] = {}
 """Children from before we had our number, and when each was started. They have none, and are no outcasts."""
 _is_subreaper = False
+_watchdog = watchdog.Watchdog()
+"""Ends what this process leaves when it is killed: orphans have nobody to come back to then."""
 
 
 def become_subreaper() -> bool:
@@ -79,6 +81,7 @@ def let_go(pid: int) -> None:
 def expect(run_id: str) -> None:
     """The run has processes from now on; orphans may come."""
     if _is_subreaper and run_id not in _runs:
+        _watchdog.watch(run_id, marks.Mark(run_id).run_digits())
         with _news:
             _runs.add(run_id)
             _news.notify()
@@ -87,6 +90,7 @@ def expect(run_id: str) -> None:
 def run_has_ended(run_id: str) -> None:
     if _is_subreaper:
         _runs.discard(run_id)
+        _watchdog.forget(run_id)
         _ended_at[run_id] = time.monotonic()
         for old in [ended for ended, at in _ended_at.items() if at < time.monotonic() - _LATELY]:
             _ended_at.pop(old, None)

@@ -44,7 +44,7 @@ class Mark(Struct, frozen=True):
     def number(self) -> int:
         """Nineteen digits: a seven, thirteen that follow from the run's id, five for the command."""
         assert self.command is not None
-        return int(f"{self._run_digits()}{self.command:05}")
+        return int(f"{self.run_digits()}{self.command:05}")
 
     def variables(self) -> dict[str, str]:
         assert self.command is not None
@@ -54,15 +54,16 @@ class Mark(Struct, frozen=True):
         assert self.run_id, "an empty run id would match a stranger's empty variable"
         in_environment = [f"{RUN_VARIABLE}={self.run_id}".encode()]
         if self.command is None:
-            return Sign(f" {self._run_digits()}".encode(), in_environment)
+            return Sign(f" {self.run_digits()}".encode(), in_environment)
         in_environment.append(f"{COMMAND_VARIABLE}={self.command}".encode())
         return Sign(f" {self.number()} ".encode(), in_environment)
 
     def is_number(self, number: int) -> bool:
         """Whether a process with this number carries the mark of the run."""
-        return number // _COMMANDS == int(self._run_digits())
+        return number // _COMMANDS == int(self.run_digits())
 
-    def _run_digits(self) -> str:
+    def run_digits(self) -> str:
+        """How the numbers of all commands of the run begin."""
         digest = hashlib.blake2b(self.run_id.encode(errors="surrogatepass"), digest_size=8).digest()
         return f"7{int.from_bytes(digest) % 10**_RUN_DIGITS:0{_RUN_DIGITS}}"
 
