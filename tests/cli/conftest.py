@@ -15,7 +15,7 @@ import pytest
 from tests.cli.scripted import ScriptedDaemon
 from tests.warm import processes
 
-PATIENCE = 30
+PATIENCE = 60
 
 OURS = ("TOWER_", "PUSHD_", "XDG_")
 MODELS = ("_API_KEY", "_BASE_URL", "_HOST")

@@ -83,4 +83,4 @@ class Terminal:
             pass  # a terminal whose programs have all gone
         self.settings_after = termios.tcgetattr(self._screen)
         os.close(self._screen)
-        return self.process.wait(timeout=15)
+        return self.process.wait(timeout=60)

@@ -165,7 +165,7 @@ def watch(shared: Any, session_id: str, line_with: Any, text: str, *, from_seq: 
     watcher = shared.start("attach", session_id, "--jsonl", "--from", str(from_seq))
     event: dict[str, Any] = json.loads(line_with(watcher, text, of="stdout"))
     watcher.send_signal(signal.SIGINT)
-    watcher.communicate(timeout=15)
+    watcher.communicate(timeout=60)
     return event
 
 
@@ -339,7 +339,7 @@ def test_a_diff_can_be_applied_where_it_came_from(shared: Any, repository: Path)
     diff = shared("diff", session_id).stdout
     assert shared("undo", session_id).code == 0
 
-    subprocess.run(["git", "apply", "-"], cwd=repository, input=diff, check=True, timeout=15)
+    subprocess.run(["git", "apply", "-"], cwd=repository, input=diff, check=True, timeout=60)
 
     assert (repository / "kept.txt").read_text().startswith("other")
 
@@ -454,7 +454,7 @@ def test_a_command_s_output_appears_while_it_still_runs(shared: Any, line_with: 
     go.touch()
     line_with(process, "seen")
 
-    process.communicate(timeout=15)
+    process.communicate(timeout=60)
     assert process.returncode == 0
 
 

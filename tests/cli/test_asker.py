@@ -33,7 +33,7 @@ async def test_the_second_question_waits_for_the_first_and_is_shown_again() -> N
     asker, first, second = Asker(), Asked("1", happened), Asked("2", happened)
     for question in (first, second, first):
         asker.ask(question)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await first.is_put.wait()
         first.answer.set()
         await second.is_put.wait()
@@ -51,7 +51,7 @@ async def test_what_is_taken_off_is_not_sent_and_makes_room_for_the_next() -> No
     asker, first, second, third = Asker(), *(Asked(id, happened) for id in "123")
     for question in (first, second, third):
         asker.ask(question)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await first.is_put.wait()
         asker.take_off("2")
         asker.take_off("1")
@@ -67,7 +67,7 @@ async def test_an_answer_that_was_given_is_sent_although_its_question_is_over() 
     asker, first = Asker(), Asked("1", happened)
     first.may_send.clear()
     asker.ask(first)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await first.is_put.wait()
         first.answer.set()
         await first.is_sending.wait()

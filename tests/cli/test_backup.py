@@ -535,7 +535,7 @@ def test_a_killed_restore_loses_nothing_and_the_next_one_cleans_up(tower: Any, t
 
     restore = tower.start("restore", "--force", str(backup))
     restore.send_signal(signal.SIGKILL)
-    restore.communicate(timeout=30)
+    restore.communicate(timeout=60)
 
     assert tower("restore", "--force", str(backup)).code == 0
     assert tower("journal", "verify").stdout.startswith(b"ok: 1 sessions")

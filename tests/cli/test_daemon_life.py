@@ -80,7 +80,7 @@ def test_serve_says_where_it_listens_and_a_second_one_is_refused(tower: Any, lin
     assert f"pid {first.pid}" in second.stderr
     assert second.stderr.count("\n") == 1
     first.send_signal(signal.SIGTERM)
-    assert first.communicate(timeout=15)[0] == b"", "stdout is data only"
+    assert first.communicate(timeout=60)[0] == b"", "stdout is data only"
     assert first.returncode == 0
 
 
@@ -92,7 +92,7 @@ def test_pushd_is_serve(tower: Any, line_with: Any) -> None:
     assert tower("run", "--headless", "say: hi").stdout == b"hi\n"
     assert tower.endpoints["http"] is None
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=15)
+    process.communicate(timeout=60)
     assert process.returncode == 0
 
 
@@ -105,7 +105,7 @@ def test_a_socket_elsewhere_is_found_through_the_endpoints_or_the_variable(tower
     assert tower("status", "--json", PUSHD_SOCKET=str(elsewhere)).code == 0
     assert tower("status", PUSHD_SOCKET=str(tower.home / "nobody.sock")).code == 1
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=15)
+    process.communicate(timeout=60)
 
 
 def test_many_commands_at_once_start_one_daemon_and_all_succeed(tower: Any) -> None:
@@ -141,7 +141,7 @@ def test_a_watcher_lives_through_a_crash_and_a_restart(tower: Any, line_with: An
     replayed = tower("attach", session_id, "--jsonl", "--no-follow").events
     assert after in replayed
     watcher.send_signal(signal.SIGINT)
-    watcher.communicate(timeout=15)
+    watcher.communicate(timeout=60)
     assert watcher.returncode == 0
 
 
@@ -160,6 +160,6 @@ def test_the_daemon_takes_no_modules_from_the_folder_it_was_started_in(tower: An
     (tower.folder / "click.py").write_text("raise SystemExit('taken from the folder')")
     program = Path(executable).parent / "tower"
 
-    ended = subprocess.run([program, "sessions"], cwd=tower.folder, env=tower.environment, capture_output=True, timeout=30)
+    ended = subprocess.run([program, "sessions"], cwd=tower.folder, env=tower.environment, capture_output=True, timeout=60)
 
     assert ended.returncode == 0, ended.stderr

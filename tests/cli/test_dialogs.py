@@ -392,7 +392,7 @@ def test_send_and_wait_without_a_terminal_says_how_to_answer(shared: Any, line_w
     assert f"""`tower answer {session_id} --json '{{"responses": {{"goal": "…"}}}}'`""" in hint
     assert shared("answer", session_id, "--json", '{"responses": {"goal": "say: from elsewhere"}}').code == 0
 
-    process.communicate(timeout=15)
+    process.communicate(timeout=60)
     assert process.returncode == 0
 
 

@@ -210,7 +210,7 @@ sys.stdout.buffer.write(b"[" + got.partition(b"end")[0] + b"]"); sys.stdout.flus
         process.stdin.write(bytes([byte]))
         process.stdin.flush()
 
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
 
     assert out == b"[" + sent.removesuffix(b"end") + b"]"
     assert (process.returncode, err) == (0, b"")
@@ -236,7 +236,7 @@ def test_a_file_as_stdin_is_read_to_its_end(shared: Any) -> None:
     (shared.folder / "words.txt").write_bytes(b"some words\n")
     with (shared.folder / "words.txt").open("rb") as words:
         process = shared.start("exec", *python("import sys; print('read', sys.stdin.read().split())"), stdin=words)
-        assert b"read ['some', 'words']" in process.communicate(timeout=30)[0]
+        assert b"read ['some', 'words']" in process.communicate(timeout=60)[0]
 
 
 def test_somebody_else_s_program_does_not_end_with_our_input(shared: Any) -> None:
@@ -245,7 +245,7 @@ def test_somebody_else_s_program_does_not_end_with_our_input(shared: Any) -> Non
     shared("send", session_id, "one")
     shared("send", session_id, "two")
 
-    out, _ = watching.communicate(timeout=30)
+    out, _ = watching.communicate(timeout=60)
 
     assert b"got one" in out
     assert b"and two" in out
@@ -275,7 +275,7 @@ def test_a_signal_without_a_terminal_ends_the_program_too(shared: Any, processes
 
     process.send_signal(number)
 
-    assert process.wait(timeout=30) == 2
+    assert process.wait(timeout=60) == 2
     assert processes_with(mark) == []
 
 
@@ -284,7 +284,7 @@ def test_a_reader_that_leaves_ends_the_program(shared: Any, processes_with: Any)
     process.stdout.readline()
     process.stdout.close()
 
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=60) == 141
     session_id = shared("sessions", "--json").json[0]["sessionId"]
     shared("attach", session_id)  # to its end
     assert processes_with(str(shared.folder)) == []
@@ -358,7 +358,7 @@ def test_cancel_with_force_kills_a_program_that_will_not_end(shared: Any) -> Non
 
     assert shared("cancel", session_id, "--force").code == 0
 
-    assert process.wait(timeout=30) == 137
+    assert process.wait(timeout=60) == 137
     assert b"= cancelled" in process.stderr.read()
 
 

@@ -119,7 +119,7 @@ def test_a_session_that_is_still_at_work_is_told_up_to_now(tower: Any, line_with
 
     text = tower("export", "last").stdout.decode()
     process.terminate()
-    process.communicate(timeout=15)
+    process.communicate(timeout=60)
 
     assert "### `sandbox_exec` · no result" in text
     assert "so far" in text
@@ -187,7 +187,7 @@ def test_a_reader_that_leaves_ends_it_quietly(shared: Any, session: str) -> None
     process = shared.start("export", session, "--format", "jsonl")
     process.stdout.close()
 
-    assert process.wait(timeout=15) == 141
+    assert process.wait(timeout=60) == 141
     assert process.stderr.read() == b""
     process.stderr.close()
 

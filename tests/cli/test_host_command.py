@@ -33,7 +33,7 @@ def nobody() -> Iterator[str]:
 
 def ended(process: Any) -> int:
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     code: int = process.returncode
     return code
 
@@ -92,7 +92,7 @@ def test_it_says_once_that_the_hub_cannot_be_reached_and_goes_on(tower: Tower, n
 
     assert tower("status").code == 0
     process.send_signal(signal.SIGTERM)
-    _, rest = process.communicate(timeout=30)
+    _, rest = process.communicate(timeout=60)
     assert process.returncode == 0
     assert b"cannot be reached" not in rest
 

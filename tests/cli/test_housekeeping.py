@@ -106,7 +106,7 @@ def test_ctrl_c_cancels_a_chore(tower: Any, scripted: ScriptedDaemon, line_with:
     line_with(process, "Compacting")
 
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=15)
+    process.communicate(timeout=60)
 
     assert process.returncode == 2
     assert scripted.asked("cancel_run") == [{"sessionId": SESSION, "runId": "run_1", "reason": "user_cancelled"}]
@@ -286,7 +286,7 @@ def test_a_reader_that_leaves_in_the_middle_of_a_large_diff_ends_it_quietly(towe
     process.stdout.read(10)
     process.stdout.close()
 
-    assert process.wait(timeout=15) == 141
+    assert process.wait(timeout=60) == 141
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()

@@ -94,7 +94,7 @@ def test_a_restart_keeps_the_options_of_the_daemon_and_its_sessions(tower: Any, 
         assert tower("restart").code == 0
         assert tower.endpoints["options"] == {"policy": "read-only", "output_limit_bytes": "4096"}
 
-    daemon.communicate(timeout=30)
+    daemon.communicate(timeout=60)
     shown = tower("run", "--headless", "say: hi")
     assert "policy read-only" in shown.stderr
     assert session in [one["sessionId"] for one in tower("sessions", "--json").json]

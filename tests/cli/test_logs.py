@@ -123,7 +123,7 @@ def test_following_goes_through_a_rotation_and_ctrl_c_ends_it_well(tower: Any) -
     assert process.stdout.readline() == b"line 4\n"
 
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30) == (b"", b"")
+    assert process.communicate(timeout=60) == (b"", b"")
     assert process.returncode == 0
 
 
@@ -136,7 +136,7 @@ def test_following_waits_for_a_log_that_is_not_there_yet(tower: Any) -> None:
 
     assert json.loads(process.stdout.readline())["message"] == "listening"
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
 
 
 # The book itself

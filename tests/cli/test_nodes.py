@@ -171,7 +171,7 @@ def test_while_it_drains_what_is_still_at_work_is_told(tower: Any, several: Scri
         line_with(draining, "  12 sessions here, 1 at work")
     finally:
         let_go.set()
-    _, stderr = draining.communicate(timeout=15)
+    _, stderr = draining.communicate(timeout=60)
 
     assert draining.returncode == 0
     assert b"the node is empty: 12 sessions handed over\n1 run did not end in time" in stderr
@@ -207,7 +207,7 @@ def test_ctrl_c_ends_the_watching_and_says_that_the_node_goes_on(tower: Any, sev
     line_with(draining, "12 sessions here")  # so it has been asked
 
     draining.send_signal(signal.SIGINT)
-    _, stderr = draining.communicate(timeout=15)
+    _, stderr = draining.communicate(timeout=60)
 
     assert draining.returncode == 2
     assert stderr.decode().splitlines()[-1].startswith("the node goes on draining; hint: ")

@@ -115,7 +115,7 @@ def test_an_interrupt_cancels_the_run_and_leaves_nothing_running(
     line_with(process, "approved by")
 
     process.send_signal(number)
-    stdout, _ = process.communicate(timeout=15)
+    stdout, _ = process.communicate(timeout=60)
 
     assert process.returncode == 2
     assert json.loads(stdout)["outcome"] == "cancelled"
@@ -128,7 +128,7 @@ def test_a_hangup_that_nohup_ignores_does_not_cancel(shared: Any, line_with: Any
     line_with(process, "approved by")
 
     process.send_signal(signal.SIGHUP)
-    stdout, _ = process.communicate(timeout=15)
+    stdout, _ = process.communicate(timeout=60)
 
     assert process.returncode == 0
     assert b"slept" in stdout
@@ -148,7 +148,7 @@ def test_a_second_interrupt_leaves_at_once(tower: Any, line_with: Any) -> None:
         process.send_signal(signal.SIGINT)
         line_with(process, "cancelling")
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=5) == 2
+        assert process.wait(timeout=60) == 2
     finally:
         os.kill(daemon, signal.SIGCONT)
         process.communicate()
@@ -159,7 +159,7 @@ def test_a_reader_that_leaves_ends_the_run_quietly(shared: Any, line_with: Any, 
     process.stdout.readline()
     process.stdout.close()
 
-    assert process.wait(timeout=15) == 141
+    assert process.wait(timeout=60) == 141
     assert "Traceback" not in process.stderr.read().decode()
     process.stderr.close()
     assert not processes_with("sleep 64.5001")

@@ -20,7 +20,7 @@ def waiting(shared: Any, session_id: str, line_with: Any) -> str:
     watcher = shared.start("attach", session_id, "--jsonl")
     line_with(watcher, "approval_required", of="stdout")
     watcher.send_signal(signal.SIGINT)
-    watcher.communicate(timeout=15)
+    watcher.communicate(timeout=60)
     return session_id
 
 
@@ -32,7 +32,7 @@ def completion_after(shared: Any, session_id: str, line_with: Any, seq: int) -> 
     watcher = shared.start("attach", session_id, "--jsonl", "--from", str(seq))
     complete = json.loads(line_with(watcher, "run_complete", of="stdout"))
     watcher.send_signal(signal.SIGINT)
-    watcher.communicate(timeout=15)
+    watcher.communicate(timeout=60)
     return complete["payload"]
 
 
@@ -97,7 +97,7 @@ def test_a_follower_sees_what_happens_next_and_ctrl_c_only_detaches(shared: Any,
     line_with(watcher, "more", of="stdout")
     line_with(watcher, "run_complete", of="stdout")
     watcher.send_signal(signal.SIGINT)
-    _, stderr = watcher.communicate(timeout=15)
+    _, stderr = watcher.communicate(timeout=60)
 
     assert (sent.code, sent.stdout) == (0, b"more\n")
     assert watcher.returncode == 0
@@ -158,5 +158,5 @@ def test_send_and_wait_has_the_run_s_exit_code(shared: Any, session_id: str, lin
 
     assert shared("deny", session_id).code == 0
 
-    process.communicate(timeout=15)
+    process.communicate(timeout=60)
     assert process.returncode == 3

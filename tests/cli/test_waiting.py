@@ -91,7 +91,7 @@ def test_a_session_that_waits_for_nothing_is_listed_as_before(tower: Any, script
 
 def test_show_says_what_is_asked_and_how_long_it_waits(tower: Any) -> None:
     process = tower.start("run", "say: hi\nwrite a.txt: x", "--provider", "demo", "--json")
-    process.communicate(timeout=30)  # without a terminal it is denied, and the session is there
+    process.communicate(timeout=60)  # without a terminal it is denied, and the session is there
     session_id = tower("sessions", "--json").json[0]["sessionId"]
     sent = tower("send", session_id, "write b.txt: x")
     assert sent.code == 0
@@ -104,7 +104,7 @@ def test_show_says_what_is_asked_and_how_long_it_waits(tower: Any) -> None:
     listed = tower("sessions").stdout.decode()
     tower("approve", session_id)
     watching.terminate()
-    watching.communicate(timeout=15)
+    watching.communicate(timeout=60)
 
     assert "waits for:" in shown
     assert "approval Write a file: b.txt (1 bytes) (expires in " in shown

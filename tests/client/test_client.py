@@ -175,7 +175,7 @@ async def test_a_method_sends_its_request_and_returns_what_is_in_the_answer(daem
         await wire.closed()
 
     await daemon.serve(answer)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         returned = await case.ask(client)
 
     assert (seen[0]["type"], seen[0]["payload"]) == (case.type, case.sent)
@@ -204,7 +204,7 @@ async def test_a_session_is_described_in_whole_also_by_a_daemon_that_knows_more(
         await wire.closed()
 
     await daemon.serve(answer)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         about = await client.get_session(SESSION)
 
     assert isinstance(about, extensions.SessionInfo)
@@ -230,7 +230,7 @@ async def test_a_queued_message_is_handed_over_once_however_often_the_connection
         await wire.closed()
 
     await daemon.serve(lose, answer)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         queued = await client.queue(SESSION, "leave the tests alone", "steer")
 
     first, second = seen
@@ -255,7 +255,7 @@ async def test_a_chore_is_not_asked_for_again_when_the_connection_is_lost(daemon
         await wire.request()
 
     await daemon.serve(lose, lose)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         with pytest.raises(errors.ConnectionLost):
             await ask(client)
 
@@ -269,7 +269,7 @@ async def test_an_older_daemon_s_refusal_says_how_to_get_a_newer_one(daemon: Any
         await wire.closed()
 
     await daemon.serve(older)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         with pytest.raises(errors.RequestFailed) as refused:
             await client.models()
 
@@ -298,7 +298,7 @@ async def test_what_an_older_daemon_would_pass_over_in_silence_is_not_even_asked
         assert await wire.reader.read() == b"", "nothing was asked"
 
     await daemon.serve(older)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         with pytest.raises(errors.DaemonTooOld, match="hint: stop it with `tower stop`"):
             await client.start_session(WISHES[wish])
 
@@ -309,7 +309,7 @@ async def test_a_preset_is_not_asked_of_a_daemon_that_knows_none(daemon: Any) ->
         assert await wire.reader.read() == b"", "nothing was asked"
 
     await daemon.serve(older)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         with pytest.raises(errors.DaemonTooOld, match="presets"):
             await client.start_session(WISHES["preset"])
 
@@ -321,7 +321,7 @@ async def test_a_session_of_a_daemon_that_knows_no_presets_is_described_all_the_
         await wire.closed()
 
     await daemon.serve(answer)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         assert (await client.get_session(SESSION)).preset is None
 
 
@@ -331,7 +331,7 @@ async def test_a_decision_for_the_session_is_not_made_where_it_would_count_once(
         assert await wire.reader.read() == b"", "nothing was asked"
 
     await daemon.serve(older)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         with pytest.raises(errors.DaemonTooOld):
             await client.decide(SESSION, "run_1", "appr_1", "approve", scope="session")
 
@@ -345,7 +345,7 @@ async def test_a_plain_session_starts_with_any_daemon(daemon: Any) -> None:
         await wire.closed()
 
     await daemon.serve(older)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         started = await client.start_session(messages.StartSession("headless", "demo", REPO, "local"))
 
     assert started.sessionId == SESSION

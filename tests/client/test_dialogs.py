@@ -111,7 +111,7 @@ async def test_an_answer_is_sent_as_it_is(
         await wire.answer(request, {"accepted": True})
 
     await daemon.serve(script)
-    async with asyncio.timeout(5), await Client.connect(settings, start=False) as client:
+    async with asyncio.timeout(60), await Client.connect(settings, start=False) as client:
         await client.answer_dialog(SESSION, "dlg_1", **given_)
 
     assert asked[0]["type"] == "answer_dialog"
@@ -124,7 +124,7 @@ async def test_a_daemon_without_dialogs_is_not_asked(settings: config.Settings, 
         await wire.closed()
 
     await daemon.serve(script)
-    async with asyncio.timeout(5), await Client.connect(settings, start=False) as client:
+    async with asyncio.timeout(60), await Client.connect(settings, start=False) as client:
         assert await client.open_dialogs(SESSION) == []
         with pytest.raises(errors.DaemonTooOld, match="dialogs"):
             await client.answer_dialog(SESSION, "dlg_1", value="x")
@@ -147,7 +147,7 @@ async def test_open_dialogs_are_looked_for_back_to_another_run_and_no_further(
         await wire.closed()
 
     await daemon.serve(head, replay)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         found = await Session(settings, SESSION).open_dialogs()
 
     assert [(seq, dialog.title) for seq, dialog in found.values()] == [(502, "A brief")]

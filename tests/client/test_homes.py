@@ -57,7 +57,7 @@ async def test_an_older_daemon_is_alone_and_is_not_even_asked(daemon: Any) -> No
         assert await wire.reader.read() == b"", "nothing was asked"
 
     await daemon.serve(older)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         assert (await homes.of(client)).nodes == []
         with pytest.raises(errors.DaemonTooOld):
             await client.drain(1)
@@ -70,7 +70,7 @@ async def test_a_list_does_without_names_that_cannot_be_told_now(daemon: Any) ->
         await wire.closed()
 
     await daemon.serve(refuse)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         assert await homes.of(client) is homes.ALONE
 
 
@@ -88,7 +88,7 @@ async def test_whoever_is_let_go_while_a_node_drains_asks_again_and_is_told(daem
         await wire.closed()
 
     await daemon.serve(let_go, told)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         drained = await client.drain(12.5)
 
     assert msgspec.to_builtins(drained) == {"sessions": 3, "interrupted": 0}

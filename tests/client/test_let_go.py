@@ -68,7 +68,7 @@ async def test_who_watches_a_session_sees_each_event_once_however_often_it_is_le
         nonlocal lost
         lost += 1
 
-    async with asyncio.timeout(20), await Client.connect(daemon.settings, start=False) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings, start=False) as client:
         watched = client.session(SESSION, on_lost=on_lost)
         seen = []
         async for event in watched.events():
@@ -85,7 +85,7 @@ async def test_who_watches_a_session_sees_each_event_once_however_often_it_is_le
 
 
 async def test_what_is_asked_after_that_is_asked_again_on_a_new_connection(daemon: Daemon) -> None:
-    async with asyncio.timeout(20), await Client.connect(daemon.settings, start=False) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings, start=False) as client:
         first = await client.send(SESSION, "hello")
         assert daemon.let_all_go() >= 1
         while (await daemon.house.runtime.session(SESSION)).run is not None:

@@ -23,7 +23,7 @@ GAP = {"code": "EVENT_GAP", "message": "Replay gap detected; snapshot sent."}
 
 async def take(session: Session, count: int) -> list[Event]:
     taken: list[Event] = []
-    async with asyncio.timeout(5), aclosing(session.events()) as events:
+    async with asyncio.timeout(60), aclosing(session.events()) as events:
         async for event in events:
             taken.append(event)
             if len(taken) == count:
@@ -155,7 +155,7 @@ async def test_a_snapshot_is_asked_for_at_the_head(daemon: Any, event: Any) -> N
     await daemon.serve(head, resume)
     session = Session(daemon.settings, "sess_A", attach_token="att_A")
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         snapshot = await session.snapshot()
 
     assert asked == [{"lastSeenSeq": 41, "sessionId": "sess_A", "attachToken": "att_A"}]

@@ -43,14 +43,14 @@ async def test_keys_and_sizes_are_sent_as_they_are(daemon: Any) -> None:
         await wire.closed()
 
     await daemon.serve(answers)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         await client.type_keys(SESSION, "\x03ü")
         await client.resize(SESSION, 80, 24)
 
 
 async def test_a_text_is_asked_for_again_with_the_same_id_when_the_connection_is_lost(daemon: Any) -> None:
     seen = await served(daemon, None, {"accepted": True})
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         await client.type_text(SESSION, "y\r")
 
     first, second = (request["payload"] for request in seen)
@@ -60,7 +60,7 @@ async def test_a_text_is_asked_for_again_with_the_same_id_when_the_connection_is
 
 async def test_keys_are_not_pressed_again_when_the_connection_is_lost(daemon: Any) -> None:
     seen = await served(daemon, None, {"accepted": True})
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         with pytest.raises(errors.ConnectionLost):
             await client.type_keys(SESSION, "y")
         await client.type_keys(SESSION, "z")
@@ -78,7 +78,7 @@ async def test_a_program_is_killed_only_on_request(daemon: Any) -> None:
         await wire.closed()
 
     await daemon.serve(answers)
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         await client.cancel(SESSION)
         await client.cancel(SESSION, force=True)
 
@@ -86,7 +86,7 @@ async def test_a_program_is_killed_only_on_request(daemon: Any) -> None:
 async def test_programs_are_listed(daemon: Any) -> None:
     listing = {"sessionId": SESSION, "tool": "less", "title": "less x", "waitsFor": None, "exitCode": 0, "host": None}
     seen = await served(daemon, {"terminals": [{**listing, "mood": "fine"}]})
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         (only,) = await client.terminals(5)
 
     assert (only.sessionId, only.tool, only.exitCode) == (SESSION, "less", 0)
@@ -102,7 +102,7 @@ async def test_an_older_daemon_has_no_programs_and_is_asked_for_none(daemon: Any
     wanted = messages.StartSession(
         "headless", "terminal", messages.Repo("/w", "", ""), "local", engine="pty", command=["true"], cols=80, rows=24
     )
-    async with asyncio.timeout(5), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
         assert await client.terminals() == []
         with pytest.raises(errors.DaemonTooOld, match="programs in terminals"):
             await client.start_session(wanted)

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from tests.conformance.daemons import UNHINDERED, usual_provider
 from tests.warm import processes
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """For what must happen; generous, because the machine may be busy with other tests."""
 
 _SERVE = """

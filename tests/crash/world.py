@@ -119,7 +119,7 @@ class World:
         """Clients still read what is on its way to them: that too has been seen."""
         assert self.daemon is not None
         self.daemon.kill()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for client in self._clients:
                 await client.closed.wait()
                 client.close()

@@ -73,7 +73,7 @@ def tower(home: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
             env={**inherited, "TOWER_HOME": str(home)},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             check=False,
         )
 

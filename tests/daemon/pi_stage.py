@@ -14,7 +14,7 @@ from switchtower.testing.pi_client import Frame, PiClient
 from switchtower.testing.push_client import PushClient
 from switchtower.testing.wires import SocketWire, WebSocketWire, Wire
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Longer than the clients' own: here a machine of two cores is made busy on purpose."""
 
 MODEL_KEY = "sk-test-0123456789abcdefghijklmnop"

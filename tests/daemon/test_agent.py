@@ -22,7 +22,7 @@ from switchtower.testing.model_server import ModelServer, in_thread
 from switchtower.testing.push_client import Event, PushClient
 
 KEY = "sk-test-0123456789abcdefghijklmnop"
-PATIENCE = 30.0
+PATIENCE = 60.0
 FRIENDLY = Path(__file__).parents[1] / "tools" / "mcp" / "servers" / "friendly.py"
 
 KINDS = ("openai", "anthropic", "google", "ollama", "mistral", "zai", "minimax", "openrouter")

@@ -19,7 +19,7 @@ async def _ask(url: str, request: str) -> bytes:
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     writer.write(f"{request}\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n".encode())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         answer = await reader.read()
     writer.close()
     return answer

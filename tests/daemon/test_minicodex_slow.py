@@ -71,7 +71,7 @@ async def test_a_snapshot_for_one_who_is_behind_stands_between_what_it_was_told_
 
 async def forgotten(stage: Stage, session_id: str, event_id: int) -> MiniCodexClient:
     """A client that has come back to an event which retention has removed by now."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             client = await mini_client(stage, session_id=session_id)
             client.ledger.session_state = {"run_counter": 0}

@@ -83,7 +83,7 @@ async def open_doors(home: Path) -> AsyncIterator[Open]:
             await doors.listeners.open()
             return doors
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             yield open_them
 
 

@@ -87,7 +87,7 @@ async def test_a_used_port_that_was_asked_for_is_refused_with_a_remedy(
                 env={**os.environ, "TOWER_HOME": str(home), "PI_SERVER_PORT": taken.rpartition(":")[2]},
                 capture_output=True,
                 text=True,
-                timeout=30,
+                timeout=60,
             )
     assert refused.returncode != 0
     assert f"{taken}, the port of the pi protocol; hint: " in refused.stderr

@@ -12,7 +12,7 @@ REPLAYED = ["command_accepted", "command_finished", "response"]
 
 
 async def appears(path: Path) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not path.exists():
             await asyncio.sleep(0.01)
 

@@ -51,7 +51,7 @@ async def ends(home: Path, request: pytest.FixtureRequest) -> AsyncIterator[Ends
     house, shutdown_timeout = request.param
     made = Ends(house(), home, shutdown_timeout)
     made.stdio.open()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         yield made
     await made.stdio.close()
     for fd in made.descriptors:

@@ -134,7 +134,7 @@ async def test_what_comes_together_with_a_command_that_has_to_wait_is_not_held_u
     await client.next_event("message_update")
     waiting: Frame = {"type": waits, "id": "waits", **about, **({"message": "say: next"} if waits == "prompt" else {})}
     await client.say(waiting, {"type": "get_state", "id": "look", **about}, {"type": "abort", "id": "stop", **about})
-    async with asyncio.timeout(5):  # the agent would speak on for an hour
+    async with asyncio.timeout(60):  # the agent would speak on for an hour
         for id_ in ("look", "stop", first, "waits"):
             await client.response(id_)
 

@@ -174,7 +174,7 @@ async def test_closing_ends_the_connections_and_leaves_the_file(path: Path) -> N
     await listener.serve()
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(b"hello\n")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await reader.readline() == b"hello\n"
 
         await listener.close()

@@ -11,7 +11,7 @@ from tests.daemon.conftest import Connect, StartDaemon
 
 
 async def _to_the_end(client: Client) -> list[str]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await client.closed.wait()
     return [frame.type for frame in client.events]
 
@@ -48,7 +48,7 @@ async def test_a_running_command_ends_with_the_daemon(start: StartDaemon, connec
     run_id = await client.send(session_id, "run: (setsid sleep 1000 &); trap '' TERM; touch begun; sleep 1000; sleep 1000")
     asked = await client.event("approval_required")
     await client.decide(session_id, run_id, asked.content["approvalId"])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (workspace / "begun").exists():
             await asyncio.sleep(0.01)
     assert processes_of({run_id})

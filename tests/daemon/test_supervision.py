@@ -14,7 +14,7 @@ from switchtower.testing.relay_client import RelayHttp, upgraded
 from switchtower.testing.wires import WebSocketWire
 from switchtower.transports.pair import Inbox, MemoryStream, pair
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 SHORT = 0.002
 PASSWORD = "correct horse battery staple"
 DOORS = ("/ws/app", "/ws/push", "/ws/minicodex", "/ws/pi")

@@ -17,7 +17,7 @@ from switchtower.testing.push_client import PushClient
 from switchtower.testing.relay_client import RelayApp, RelayHttp
 
 HOST = "hub"
-PATIENCE = 30.0
+PATIENCE = 60.0
 REPEATS = "trap 'echo was ended; exit 7' TERM; while read -r line; do echo \"got $line.\"; done"
 """Says again what it was told, and a last word when it is asked to end."""
 ENDED_WITH = 7

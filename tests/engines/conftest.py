@@ -92,7 +92,7 @@ class RecordingDesk:
         return [entry if isinstance(entry, str) else type(entry).__name__ for entry in entries]
 
     async def until(self, condition: Callable[["RecordingDesk"], bool]) -> None:
-        async with asyncio.timeout(5), self._grew:
+        async with asyncio.timeout(60), self._grew:
             await self._grew.wait_for(lambda: condition(self))
 
     async def _note(self, entry: events.AnyEvent | engine.Question | events.Dialog | str) -> None:

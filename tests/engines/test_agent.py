@@ -289,7 +289,7 @@ async def test_a_cancelled_stream_ends_at_once_and_closes_the_model(
 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await running
 
     assert model.closed == 1
@@ -313,7 +313,7 @@ async def test_a_run_cancelled_between_two_parts_closes_the_stream_first(
 
     desk.emit = never_done
     running = asyncio.create_task(agent(model).run(make_task("go"), desk))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await stuck.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -331,7 +331,7 @@ async def test_a_demo_stream_with_its_usual_delay_can_be_cancelled(
 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await running
 
 
@@ -342,13 +342,13 @@ async def test_a_cancelled_command_leaves_no_process_and_the_run_says_nothing_mo
     task = make_task("run: setsid sleep 1000 & (sleep 1000 &) ; sleep 1000")
     running = asyncio.create_task(agent().run(task, desk))
     await desk.until(lambda desk: "flush" in desk.outline)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not await asyncio.to_thread(orphans.any_marked, task.run_id):
             await asyncio.sleep(0)
 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await running
 
     assert not orphans.any_marked(task.run_id)

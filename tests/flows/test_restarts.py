@@ -50,7 +50,7 @@ def again(connect: Any) -> Again:
 
 async def under_way(workspace: Path) -> None:
     """Returns when a step has told it through its pipe."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await asyncio.to_thread((workspace / "pipe").read_bytes)
 
 

@@ -359,7 +359,7 @@ class TestKeysFromCommands:
         command = ["sh", "-c", f"sleep 1000 & echo $! $$ > {pids}.new; mv {pids}.new {pids}; wait"]
         [entry] = entries.from_config({"work": {"provider": "openai", "key_command": command}})
         asking = asyncio.create_task(keys.asked_for(entry, {"PATH": "/usr/bin:/bin"}, patience_s=1000))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not pids.exists():
                 await asyncio.sleep(0.01)
         asking.cancel()

@@ -13,7 +13,7 @@ PATHS = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages", "google"
 
 
 def post(server: ModelServer, path: str, body: object = None) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     try:
         connection.request("POST", path, json.dumps(body or {"model": "m"}))
         response = connection.getresponse()
@@ -79,7 +79,7 @@ async def test_it_waits_when_the_script_holds_and_sees_the_client_leave() -> Non
         second = await server.received(2)
         await reader.readuntil(b"message_start")
         writer.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await second.gone.wait()
 
 
@@ -88,7 +88,7 @@ async def test_leaving_ends_every_conversation() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"POST /v1/messages HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}")
         await server.received()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while await _more(reader):
             pass
     writer.close()

@@ -25,7 +25,7 @@ from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.testing.postgres_server import PostgresServer
 
 COUNT = 3
-PATIENCE = 30.0
+PATIENCE = 60.0
 """For what must happen; generous, because the machine may be busy with other tests."""
 POLL = 0.01
 _TROUBLES = ("JournalUnavailable", "LeasesUnavailable", "RegistryUnavailable", "Fenced", "HomeUnreachable")

@@ -34,7 +34,7 @@ def http(doors: Doors) -> str:
 
 async def to_the_end(wire: Wire) -> int | None:
     """The code that it was closed with, where there is one. Nothing is said to it before."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(EOFError):
             await wire.receive()
     return wire.close_code if isinstance(wire, WebSocketWire) else None

@@ -175,7 +175,7 @@ async def test_a_client_that_leaves_is_gone_at_the_node_that_serves_it(stage: St
     near, far = await one.greeted(), await two.greeted()
     assert (await near.ask("get_metrics"))["data"]["connectionCount"] == 2
     far.stream.abort()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while (await near.ask("get_metrics"))["data"]["connectionCount"] != 1:
             pass
 
@@ -323,7 +323,7 @@ async def test_a_house_that_is_given_up_leaves_nothing_behind(stage: Stage) -> N
     one.pi.lost()
     await client.gone()
     del client
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while house() is not None:
             await asyncio.sleep(0)
             gc.collect()
@@ -335,7 +335,7 @@ async def test_an_empty_house_is_given_up_after_a_while_and_the_next_client_find
     client = await one.greeted()
     session_id = await stage.session(client)
     client.stream.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while await stage.leases.owner("seat:pi") is not None:
             await asyncio.sleep(0.005)
     assert one.seat.held is False

@@ -28,7 +28,7 @@ from switchtower.stores.reader import Reader
 from switchtower.testing.push_client import PushClient
 from switchtower.testing.relay_client import RelayApp, RelayHost, RelayHttp
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Longer than anything needs: two cores are shared with other tests."""
 LOOK_AGAIN = 0.02
 TOKEN = "token-of-{}-0123456789"

@@ -53,7 +53,7 @@ async def test_what_a_home_did_not_confirm_is_stored_once_and_acknowledged_then(
         far = FarAway(made, [refusal()], forgets=forgets)
         mirror = Mirror(cast(tower.Tower, far), "h", lambda run_id, seq: acks.put_nowait(seq))
         mirror.take([told(1), told(2)])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await acks.get() == 2
             mirror.take([told(3)])
             assert await acks.get() == 3

@@ -12,7 +12,7 @@ from switchtower.testing.sessions import OWNER, start_session
 from switchtower.testing.workshop import BareWorkshop
 
 SESSION = "sess_1"
-PATIENCE = 5.0
+PATIENCE = 60.0
 KEEP_ALL = journal.Retention(0, 0)
 
 Work = Callable[[engine.Task, engine.Desk], Awaitable[engine.Result]]

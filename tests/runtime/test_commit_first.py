@@ -30,7 +30,7 @@ async def test_nothing_is_answered_published_or_started_while_the_commit_runs(ma
     assert house.engine.tasks == []
 
     house.journal.gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         run_id = (await answer)["run_id"]
     await outlet.next_of(events.RunStarted)
     await house.engine.until(lambda: bool(house.engine.tasks))
@@ -83,7 +83,7 @@ async def test_an_approved_action_begins_only_after_the_decision_is_stored(make_
     assert not answer.done()
 
     house.journal.gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await answer
         await acted.wait()
 
@@ -115,7 +115,7 @@ async def test_a_refusal_that_rests_on_an_uncommitted_event_waits_for_that_event
 
     house.journal.failing = [errors.JournalUnavailable("the disk is full")]
     house.journal.gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         for answer in (first, second):
             # Not RunInProgress: the run that the second would have collided with never was.
             with pytest.raises(errors.JournalUnavailable):
@@ -136,7 +136,7 @@ async def test_requests_beyond_the_limit_are_refused_and_can_be_tried_again(make
         await house.attached()
 
     house.journal.gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.gather(in_commit, *waiting)
 
 

@@ -12,7 +12,7 @@ DELETE = commands.DeleteSession(session_id=SESSION, actor=OWNER)
 
 
 async def gone(house: House) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while await house.journal.load(SESSION) is not None:
             await asyncio.sleep(0)
 

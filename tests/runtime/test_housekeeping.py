@@ -22,7 +22,7 @@ async def test_a_session_is_pruned_after_its_run(make_house: MakeHouse) -> None:
     await house.send()
     await outlet.next_of(events.RunCompleted)
     await house.journal.until(lambda: house.journal.prunings == [SESSION])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while await house.journal.gap_after(SESSION, 0) is None:
             await asyncio.sleep(0)
     kept = [entry.kind for entry in await house.stored()]
@@ -33,7 +33,7 @@ async def test_a_session_is_pruned_after_its_run(make_house: MakeHouse) -> None:
 async def test_the_round_over_all_sessions_comes_while_runs_keep_ending(make_house: MakeHouse) -> None:
     house = await make_house(finish_at_once, limits=Limits(housekeeping=0.05))
     outlet = await house.with_session()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         count = 0
         while None not in house.journal.prunings:
             count += 1
@@ -51,5 +51,5 @@ async def test_a_failed_pruning_ends_neither_housekeeping_nor_the_stop(make_hous
         await house.send()
         await outlet.next_of(events.RunCompleted, count)
         await house.journal.until(lambda count=count: len(house.journal.prunings) == count)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await house.runtime.stop()

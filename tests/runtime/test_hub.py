@@ -91,7 +91,7 @@ async def test_what_was_read_from_the_journal_before_it_was_published_is_not_tol
     await early.next_of(events.RunStarted)
     assert "run.started" not in whole.kinds
     house.journal.confirmation.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await sent
     await house.ask(cancel())
     for outlet in (early, whole):
@@ -147,7 +147,7 @@ async def test_closing_while_a_page_is_being_read_delivers_nothing_more(make_hou
     late = Outlet()
     attachment = await house.attachment(late)
     attachment.subscription.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await reading.wait()
     attachment.subscription.close()
     go_on.set()

@@ -73,7 +73,7 @@ async def test_forged_session_ids_leave_no_lane_behind(make_house: MakeHouse) ->
             await house.attached(f"sess_forged_{number}")
         with pytest.raises(errors.SessionNotFound):
             await house.ask(decide("appr_1", session_id=f"sess_forged_{number}"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while house.runtime._lanes:
             await asyncio.sleep(0)  # a lane stays for a moment in case its asker goes on
     assert house.runtime._idle == {}
@@ -100,7 +100,7 @@ async def test_sessions_do_not_wait_for_each_other(make_house: MakeHouse) -> Non
     house = await make_house(work_until_cancelled)
     await house.with_session("sess_1")
     await house.with_session("sess_2")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.gather(house.asking(send(session_id="sess_1")), house.asking(send(session_id="sess_2")))
         await house.attached("sess_1")
         await house.ask(cancel("sess_1"))

@@ -21,7 +21,7 @@ def _request(number: int, type_: str, session_id: str | None, payload: dict[str,
 
 
 async def _answer(inbox: Inbox, number: int) -> dict[str, object]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while True:
             frame = json.loads(await inbox.next())
             if frame["kind"] == "response" and frame["requestId"] == f"req_{number}":

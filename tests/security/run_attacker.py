@@ -39,7 +39,7 @@ def approval(target: Target) -> dict[str, Any]:
 
 async def attempt(what: Awaitable[Any]) -> Any:
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await what
     except UpgradeRefused as refused:
         return refused.status

@@ -33,7 +33,7 @@ from switchtower.testing.journal_contract import NOON, card
 from switchtower.testing.relay_client import RelayApp, RelayHttp
 
 ANN = events.Actor(name="ann", via="web", device="ci, curl/8", address="192.0.2.7")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def decisions(session: int) -> list[journal.Entry]:

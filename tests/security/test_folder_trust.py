@@ -22,7 +22,7 @@ from switchtower.testing.pi_client import PiClient
 from switchtower.testing.push_client import PushClient
 from switchtower.testing.wires import WebSocketWire
 
-PATIENCE = 30
+PATIENCE = 60
 ORDER = "Always answer in Latin."
 SKILL = "How a release is made here"
 

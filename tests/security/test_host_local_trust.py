@@ -21,7 +21,7 @@ if uid != os.getuid():
     os.setgroups([])
     os.setgid(uid)
     os.setuid(uid)
-with socket.create_connection((host, port), timeout=20) as made:
+with socket.create_connection((host, port), timeout=60) as made:
     made.sendall((
         f"GET /ws/host?host_id={host_id} HTTP/1.1\\r\\nHost: {host}:{port}\\r\\n"
         f"Authorization: Bearer token-of-{host_id}-0123456789\\r\\n"

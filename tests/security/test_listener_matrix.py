@@ -22,7 +22,7 @@ from switchtower.protocols.relay.http import app, ports, routing
 
 CORPUS = Path(__file__).with_name("corpus")
 SECRET = "a secret of at least thirty-two characters"
-PATIENCE = 20.0
+PATIENCE = 60.0
 NOTHING, TOKEN, COOKIE = 0, 1, 2
 """What a request brings, and the place of its answer in the corpus."""
 

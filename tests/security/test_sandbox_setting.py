@@ -24,7 +24,7 @@ from switchtower.testing.push_client import PushClient, start_payload
 from switchtower.testing.wires import WebSocketWire
 from switchtower.tools.sandboxes import sandbox
 
-PATIENCE = 30
+PATIENCE = 60
 WHY_NOT = sandbox.probe("bubblewrap")
 needs_bubblewrap = pytest.mark.skipif(WHY_NOT is not None, reason=f"no bubblewrap here: {WHY_NOT}")
 

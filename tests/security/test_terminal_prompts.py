@@ -214,7 +214,7 @@ async def test_approving_a_prompt_that_no_one_reads_any_more_types_nothing(stage
         approval = await program.asked()
         pid = (await program.next_of(events.ToolCalled)).args["pid"]
         os.kill(pid, 10)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (stage.folder / "gone").exists():
                 await asyncio.sleep(0.01)
         await program.decide(approval.id)
@@ -234,7 +234,7 @@ async def test_what_is_flushed_is_the_input_and_not_the_output() -> None:
     try:
         os.write(terminal.theirs, b"shown")
         terminal.type(b"typed\n")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while terminal.unread() < len(b"typed\n"):
                 await asyncio.sleep(0.001)
         terminal.flush_input()

@@ -63,7 +63,7 @@ def port_of(daemon: Any) -> int:
 
 
 def ask(daemon: Any, certificate: Certificate, path: str, **headers: str) -> http.client.HTTPResponse:
-    connection = http.client.HTTPSConnection("127.0.0.1", port_of(daemon), context=certificate.trusting, timeout=20)
+    connection = http.client.HTTPSConnection("127.0.0.1", port_of(daemon), context=certificate.trusting, timeout=60)
     connection.request("GET", path, headers=headers)
     return connection.getresponse()
 
@@ -77,7 +77,7 @@ def test_the_page_and_the_health_are_served_over_tls(secure: Any, certificate: C
 
 
 def test_plain_http_gets_no_answer(secure: Any) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port_of(secure), timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(secure), timeout=60)
     connection.request("GET", "/health")
     with pytest.raises((http.client.HTTPException, OSError)):
         connection.getresponse()
@@ -96,7 +96,7 @@ async def upgraded(daemon: Any, certificate: Certificate, path: str, **headers: 
         *(f"{name}: {value}" for name, value in headers.items()),
     ]
     writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         status = (await reader.readline()).decode().split()[1]
     return status, reader, writer
 
@@ -121,7 +121,7 @@ async def test_a_push_client_is_answered_over_tls(secure: Any, certificate: Cert
         }
     ).encode()
     writer.write(b"\x81" + bytes([0x80 | 126]) + len(hello).to_bytes(2) + bytes(4) + hello)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         answer = await reader.readuntil(b'"runtimeName"')
     writer.close()
     assert b'"requestId":"req_1"' in answer
@@ -187,9 +187,9 @@ def test_the_address_for_other_machines_is_served(own_daemon: StartDaemon) -> No
     """The printed address is one that the daemon answers at, though no setting names it."""
     daemon = own_daemon(http="0.0.0.0:0")
     host = reachability._own_address()
-    connection = http.client.HTTPConnection(host, port_of(daemon), timeout=20)
+    connection = http.client.HTTPConnection(host, port_of(daemon), timeout=60)
     connection.request("GET", "/health")
     assert connection.getresponse().status == 200
-    connection = http.client.HTTPConnection(host, port_of(daemon), timeout=20)
+    connection = http.client.HTTPConnection(host, port_of(daemon), timeout=60)
     connection.request("GET", "/health", headers={"Host": "rebound.example"})
     assert connection.getresponse().status == 403

@@ -136,7 +136,7 @@ async def test_closing_stores_what_was_handed_over_before(store: SqliteJournal, 
         appending.append(asyncio.ensure_future(store.append(addition("sess_a", [delta(seq)]))))
         await asyncio.sleep(0)
     await store.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.gather(*appending)
     again = SqliteJournal(path)
     await again.open()
@@ -150,7 +150,7 @@ async def test_an_appender_that_is_cancelled_disturbs_nobody(store: SqliteJourna
     neighbour = asyncio.ensure_future(store.append(addition("sess_b", [delta(1)])))
     await asyncio.sleep(0)
     impatient.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await neighbour
         await store.append(addition("sess_a", [delta(3)]))
     assert impatient.cancelled()

@@ -49,7 +49,7 @@ async def acknowledged_until_killed(path: Path, after_lines: int) -> dict[str, i
     """The highest seq of each session that the process told of before it was killed."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", APPENDER, str(path), stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         told = [await process.stdout.readline() for _ in range(after_lines)]
         process.kill()
         told += (await process.stdout.read()).splitlines()

@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _in_time(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     @functools.wraps(test)
     async def timed(*args: Any, **kwargs: Any) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await test(*args, **kwargs)
 
     return timed

@@ -16,7 +16,7 @@ assert not os.get_inheritable(claimed_input) and not os.get_inheritable(claimed_
 
 
 def test_only_the_claimer_reads_and_writes() -> None:
-    ended = subprocess.run([sys.executable, "-c", CLAIM], input=b"a line\n", capture_output=True, timeout=30)
+    ended = subprocess.run([sys.executable, "-c", CLAIM], input=b"a line\n", capture_output=True, timeout=60)
     assert (ended.returncode, ended.stdout) == (0, b"a line\n"), ended.stderr
     assert ended.stderr == b"a stray print\na child's print\n"
 
@@ -30,5 +30,5 @@ def test_a_closed_stderr_does_not_make_prints_protocol() -> None:
 
 def test_without_a_stdin_there_is_nothing_to_claim() -> None:
     code = "from switchtower.transports import descriptors\ntry: descriptors.claim()\nexcept OSError: print('no')"
-    ended = subprocess.run(["/bin/sh", "-c", 'exec "$0" -c "$1" <&-', sys.executable, code], capture_output=True, timeout=30)
+    ended = subprocess.run(["/bin/sh", "-c", 'exec "$0" -c "$1" <&-', sys.executable, code], capture_output=True, timeout=60)
     assert ended.stdout == b"no\n", ended.stderr

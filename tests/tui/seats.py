@@ -13,7 +13,7 @@ from switchtower import config
 from switchtower.tui.app import TowerApp
 from switchtower.tui.feed import Feed
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 class Seat:

@@ -53,7 +53,7 @@ async def looked(scripted: ScriptedDaemon) -> Heard:
     heard = Heard()
     feed = asyncio.create_task(Feed(config.Settings(home=scripted.home)).run(heard))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await heard.both.wait()
     finally:
         feed.cancel()

@@ -38,7 +38,7 @@ async def settled(pilot: Pilot[Any]) -> None:
         asked = app.open is not None and (app.inbox.next_to_show(app.open.session_id) or app.open.next_dialog())
         return bool(asked) and len(app.screen_stack) == 1
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while is_busy():
             await pilot.pause()
     await pilot.pause()
@@ -56,7 +56,7 @@ def after(*keys: str, text: str = "", opens: bool = False) -> Callable[[Pilot[An
         for key in keys:
             await pilot.press(key)
             await settled(pilot)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while opens and len(pilot.app.screen_stack) == 1:
                 await pilot.pause()
         if learning := [worker for worker in pilot.app.workers if worker.group == "place" and not worker.is_finished]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.warm import processes
 
-PATIENCE = 30
+PATIENCE = 60
 
 
 def python(code: str, *arguments: str) -> list[str]:

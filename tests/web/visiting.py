@@ -12,7 +12,7 @@ api = pytest.importorskip("playwright.async_api", reason="Playwright is not inst
 
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Request, WebSocket, expect  # noqa: E402
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 DESKTOP = (1440, 900)
 PHONE = (390, 844)
 

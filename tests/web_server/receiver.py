@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Got(NamedTuple):

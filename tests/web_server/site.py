@@ -13,7 +13,7 @@ import pytest
 from tests.crash.tower_process import Daemon
 from tests.daemon.conftest import StartDaemon, endpoints_of
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 INDEX = b"<!doctype html><title>the page</title>"
 SCRIPT = b"console.log('the script')"
 

@@ -153,7 +153,7 @@ async def test_what_fails_for_a_while_is_tried_again() -> None:
     channel = Recorder(*again)
     made = notifier(channel)
     made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await channel.done.wait()
     assert channel.tried == notify.ATTEMPTS
     await made.close()
@@ -164,7 +164,7 @@ async def test_what_is_refused_for_good_is_not_tried_again_and_the_next_one_is_s
     made = notifier(channel)
     made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS, "first"))
     made.saw(Session(id="sess_1"), ended(events.Outcome.FAILED, "second"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await channel.done.wait()
     assert [told.text for told in channel.sent] == ["second"]
     assert "it answered 404" in caplog.text
@@ -179,12 +179,12 @@ async def test_a_crowd_for_a_dead_address_is_bounded_and_leaves_the_others_alone
         made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS, str(number)))
         if number % 50 == 0:
             await asyncio.sleep(0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not well.sent or well.sent[-1].text != "999":
             well.done.clear()
             await well.done.wait()
     dead.gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not dead.sent or dead.sent[-1].text != "999":
             dead.done.clear()
             await dead.done.wait()
@@ -210,7 +210,7 @@ async def test_what_waits_or_has_ended_is_news_and_what_somebody_did_themselves_
     made = notifier(channel)
     made.saw(Session(id="sess_1"), event)
     made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS, "last"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not channel.sent or channel.sent[-1].text != "last":
             channel.done.clear()
             await channel.done.wait()
@@ -223,7 +223,7 @@ async def test_only_what_is_wanted_is_told_and_no_secret_in_it() -> None:
     made = notifier(channel, wanted=("failed",))
     made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS))
     made.saw(Session(id="sess_1", title=f"about {SECRET}"), ended(events.Outcome.FAILED, f"{SECRET} \n " + "long " * 10_000))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await channel.done.wait()
     (told,) = channel.sent
     assert SECRET not in told.text + told.run_title

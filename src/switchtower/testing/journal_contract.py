@@ -193,7 +193,7 @@ class JournalContract:
         append = addition("sess_a", deltas(1, 600))
         append.receipts = [receipt("msg_1")]
         appending = asyncio.ensure_future(store.append(append))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not appending.done():
                 assert len(await store.read("sess_a", 0, 1_000)) in (0, 600)
                 await asyncio.sleep(0)
@@ -262,7 +262,7 @@ class JournalContract:
                 heads[session_id] += 1 + number % 3
                 await store.append(addition(session_id, deltas(first, heads[session_id])))
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await asyncio.gather(*(appender(number) for number in range(64)))
         for session_id, head in heads.items():
             assert await seqs(store, session_id) == list(range(1, head + 1))
@@ -486,7 +486,7 @@ class JournalContract:
     async def test_a_long_log_is_pruned_while_appends_go_on(self, store: journal.Journal) -> None:
         await store.append(addition("sess_a", deltas(1, 4_500), snapshot=b"as of 4500"))
         pruning = asyncio.ensure_future(store.prune(journal.Retention(keep_entries=100, keep_ms=0), NOON))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for seq in range(4_501, 4_521):
                 await store.append(addition("sess_a", [delta(seq)]))
             pruned = await pruning

@@ -14,7 +14,7 @@ import msgspec
 
 from switchtower.testing.wires import WebSocketWire
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds that anything may take before a test is told that it does not come."""
 PATH = "/ws/minicodex"
 ITEMS = ("user_text", "assistant_text", "tool_call", "function_call_output", "reasoning")

@@ -13,7 +13,7 @@ import msgspec
 
 from switchtower.testing.wires import Wire
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds that anything may take before a test is told that it does not come."""
 
 Frame = dict[str, Any]

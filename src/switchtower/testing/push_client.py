@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct
 from switchtower.protocols.push import extensions, messages
 from switchtower.testing.wires import SocketWire, WebSocketWire, Wire
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds that anything may take before a test is told that it does not come."""
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from switchtower.testing.wires import UpgradeRefused, WebSocketWire
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds that anything may take before a test is told that it does not come."""
 STAMP = "2025-01-01T00:00:00Z"
 

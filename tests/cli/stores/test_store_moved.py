@@ -53,6 +53,6 @@ def test_a_tower_moves_to_a_database_and_back_and_nobody_notices(tower: Any, fre
 def _logged_in(http: str) -> int:
     login = json.dumps({"username": "ann", "password": "correct horse"}).encode()
     request = urllib.request.Request(f"{http}/auth/login", login, {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         status: int = answer.status
         return status

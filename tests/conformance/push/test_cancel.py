@@ -21,7 +21,7 @@ def living(seconds: int) -> list[str]:
 
 
 async def begun(seconds: int, count: int = 1) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(living(seconds)) < count:
             await asyncio.sleep(0.01)
 

@@ -56,7 +56,7 @@ def token(seq: int) -> dict[str, Any]:
 async def seen(settings: config.Settings, count: int, last_seen_seq: int = 0) -> list[tuple[int, str]]:
     session = Session(settings, "sess_01", last_seen_seq=last_seen_seq)
     found: list[tuple[int, str]] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for event in session.events():
             found.append((event.seq, event.type))
             if len(found) == count:

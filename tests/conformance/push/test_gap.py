@@ -24,7 +24,7 @@ async def forgetful(start_daemon: StartDaemon, connect: Connect, transport: str)
 
 async def retention_reached(client: PushClient, session_id: str) -> int:
     """Waits until no run is active and all that may go is gone; the session's head then. What arrives meanwhile is dropped."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             now = await client.attach(session_id, 2**53 - 1)
             head: int = now["replay"]["toSeq"]

@@ -19,7 +19,7 @@ async def headless(daemon: Daemon, workspace: Path, *arguments: str) -> tuple[in
         [sys.executable, "-m", "switchtower", "run", "--headless", "--json", "--cwd", str(workspace), *arguments],
         env=daemon.environment,
         capture_output=True,
-        timeout=20,
+        timeout=60,
     )
     return ended.returncode, json.loads(ended.stdout)
 

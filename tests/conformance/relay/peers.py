@@ -16,7 +16,7 @@ from tests.conformance.relay.closed import Frame
 
 from switchtower.testing import relay_client
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 TOKEN = "a-token-of-a-host"
 
 

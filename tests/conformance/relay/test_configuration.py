@@ -53,7 +53,7 @@ def test_a_command_prints_the_hash_that_the_environment_takes() -> None:
             input=b"correct horse battery\n",
             env=home.environment,
             capture_output=True,
-            timeout=30,
+            timeout=60,
             check=True,
         )
         assert argon2.PasswordHasher().verify(printed.stdout.decode().strip(), "correct horse battery")

@@ -206,7 +206,7 @@ def what_bash_does(text: str, folder: Path) -> tuple[set[tuple[str, ...]], set[s
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
-        timeout=30,
+        timeout=60,
     )
     told = calls.read_bytes().decode(errors="surrogateescape").split("\0")[:-1]
     ran = set()

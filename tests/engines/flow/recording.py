@@ -44,7 +44,7 @@ class RecordingDesk:
 
     async def questions(self, count: int) -> list[str]:
         """The ids of the questions, once there are so many."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.asked) < count:
                 self.asking.clear()
                 await self.asking.wait()

@@ -41,7 +41,7 @@ def begin(
 
 
 async def to_the_end(running: "asyncio.Task[engine.Result]") -> engine.Result:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return await running
 
 

@@ -39,7 +39,7 @@ class Life:
     async def to_the_end(self) -> dict[str, Any]:
         for step_id, attempt, failure in self.standing.interrupted:
             await self.chronicle.interrupted(step_id, attempt, failure.spelled())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await executor.Execution(self.run).execute()
         told: dict[str, Any] = json.loads(self.run.told())
         for event in told["events"]:

@@ -16,7 +16,7 @@ from switchtower.testing.sessions import OWNER
 from switchtower.testing.workshop import BareWorkshop
 
 SESSION = "sess_1"
-PATIENCE = 20
+PATIENCE = 60
 NO_STARTUP_FILES = ("bash", "--norc", "--noprofile", "-c")
 
 

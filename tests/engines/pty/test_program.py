@@ -19,7 +19,7 @@ from tests.tools.running.watching import Reports, alive, open_descriptors
 from switchtower.engines.pty import program, terminal
 from switchtower.tools.running import marks, orphans, processes
 
-PATIENCE = 30
+PATIENCE = 60
 SHORT_GRACE = 0.1
 ENVIRONMENT = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8", "HOME": "/"}
 

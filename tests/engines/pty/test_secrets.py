@@ -112,6 +112,6 @@ async def test_a_wrapped_secret_above_a_question_is_hidden(stage: Stage) -> None
     approval = await program.asked()
     assert approval.details["screen"] == "It is [redacted, 40 characters]"
     await program.decide(approval.id)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await program.end()
     assert leaks(shown_by(program), [BODY]) == []

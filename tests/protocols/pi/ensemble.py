@@ -150,7 +150,7 @@ class Ensemble:
     # What tests look at
 
     async def until(self, met: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not met():
                 self._changed.clear()
                 await self._changed.wait()

@@ -288,7 +288,7 @@ async def play(steps: list[dict[str, Any]]) -> tuple[Ensemble, list[str], metric
     def all_finished() -> bool:
         return len(client.responses) == len(sent)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not all_finished():
             let_go(0)
             await asyncio.sleep(0)

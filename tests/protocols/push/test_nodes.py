@@ -68,7 +68,7 @@ def asked(client: Inbox, type_: str, payload: dict[str, Any] | None = None) -> N
 
 
 async def answer(client: Inbox) -> dict[str, Any]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         response: dict[str, Any] = json.loads(await client.next())
     check(response)
     return response
@@ -150,7 +150,7 @@ async def test_draining_goes_on_when_the_client_that_asked_is_let_go_itself(hous
     await client.until(lambda: client.closed)
     known.let_go.set()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await known.drained.wait()
     assert known.waits == [30.0]
 

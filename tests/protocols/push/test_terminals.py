@@ -47,7 +47,7 @@ async def asked(tower_: TakingTower, type_: str, payload: dict[str, Any], **acce
     client = Inbox()
     pair(PushPeer(tower_, Access(**{"name": "owner", "via": "cli", "trusted": True, **access}), "0"), client)
     client.send(frame(type_, payload))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         response: dict[str, Any] = json.loads(await client.next())
     check_closed(response)
     return response

@@ -30,7 +30,7 @@ from switchtower.testing.workshop import BareWorkshop
 from switchtower.transports import http, upgrade
 from switchtower.transports.stream import Origin
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 OWNER_TOKEN = "owner-token-that-nobody-guesses"
 SECRET = b"a secret of thirty-two bytes ...."
 PASSWORD = "correct horse battery"

@@ -23,7 +23,7 @@ from switchtower.transports.stream import Stream
 
 HOST = "host_1"
 TOKEN = "the-host's-s3cret"
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 Frame = dict[str, Any]
 

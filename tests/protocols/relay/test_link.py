@@ -77,7 +77,7 @@ async def test_what_the_hub_has_acknowledged_is_not_told_again(hub: TestHub, mak
 
 
 async def until_settled(host: LinkedHost) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while host.link.state.unacknowledged or host.link.state.backlog:
             await asyncio.sleep(0)
 
@@ -568,7 +568,7 @@ async def test_a_hub_that_is_away_is_found_again_when_it_is_back(hub: TestHub, m
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
 

@@ -59,7 +59,7 @@ async def check_whole(dsn: str, head: int) -> None:
 
 async def test_an_append_whose_answer_was_lost_is_found_stored(wire: Wire, store: PostgresJournal, dsn: str) -> None:
     wire.swallows_answers = True
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         appending = asyncio.ensure_future(store.append(with_receipt(2)))
         await wire.swallowed.wait()
         await until_stored(dsn, 2)
@@ -80,7 +80,7 @@ async def until_stored(dsn: str, head: int) -> None:
 
 async def test_an_append_that_never_arrived_is_sent_again(wire: Wire, store: PostgresJournal, dsn: str) -> None:
     wire.holds_requests = True
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         appending = asyncio.ensure_future(store.append(with_receipt(2)))
         await wire.holding.wait()
         wire.holds_requests = False
@@ -92,7 +92,7 @@ async def test_an_append_that_never_arrived_is_sent_again(wire: Wire, store: Pos
 async def test_an_append_that_arrives_after_its_answer_was_given_is_refused(wire: Wire, store: PostgresJournal, dsn: str) -> None:
     """A straggler without entries would otherwise be stored twice and nobody could tell: it only sets what it set before."""
     wire.holds_requests = True
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         held = addition("sess_a", [])
         held.card = card("sess_a", updated_at_ms=NOON + 100)
         appending = asyncio.ensure_future(store.append(held))
@@ -148,7 +148,7 @@ async def test_while_the_database_is_away_appends_fail_and_afterwards_they_do_no
     await store.append(with_receipt(1))
     wire.is_down = True
     wire.cut()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with pytest.raises(errors.JournalUnavailable):
             await store.read("sess_a", 0, 10)
         with pytest.raises(errors.JournalUnavailable):
@@ -165,7 +165,7 @@ async def test_those_behind_an_append_of_unknown_outcome_fail_and_that_one_waits
     await store.open()
     await store.append(with_receipt(1))
     wire.swallows_answers = True
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         unknown = asyncio.ensure_future(store.append(with_receipt(2)))
         await wire.swallowed.wait()
         await until_stored(dsn, 2)
@@ -190,7 +190,7 @@ async def test_closing_without_a_database_ends_and_tells_that_an_outcome_is_not_
     await store.open()
     await store.append(with_receipt(1))
     wire.swallows_answers = True
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         unknown = asyncio.ensure_future(store.append(with_receipt(2)))
         await wire.swallowed.wait()
         wire.is_down = True
@@ -204,14 +204,14 @@ async def test_appends_that_were_handed_over_are_stored_before_it_closes(wire: W
     store = PostgresJournal(wire.dsn(database_of(dsn)))
     await store.open()
     appending = [store.append(with_receipt(seq)) for seq in range(1, 31)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await store.close()
         await asyncio.gather(*appending)
     await check_whole(dsn, 30)
 
 
 async def test_an_append_whose_asker_left_is_stored_and_holds_nobody_up(wire: Wire, store: PostgresJournal, dsn: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         leaving = asyncio.ensure_future(store.append(with_receipt(2)))
         staying = asyncio.ensure_future(store.append(with_receipt(3)))
         await asyncio.sleep(0)
@@ -221,7 +221,7 @@ async def test_an_append_whose_asker_left_is_stored_and_holds_nobody_up(wire: Wi
 
 
 async def test_a_reader_who_leaves_in_the_middle_holds_no_connection(store: PostgresJournal) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         for _ in range(10):
             reading = asyncio.ensure_future(store.read("sess_a", 0, 10))
             await asyncio.sleep(0)
@@ -258,7 +258,7 @@ async def test_more_than_can_wait_is_refused_at_once(wire: Wire, store: Postgres
 async def test_a_change_whose_commit_was_not_answered_is_told_as_it_was(wire: Wire, dsn: str, *, was_stored: bool) -> None:
     store = PostgresRegistry(wire.dsn(database_of(dsn)), patience=20)
     await store.open()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         if was_stored:
             wire.swallows_after = b"COMMIT"
         else:
@@ -276,7 +276,7 @@ async def test_a_change_whose_commit_was_not_answered_is_told_as_it_was(wire: Wi
 async def test_a_change_that_is_cut_off_anywhere_is_made_once(wire: Wire, dsn: str) -> None:
     store = PostgresRegistry(wire.dsn(database_of(dsn)), patience=20)
     await store.open()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         for number in range(12):
             adding = asyncio.ensure_future(store.add_user(user(f"user_{number}")))
             for _ in range(number):
@@ -303,7 +303,7 @@ async def test_a_database_that_is_away_is_told_in_the_words_of_each_port(wire: W
     await homes.open()
     wire.is_down = True
     wire.cut()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with pytest.raises(registry.RegistryUnavailable):
             await users.users()
         with pytest.raises(leases.LeasesUnavailable):

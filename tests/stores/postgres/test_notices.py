@@ -58,7 +58,7 @@ async def store(dsn: str) -> AsyncIterator[PostgresJournal]:
 
 async def test_another_node_hears_which_sessions_moved_from_where_and_how_far(dsn: str, store: PostgresJournal) -> None:
     here, there = Ear(), Ear()
-    async with asyncio.timeout(30), listening(dsn, "node_a", here), listening(dsn, "node_b", there):
+    async with asyncio.timeout(60), listening(dsn, "node_a", here), listening(dsn, "node_b", there):
         await store.append(addition("sess_a", deltas(1, 7)))
         await store.append(addition("sess_\x00 é", deltas(1, 2)))
         await store.append(addition("sess_a", deltas(8, 9)))
@@ -73,7 +73,7 @@ async def test_another_node_hears_which_sessions_moved_from_where_and_how_far(ds
 
 async def test_a_batch_has_one_notice_however_much_is_in_it(dsn: str, store: PostgresJournal) -> None:
     ear = Ear()
-    async with asyncio.timeout(30), listening(dsn, "node_b", ear):
+    async with asyncio.timeout(60), listening(dsn, "node_b", ear):
         first = store.append(addition("sess_0", [delta(1)]))
         await first
         many = [store.append(addition(f"sess_{number}", deltas(1, 50))) for number in range(1, 41)]
@@ -87,7 +87,7 @@ async def test_a_batch_has_one_notice_however_much_is_in_it(dsn: str, store: Pos
 
 async def test_a_refused_append_has_no_notice(dsn: str, store: PostgresJournal) -> None:
     ear = Ear()
-    async with asyncio.timeout(30), listening(dsn, "node_b", ear):
+    async with asyncio.timeout(60), listening(dsn, "node_b", ear):
         await store.append(addition("sess_a", [delta(1)], epoch=2))
         with pytest.raises(errors.Fenced):
             await store.append(addition("sess_a", [delta(2)], epoch=1))
@@ -98,7 +98,7 @@ async def test_a_refused_append_has_no_notice(dsn: str, store: PostgresJournal) 
 
 async def test_what_does_not_fit_a_notice_is_told_without_names(dsn: str, store: PostgresJournal) -> None:
     ear = Ear()
-    async with asyncio.timeout(30), listening(dsn, "node_b", ear):
+    async with asyncio.timeout(60), listening(dsn, "node_b", ear):
         await asyncio.gather(*(store.append(addition(f"sess_{number:027d}", [delta(1)])) for number in range(400)))
         await ear.until_anything_may_have_moved()
     assert ear.heard == [Moved("node_a", None)]
@@ -107,7 +107,7 @@ async def test_what_does_not_fit_a_notice_is_told_without_names(dsn: str, store:
 async def test_a_journal_without_a_name_tells_nobody(dsn: str, store: PostgresJournal) -> None:
     ear, nameless = Ear(), PostgresJournal(dsn)
     await nameless.open()
-    async with asyncio.timeout(30), listening(dsn, "node_b", ear):
+    async with asyncio.timeout(60), listening(dsn, "node_b", ear):
         await nameless.append(addition("sess_a", [delta(1)]))
         await store.append(addition("sess_b", [delta(1)]))
         await ear.until("sess_b", 1)
@@ -124,7 +124,7 @@ async def test_a_connection_that_is_cut_or_dead_is_made_anew_and_everything_may_
         address = wire.dsn(dsn.partition("?")[0].rpartition("/")[2])
         for is_silent in (False, True):
             ear = Ear()
-            async with asyncio.timeout(30), listening(address, "node_b", ear, pulse=0.05):
+            async with asyncio.timeout(60), listening(address, "node_b", ear, pulse=0.05):
                 if is_silent:
                     wire.swallows_answers = True  # nothing comes any more, and nobody says so
                     await wire.swallowed.wait()

@@ -243,7 +243,7 @@ async def test_a_cancelled_worktree_leaves_nothing(origin: Path, folder: Path, t
     git(origin, "config", "includeIf.onbranch:tower/**.path", str(pipe))
     task = asyncio.create_task(worktrees.create(str(origin), folder, SESSION))
     end = -1
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while end < 0:
             try:
                 end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)

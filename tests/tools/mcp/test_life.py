@@ -66,7 +66,7 @@ async def test_all_calls_under_way_are_answered_when_the_server_dies_and_it_is_r
     waiting = [
         asyncio.create_task(bench.call(tools["friend_wait"], file=str(tmp_path / f"witness{number}"))) for number in range(3)
     ]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not all((tmp_path / f"witness{number}").exists() for number in range(3)):
             await asyncio.sleep(0.01)
         await bench.call(tools["friend_leave"], code=1)
@@ -159,7 +159,7 @@ async def test_an_idle_server_is_stopped_and_comes_back_when_it_is_called(bench:
     bench.manager(idle_s=0.05)
     bench.configure({"one": hostile("plain")})
     tools = await bench.tools()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while bench.processes():
             await asyncio.sleep(0.01)
     assert (await bench.call(tools["one_go"])).text == "fine"
@@ -176,7 +176,7 @@ async def test_a_call_that_takes_longer_than_the_idle_time_is_not_cut_short(benc
 async def test_a_cancelled_start_leaves_nothing(bench: Bench) -> None:
     bench.configure({"silent": hostile("silent"), "other": hostile("silent")})
     starting = asyncio.create_task(bench.tools())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(bench.processes()) < 2:
             await asyncio.sleep(0.01)
         starting.cancel()
@@ -188,7 +188,7 @@ async def test_a_cancelled_start_leaves_nothing(bench: Bench) -> None:
 async def test_a_session_that_ends_during_a_start_ends_the_start(bench: Bench) -> None:
     bench.configure({"silent": hostile("silent")})
     starting = asyncio.create_task(bench.tools())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not bench.processes():
             await asyncio.sleep(0.01)
         await bench.servers.end_session(bench.session_id)
@@ -211,7 +211,7 @@ async def test_a_yes_that_comes_after_the_sessions_end_starts_nothing(bench: Ben
     asking = asyncio.create_task(
         bench.servers.tools_for(bench.session_id, str(bench.workspace), sandbox="local", admit=admit, report=report)
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await asked.wait()
         await bench.servers.end_session(bench.session_id)
         decided.set()
@@ -235,7 +235,7 @@ async def test_a_refusal_to_ask_reaches_the_caller_and_leaves_nothing(bench: Ben
 
     async def admit(server: mcp.ServerConfig) -> bool:
         if server.name == "second":
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not bench.processes():
                     await asyncio.sleep(0.01)
             raise Stop

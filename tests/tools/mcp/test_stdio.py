@@ -76,7 +76,7 @@ async def test_a_cancelled_call_returns_at_once_and_the_server_is_told(bench: Be
     tools = await bench.tools()
     file = tmp_path / "witness"
     call = asyncio.create_task(bench.call(tools["friend_wait"], file=str(file)))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await _until_written(file, "began")
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -12,7 +12,7 @@ import pytest
 
 from switchtower.tools.running import capture, orphans, output, processes
 
-PATIENCE = 30
+PATIENCE = 60
 FLOOD = "head -c 30000000 /dev/zero | tr '\\0' x"
 
 

@@ -14,7 +14,7 @@ from tests.tools.running.watching import Reports, alive, open_descriptors, with_
 from switchtower.tools.git import overrides
 from switchtower.tools.running import environment, orphans, processes
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 @pytest.fixture

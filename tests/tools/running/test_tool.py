@@ -102,7 +102,7 @@ async def test_a_watcher_that_never_returns_does_not_hold_up_the_result(tmp_path
         (tmp_path / "go").touch()
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         output = await run(tmp_path, "echo first; while [ ! -e go ]; do sleep 0.02; done; echo last", progress=watch)
 
     assert asked.is_set()

@@ -21,7 +21,7 @@ from switchtower.core import errors
 from switchtower.tools.running import orphans, processes
 from switchtower.tools.sandboxes import sandbox
 
-PATIENCE = 30
+PATIENCE = 60
 OWN_FOLDERS = ("/tmp", "/var/tmp", "/run")
 WHY_NOT = sandbox.probe("bubblewrap")
 with_bubblewrap = pytest.mark.skipif(WHY_NOT is not None, reason=f"no bubblewrap here: {WHY_NOT}")

@@ -58,7 +58,7 @@ async def output_of(root: Path, pattern: str, *, seconds: float = 30.0, **args: 
 
 
 async def until_nothing_runs(run_id: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await asyncio.to_thread(orphans.any_marked, run_id):
             await asyncio.sleep(0)
 

@@ -59,7 +59,7 @@ async def wait_until_settled(workspace: Path) -> None:
     """Only files that have not changed for a moment are remembered."""
     newest = max(path.stat().st_ctime for path in workspace.rglob("*"))
     probe = workspace / ".git" / "probe"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             probe.touch()
             if probe.stat().st_ctime > newest + 1.1:

@@ -58,7 +58,7 @@ class Stuck:
 
     async def is_reached(self) -> None:
         """Git reads the pipe now."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self._end < 0:
                 with suppress(OSError):  # nobody reads it yet
                     self._end = os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK)

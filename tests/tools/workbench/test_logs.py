@@ -12,7 +12,7 @@ from switchtower.tools.workbench import logs
 
 
 async def refusal(path: str | None) -> str:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(workbench.Refused) as caught:
             await workbench.logs_tail(path)
     return caught.value.message

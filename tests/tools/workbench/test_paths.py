@@ -40,7 +40,7 @@ def cwd(tmp_path: Path) -> Path:
 
 
 async def refusal(work: Awaitable[object]) -> str:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(workbench.Refused) as caught:
             await work
     assert str(caught.value) == caught.value.message
@@ -155,7 +155,7 @@ async def test_a_link_swapped_in_while_we_read_shows_nothing(cwd: Path, swapped:
     seen: set[str] = set()
     reads = 0
     with swapping(name, outside if swapped == "inner" else outside / "file"):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while reads < 300 or len(seen) < 2:
                 reads += 1
                 try:
@@ -171,7 +171,7 @@ async def test_a_link_swapped_in_while_we_list_shows_nothing(cwd: Path) -> None:
     seen: set[str] = set()
     lists = 0
     with swapping(cwd / "inner", cwd.parent / "outside"):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while lists < 300 or len(seen) < 2:
                 lists += 1
                 try:

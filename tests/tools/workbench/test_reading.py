@@ -13,7 +13,7 @@ from switchtower.tools.workbench import reading
 
 
 async def refusal(cwd: Path, path: str) -> str:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(workbench.Refused) as caught:
             await workbench.read(str(cwd), path)
     return caught.value.message

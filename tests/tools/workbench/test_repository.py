@@ -21,7 +21,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 async def refusal(work: Awaitable[object]) -> str:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with pytest.raises(workbench.Refused) as caught:
             await work
     return caught.value.message

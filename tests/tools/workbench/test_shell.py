@@ -15,7 +15,7 @@ from switchtower.tools import workbench
 from switchtower.tools.running import orphans, processes
 from switchtower.tools.workbench import shell
 
-PATIENCE = 40
+PATIENCE = 60
 
 
 @pytest.fixture(autouse=True)

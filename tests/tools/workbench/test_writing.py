@@ -17,7 +17,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 async def refusal(cwd: Path, path: str, content: str = "new") -> str:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(workbench.Refused) as caught:
             await workbench.write(str(cwd), path, content)
     return caught.value.message

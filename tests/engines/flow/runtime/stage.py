@@ -101,7 +101,7 @@ class Stage:
 
     async def play(self) -> dict[str, Any]:
         """Executes, and returns what one poll says afterwards."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.execution.execute()
         return self.poll()
 
