@@ -32,6 +32,8 @@ async def test_every_watcher_of_a_deleted_session_is_sent_its_end(stage: Stage, 
         await relay.join(session_id)
         await push.join(session_id)
         if program:
+            await push.type("ready")
+            await push.sees("got ready.")
             await push.end()
             await push.sees_the_end()
             await relay.sees_the_end()
