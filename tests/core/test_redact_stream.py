@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchtower.core import redact
+from switchtower.core.redact import starts
 
 KNOWN = ("correct horse battery", "correct horse batteries", 'qu"oted\\value', "aaaaaaaab")
 REDACTOR = redact.Redactor(KNOWN)
@@ -180,3 +181,11 @@ def test_a_megabyte_without_an_end_is_not_kept(opening: str, unit: str) -> None:
     finally:
         tracemalloc.stop()
     assert sum(trace.size for trace in own.traces) < 16_000
+
+
+@pytest.mark.parametrize("opening", ["-----", "--", "sk-", "ghp_", "eyJ", "password", "AKIA", "xoxb-"])
+def test_a_token_whose_body_begins_like_another_secret_stays_hidden_in_single_characters(opening: str) -> None:
+    for prefix in starts.PREFIXES:
+        text = f"see {prefix}{opening}{'aB3d' * 12} and more"
+        stream = REDACTOR.stream()
+        assert "".join(map(stream.feed, text)) + stream.close() == REDACTOR.text(text)

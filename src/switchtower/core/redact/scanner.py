@@ -185,6 +185,12 @@ class Scanner:
             self._let_go(sign)
             return self._decide_sign(sign, final=final)
         if anchor >= self._open_from:
+            # What may begin something at the end may as well be part of a token that began before it: `glpat--` and a PEM block.
+            while anchor < len(text):
+                if (decided := self._decide_token(anchor, final=final, before=self._open_from)) is not None:
+                    return decided
+                found = _of_interest()(text, anchor + 1)
+                anchor = len(text) if found is None else found.start()
             self._let_go(self._open_from)
             return False
         if (decided := self._decide_token(anchor, final=final)) is not None:
@@ -226,11 +232,13 @@ class Scanner:
             regions.pop()
         return None
 
-    def _decide_token(self, anchor: int, *, final: bool) -> bool | None:
-        """None when no token has its anchor here."""
+    def _decide_token(self, anchor: int, *, final: bool, before: int | None = None) -> bool | None:
+        """None when no token has its anchor here, or none that begins before the given place."""
         text = self._text
         for prefix, at in starts.ANCHORS.get(text[anchor], ()):
             start = anchor - at
+            if before is not None and start >= before:
+                continue
             if start < self._position or not text.startswith(prefix, start) or not starts.is_boundary(text, start):
                 continue
             body = starts.body_of(prefix)
