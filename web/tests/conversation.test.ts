@@ -3,10 +3,10 @@ import type { RunState, ServerMessage, TranscriptItem } from "@wire/minicodex";
 import { describe, expect, it } from "vitest";
 import { Conversation, MOST_LIVE_OUTPUT, textOf } from "../src/model/conversation";
 
-const state = { session_id: "sess_1", version: "1.0.0", capabilities: [], run_counter: 1 };
+const state = { session_id: "sess_1", version: "1.0.0", capabilities: [], run_counter: 1, last_event_id: null, active_run_id: null };
 
 function run(status: RunState["status"], pending: RunState["pending_approvals"] = []): RunState {
-  return { run_id: "01a1e3da-8b2c-8669-3200-c69a3a20800f", status, started_at: "2026-01-01T00:00:00Z", pending_approvals: pending };
+  return { run_id: "01a1e3da-8b2c-8669-3200-c69a3a20800f", status, started_at: "2026-01-01T00:00:00Z", finished_at: null, last_event_id: null, pending_approvals: pending };
 }
 
 function snapshot(transcript: TranscriptItem[], eventId: number, runState: RunState | null = null): ServerMessage {
