@@ -231,7 +231,7 @@ async def test_a_provider_that_is_not_configured_fails_the_run_with_a_hint(
     assert result.outcome is events.Outcome.FAILED
     [raised] = desk.of(events.ErrorRaised)
     assert raised.code == "PROVIDER_NOT_CONFIGURED"
-    assert "`OLLAMA_HOST` is not set; hint: " in raised.message
+    assert "`OLLAMA_HOST` is not set, and no server answers at http://127.0.0.1:11434" in raised.message
 
 
 async def test_a_model_that_cannot_be_opened_fails_the_run(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:

@@ -482,8 +482,11 @@ class Catalog:
             return _Lack(f"the library `{library.module}` is not installed", f"`pip install '{package}'`")
         if entry.problem is not None:
             return _Lack(entry.problem, "set it to an address such as `http://127.0.0.1:8000`")
-        if entry.base_url is None or (entry.name == self._probed and self._servers.names(entry) is None):
+        if entry.base_url is None:
             return _Lack(f"`{entry.provider.url_variable}` is not set", "set it to the server's address")
+        if entry.name == self._probed and self._servers.names(entry) is None:
+            missing = f"`{entry.provider.url_variable}` is not set, and no server answers at {addresses.shown(entry.base_url)}"
+            return _Lack(missing, "start the server, or set the variable to its address")
         if entry.needs_key and not self._has_key(entry):
             variables = " or ".join(f"`{name}`" for name in entry.key_variables)
             if self._stored_keys is not None and self._stored_keys.problem is not None:
