@@ -181,7 +181,7 @@ def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> De
         # minicodex, Idempotency: within a run a known id is ignored. After it, another text under that id would be lost.
         known = session.recent_texts.get(command.client_message_id)
         if session.run is None and known is not None and known != text_hash(command.text):
-            raise errors.IdentityConflict(command.client_message_id, hint="send another text with an id of its own")
+            raise errors.IdentityConflict(command.client_message_id, hint="send another text with a new id")
         return Decision([], None, {"duplicate": True})
     flows.refuse_talk(session)
     if session.terminal is not None:

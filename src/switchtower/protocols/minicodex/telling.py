@@ -309,7 +309,7 @@ class Teller:
             return
         self._questions = tuple(asked for asked in self._questions if asked is not closed)
         self._scribe.message(messages.ApprovalDecisionEvt(call_id=closed.call.call_id, decision=decision))
-        if not self._aborting:  # which was told once, and nothing but the run's end follows it
+        if not self._aborting:  # it is sent once, and only the run's end follows it
             self._tell_status()
 
 

@@ -91,7 +91,7 @@ NOBODYS = msgspec.Raw()
 _decode_piece = msgspec.json.Decoder(_Piece).decode
 
 _OURS_OF_A_MIRROR = (events.HostLost, events.HostReturned, events.SessionDeleted)
-"""What happens here to a session that lives on another host, and is told although its host has no word in it."""
+"""Events of the hub itself in a session of another host: clients get them although the host did not send them."""
 
 
 def frames(about: About, entries: Sequence[journal.Entry]) -> list[bytes]:

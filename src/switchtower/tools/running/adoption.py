@@ -43,7 +43,7 @@ _before: dict[int, int | None] = {}
 """Children from before we had our number, and when each was started. They have none, and are no outcasts."""
 _is_subreaper = False
 _watchdog = watchdog.Watchdog()
-"""Ends what this process leaves when it is killed: orphans have nobody to come back to then."""
+"""Ends what this process leaves when it is killed: no process is left that could adopt orphans."""
 
 
 def become_subreaper() -> bool:
