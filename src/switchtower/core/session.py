@@ -222,7 +222,7 @@ class Session(Struct):
 
     @property
     def outlives_its_daemon(self) -> bool:
-        """Whether the run under way can be taken up after a restart. A program's terminal ends with the daemon that holds it, and
+        """Whether the active run can be continued after a restart. A program's terminal ends with the daemon that holds it, and
         a child with the process that started it;
         an agent goes on only from a question, because nobody knows what became of anything else that it was doing."""
         run = self.run

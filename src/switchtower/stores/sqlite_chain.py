@@ -31,7 +31,7 @@ def head(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
 
 
 def adopt(connection: sqlite3.Connection) -> None:
-    """Once in the life of a journal: adds what was decided before there was a chain. In a transaction of its own."""
+    """Once in the life of a journal: adds what was decided before there was a chain. In a separate transaction."""
     if head(connection) is not None:
         return
     connection.execute("BEGIN IMMEDIATE")

@@ -1,7 +1,7 @@
 """Which page makes a request, from its `Origin` header. Pure: no I/O.
 
 A request with an `Origin` comes from a browser, and a browser has the uid of its user whatever page it shows. So such a request
-never counts as the owner's by its uid, and pages are told apart by scheme, name and port, as browsers do.
+never counts as the owner's by its uid, and pages are distinguished by scheme, name and port, as browsers do.
 """
 
 import enum
@@ -36,7 +36,7 @@ class Site(NamedTuple):
     scheme: str
     name: str
     port: int | None
-    """None for a scheme without a port of its own."""
+    """None for a scheme without a default port."""
 
 
 class Sites:

@@ -209,7 +209,7 @@ class Dialogs:
         return sum(bool(self._texts[after].strip()) for after in self._rows if after > row)
 
     def _find_selection_flaw(self, each: rules.Compiled, first: int, last: int) -> str:
-        """The selected choice is the only one with a background of its own."""
+        """The selected choice is the only one with its own background."""
         wanted = each.rule.selected
         if wanted is None:
             return ""

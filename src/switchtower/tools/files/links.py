@@ -47,9 +47,9 @@ def _check_command(root: str, command: object) -> None:
     named = policy.operands(command, root)
     for folder in named.folders:
         if folder and _is_a_repository(root, folder):
-            raise _Found(f"it runs in `{'/'.join(folder)}`, which git takes for a repository with settings of its own")
+            raise _Found(f"it runs in `{'/'.join(folder)}`, which git takes for a repository with its own settings")
     if _looks_bare(root) and not os.path.lexists(f"{root}/.git"):
-        raise _Found("it runs in a folder that git takes for a repository with settings of its own")
+        raise _Found("it runs in a folder that git takes for a repository with its own settings")
     seen: dict[str, bool] = {}
     for text, is_wild in named.words:
         for folder in named.folders:
