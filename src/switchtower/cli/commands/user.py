@@ -46,9 +46,9 @@ def add(name: str, role: str, from_stdin: bool) -> int:
       tower user add ann --role approver
       pass show tower/ann | tower user add ann --password-stdin
     """
-    from switchtower.cli import admin, password
+    from switchtower.cli import admin, secret_input
 
-    body = {"name": name, "password": password.read(from_stdin=from_stdin), "role": role}
+    body = {"name": name, "password": secret_input.read_password(from_stdin=from_stdin), "role": role}
     admin.call("POST", admin.path_of("users"), body)
     console.say(f"`{name}` may log in, with the role {role}")
     return console.Exit.OK
@@ -133,9 +133,9 @@ def passwd(name: str, from_stdin: bool) -> int:
     Example:
       tower user passwd ann
     """
-    from switchtower.cli import admin, password
+    from switchtower.cli import admin, secret_input
 
-    body = {"password": password.read(from_stdin=from_stdin)}
+    body = {"password": secret_input.read_password(from_stdin=from_stdin)}
     admin.call("PUT", admin.path_of("users", name, "password"), body)
     console.say(f"`{name}` has a new password, and is logged out everywhere")
     return console.Exit.OK
@@ -150,10 +150,10 @@ def hash(from_stdin: bool) -> int:
     Example:
       ADMIN_USERNAME=ann ADMIN_PASSWORD_HASH="$(tower user hash)" tower serve
     """
-    from switchtower.cli import password
+    from switchtower.cli import secret_input
     from switchtower.daemon import passwords
 
-    given = password.read(from_stdin=from_stdin)
+    given = secret_input.read_password(from_stdin=from_stdin)
     # The public tools take short passwords, and the hash is for the user's own environment.
     problem = passwords.problem_with(given)
     if problem is not None and len(given) >= passwords.SHORTEST:
