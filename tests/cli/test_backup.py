@@ -39,7 +39,7 @@ def mode_of(path: Path) -> int:
 
 
 def test_a_home_with_real_sessions_goes_to_another_place_and_back(tower: Any, tmp_path: Path) -> None:
-    (tower.home / "config.toml").write_text('# mine\nlog_level = "debug"\n')
+    (tower.home / "config.toml").write_text('# mine\nlog_level = "debug"\nprovider = "demo"\n')
     (tower.home / "presets").mkdir()
     (tower.home / "presets/reviewer.toml").write_text('description = "reads"\n')
     session_id = tower("run", "--headless", "--json", "write notes.txt: hello", "--approve", "always").json["sessionId"]
@@ -80,7 +80,7 @@ def test_a_home_with_real_sessions_goes_to_another_place_and_back(tower: Any, tm
     elsewhere = tmp_path / "elsewhere"
     assert tower("restore", str(backup), TOWER_HOME=str(elsewhere)).code == 0
     assert tower("journal", "verify", TOWER_HOME=str(elsewhere)).stdout.startswith(b"ok: 1 sessions")
-    assert (elsewhere / "config.toml").read_text() == '# mine\nlog_level = "debug"\n'
+    assert (elsewhere / "config.toml").read_text() == '# mine\nlog_level = "debug"\nprovider = "demo"\n'
     assert {mode_of(elsewhere / name) for name in ("data/journal.db", "data/registry.db", "config.toml")} == {0o600}
 
 

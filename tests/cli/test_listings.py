@@ -22,6 +22,7 @@ def listing(name: str, **changes: Any) -> dict[str, Any]:
         "contextWindow": None,
         "priceIn": None,
         "priceOut": None,
+        "keySource": None,
         **changes,
     }
 

@@ -25,7 +25,7 @@ def repository(tmp_path: Path) -> Path:
 def test_a_plain_folder_has_no_branches(tmp_path: Path) -> None:
     repo = workspace.describe(tmp_path)
 
-    assert (repo.rootPath, repo.currentBranch, repo.defaultBranch) == (str(tmp_path.resolve()), "", "")
+    assert (repo.rootPath, repo.currentBranch, repo.defaultBranch) == (str(tmp_path.resolve()), None, None)
 
 
 def test_the_current_branch_is_found_from_a_subfolder(repository: Path) -> None:

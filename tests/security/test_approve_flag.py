@@ -1,7 +1,6 @@
 """`tower run --headless --approve RULE`, as a CI job uses it: the daemon judges the rule, and a denial ends the run."""
 
 import subprocess
-from collections import deque
 from collections.abc import Iterator
 
 import pytest
@@ -66,8 +65,7 @@ HIDDEN = [
 @pytest.mark.parametrize(("rule", "command"), HIDDEN)
 def test_what_redaction_would_hide_is_judged_too(tower: Tower, rule: str, command: str) -> None:
     """A model server chooses the command: what a person writes is redacted before the demo model reads it."""
-    answers = deque([script.call("run", command=command), script.say("done")])
-    with in_thread(lambda request: answers.popleft()) as server:
+    with in_thread([script.call("run", command=command), script.say("done")]) as server:
         models = f'[models.fake]\nprovider = "openai"\nmodel = "m"\nbase_url = "{server.url}"\nkey_env = "FAKE_KEY"\n'
         own = Tower()
         try:

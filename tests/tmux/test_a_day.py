@@ -30,7 +30,7 @@ class Terminal:
     def environment(self) -> dict[str, str]:
         others = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_", "TMUX"))}
         ours = {"TOWER_HOME": str(self.home), "TOWER_HTTP": "127.0.0.1:0", "TOWER_PI": "off", "TOWER_DEMO_DELAY_MS": "0"}
-        ours |= {"TOWER_SANDBOX": "local", "TOWER_TRUSTED_FOLDERS": "/", "TOWER_PROVIDER": "demo"}
+        ours |= {"TOWER_SANDBOX": "local", "TOWER_TRUSTED_FOLDERS": "/"}
         return {**others, **ours, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
 
     def open(self, *arguments: str) -> None:

@@ -132,7 +132,7 @@ async def _hand_over_variables(connection: Connection) -> None:
     greeting = connection.greeting
     if greeting is None or "provider_variables" not in greeting.capabilities:
         return
-    if not any(name.endswith(LIKE_A_PROVIDERS) for name in os.environ):
+    if not any(value and name.endswith(LIKE_A_PROVIDERS) for name, value in os.environ.items()):
         return  # and the table of providers is not loaded
     from switchtower.models import variables
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import uvloop
 from tests.tools.mcp.parts import SERVERS, Bench, friendly, hostile
+from tests.tools.running.watching import kill_with_watchdog
 
 from switchtower.tools import mcp
 from switchtower.tools.running import proc
@@ -312,7 +313,7 @@ async def test_what_a_killed_daemon_left_is_found_by_its_id(bench: Bench) -> Non
     assert daemon.stdout.readline() == "deaf_go\n"
     left = bench.processes()
     assert left
-    daemon.kill()
+    kill_with_watchdog(daemon.pid)
     daemon.wait()
     daemon.stdout.close()
     assert set(left) <= set(bench.processes())

@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.tools.running.watching import Reports, with_token
+from tests.tools.running.watching import Reports, kill_with_watchdog, with_token
 
 from switchtower.tools.running import orphans, processes
 
@@ -138,7 +138,7 @@ async def test_none_is_left_when_the_next_daemon_cleans_up_after_a_killed_one(
     daemon.stdin.write(json.dumps(commands).encode())
     daemon.stdin.close()
     await reports.pids(TREES, within=PATIENCE)
-    daemon.send_signal(signal.SIGKILL)
+    kill_with_watchdog(daemon.pid)
     daemon.wait()
     await all_are_there(token)  # they outlive the daemon itself
 

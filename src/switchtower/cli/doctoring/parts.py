@@ -85,7 +85,7 @@ def _logins(settings: config.Settings) -> finding.Finding:
         credentials.check(settings.data_dir, os.environ)
     except config.ConfigError as problem:
         return finding.fail("logins", problem.message, problem.hint)
-    return finding.ok("logins", "secret and environment can be used")
+    return finding.ok("logins", "their settings can be used")
 
 
 def _registry(settings: config.Settings) -> Iterator[finding.Finding]:

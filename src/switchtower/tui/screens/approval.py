@@ -248,7 +248,8 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         self._unconfirmed = how
         self.query_one("#approval-confirm").display = how is not None
         self.query_one("#approval-keys").display = how is None
-        self.query_one("#approval-question", Static).update(self._question())
+        if how is not None:  # on a busy machine the screen is mounted before what it holds, and then the question is as composed
+            self.query_one("#approval-question", Static).update(self._question())
         self.call_after_refresh(self._make_room)
 
     def action_confirm(self) -> None:
