@@ -21,6 +21,7 @@ async def doors(home: Path) -> AsyncIterator[Doors]:
     doors = Doors(config.Settings(home=home, http="127.0.0.1:0", pi="off"), port_required=False)
     await doors.journal.open()
     await doors.listeners.open()
+    await doors.listeners.serve_socket()
     yield doors
     await doors.listeners.close(0)
     await doors.relay.close()

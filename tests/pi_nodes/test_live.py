@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from tests.crash.tower_process import Client, Refused
 from tests.daemon.pi_stage import PATIENCE, answer_to, deltas
 from tests.nodes.conftest import folder as folder
 from tests.nodes.conftest import shared_server as shared_server
@@ -193,6 +194,18 @@ async def test_a_program_at_a_socket_is_answered_after_it_has_said_all(fleet: Fl
     client.wire.abort()
 
 
+async def ask_until_answered(client: Client, type_: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """Asks again while the nodes have not found each other, as the refusal's hint says."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await client.ask(type_, payload)
+            except Refused as refused:
+                if not refused.retryable:
+                    raise
+                await asyncio.sleep(0.05)
+
+
 async def test_what_a_session_has_changed_is_looked_up_where_its_home_is(fleet: Fleet, connect: Connect) -> None:
     _, b, c = fleet.nodes
     here, session_id = await fleet.session_on(b, policy="yolo")
@@ -204,7 +217,7 @@ async def test_what_a_session_has_changed_is_looked_up_where_its_home_is(fleet: 
     await here.event("run_complete")
     there = await fleet.connect(c)
     asked = {"sessionId": session_id}
-    changed = (await there.ask("diff_session", asked))["diff"]
+    changed = (await ask_until_answered(there, "diff_session", asked))["diff"]
     assert "+hello" in changed
     assert changed == (await here.ask("diff_session", asked))["diff"]
     client = await connect(c)
