@@ -186,7 +186,7 @@ async def test_text_comes_back_as_it_was_sent(either: PushClient, workspace: Pat
     assert started.payload["detail"] == f"say: {text}"
 
 
-@pytest.mark.requirement("push:event:error:workspace", "push:event:error", "push:error:SANDBOX_UNAVAILABLE")
+@pytest.mark.requirement("push:event:error-workspace", "push:event:error", "push:error:SANDBOX_UNAVAILABLE")
 async def test_a_workspace_that_was_removed_fails_the_run_until_it_is_restored(either: PushClient, workspace: Path) -> None:
     folder = workspace / "work"
     folder.mkdir()
@@ -205,7 +205,7 @@ async def test_a_workspace_that_was_removed_fails_the_run_until_it_is_restored(e
     assert (await either.run(session_id, "say: again"))[-1].payload["outcome"] == "success"
 
 
-@pytest.mark.requirement("push:event:error:workspace")
+@pytest.mark.requirement("push:event:error-workspace")
 async def test_a_workspace_that_is_removed_while_a_question_waits_fails_the_run(client: PushClient, workspace: Path) -> None:
     folder = workspace / "work"
     folder.mkdir()

@@ -132,7 +132,7 @@ EVENTS = (
     Requirement("push:event:warning", "warning", "tells of a gap, among others"),
     Requirement("push:event:error", "error", "tells why a run failed"),
     Requirement(
-        "push:event:error:workspace",
+        "push:event:error-workspace",
         "error",
         "a run whose workspace was removed fails with `SANDBOX_UNAVAILABLE`, before the model is called and in the middle",
     ),
