@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -256,6 +257,68 @@ async def test_work_meant_for_another_sandbox_is_not_done_here(
     assert result.outcome is events.Outcome.FAILED
     assert [error.code for error in desk.of(events.ErrorRaised)] == ["SANDBOX_UNAVAILABLE"]
     assert list(tmp_path.iterdir()) == []
+
+
+def workspace_is_missing(folder: Path) -> events.ErrorRaised:
+    hint = "restore the folder and send a message, or start a session in another folder"
+    message = f"The sandbox cannot be had for this workspace: the workspace `{folder}` does not exist any more; hint: {hint}"
+    return events.ErrorRaised("SANDBOX_UNAVAILABLE", message, retryable=True)
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+async def test_the_model_is_not_called_for_a_workspace_that_does_not_exist(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path, is_file: bool
+) -> None:
+    folder = tmp_path / "work"
+    if is_file:
+        folder.touch()
+    desk, model = make_desk(), Scripted([port.TextDelta("hello")])
+
+    result = await agent(model).run(make_task("go", workspace=events.Workspace(str(folder))), desk)
+
+    assert result.outcome is events.Outcome.FAILED
+    assert desk.log == [workspace_is_missing(folder)]
+    assert model.requests == []
+
+
+async def test_a_run_fails_when_a_command_removes_its_workspace(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    desk = make_desk(APPROVE, APPROVE)
+    calls = [port.ToolCall("run", {"command": 'rm -r "$PWD"'}), port.ToolCall("run", {"command": "touch ../made"})]
+    model = Scripted(calls, [port.TextDelta("done")])
+
+    result = await agent(model).run(make_task("go", workspace=events.Workspace(str(folder))), desk)
+
+    assert result.outcome is events.Outcome.FAILED
+    assert desk.of(events.ErrorRaised) == [workspace_is_missing(folder)]
+    assert [(finished.is_error, finished.text) for finished in desk.of(events.ToolFinished)][1:] == [
+        (True, "not run: the workspace's folder was removed since the run began")
+    ]
+    assert len(model.requests) == 1
+    assert not (tmp_path / "made").exists()
+
+
+async def test_a_run_fails_when_its_workspace_is_removed_during_the_last_answer(
+    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    desk = make_desk()
+
+    class Removing(Scripted):
+        async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
+            async for part in super().stream(request):
+                yield part
+            folder.rmdir()
+
+    result = await agent(Removing([port.TextDelta("done")])).run(make_task("go", workspace=events.Workspace(str(folder))), desk)
+
+    assert result.outcome is events.Outcome.FAILED
+    assert [message.text for message in desk.of(events.MessageCompleted)] == ["done"]
+    assert desk.of(events.ErrorRaised) == [workspace_is_missing(folder)]
 
 
 async def test_a_failing_desk_is_not_blamed_on_the_model(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:

@@ -89,6 +89,29 @@ async def test_an_engine_that_ignores_its_cancellation_is_left_behind_after_the_
     assert [entry.run_id for entry in outlet.entries[-2:]] == [second_run, second_run]
 
 
+async def test_the_exit_code_of_a_program_is_kept_when_the_rest_of_it_takes_longer_than_the_grace(make_house: MakeHouse) -> None:
+    working, clean = asyncio.Event(), asyncio.Event()
+
+    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+        try:
+            working.set()
+            await asyncio.Event().wait()
+        finally:
+            desk.exited(7)
+            await clean.wait()
+        return SUCCESS
+
+    house = await make_house(work, limits=Limits(stop_grace=0.02))
+    outlet = await house.with_session()
+    await house.send()
+    async with asyncio.timeout(60):
+        await working.wait()
+    await house.ask(cancel())
+    completed = await outlet.next_of(events.RunCompleted)
+    assert (completed.outcome, completed.exit_code) == (events.Outcome.CANCELLED, 7)
+    clean.set()
+
+
 async def test_an_engine_s_exception_fails_the_run_and_stays_in_the_house(
     make_house: MakeHouse, caplog: pytest.LogCaptureFixture
 ) -> None:

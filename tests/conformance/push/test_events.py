@@ -145,6 +145,29 @@ async def test_secrets_are_redacted_from_events_answers_journal_and_log(
 
 
 @pytest.mark.requirement("push:security:redaction")
+@pytest.mark.parametrize("prefix", ["//bob:", ""])
+async def test_a_password_that_was_hidden_in_a_url_stays_hidden_when_the_model_quotes_a_part(
+    client: PushClient, workspace: Path, prefix: str
+) -> None:
+    """The demo model quotes the last 200 characters of what it is given, so the file's length chooses where the quote begins."""
+    password = "Xk29-fQz7" + "-Lm3p"
+    quoted, ending = f"{prefix}{password}@example.org/ ", " [exit code 0]"
+    url = f"https://bob:{password}@example.org/"
+    (workspace / "remote.txt").write_text(f"{'.' * 200} {url} {'.' * (200 - len(quoted) - len(ending))}\n")
+    session_id = (await client.start_session(workspace)).session_id
+    events = await all_of(client, session_id, "run: cat remote.txt")
+    (result,) = (event.payload["text"] for event in events if event.type == "tool_result")
+    assert " https://bob:[redacted]@example.org/ " in result
+    hidden = f"It says: … {prefix}[redacted]@example.org/ ...."
+    assert hidden in "".join(event.payload["text"] for event in events if event.type == "assistant_token")
+    assert hidden in events[-1].payload["summary"]
+
+    events += await all_of(client, session_id, f"say: The password is {password}.")
+    assert events[-1].payload["summary"] == "The password is [redacted]."
+    assert password.encode() not in b"".join(event.raw for event in events)
+
+
+@pytest.mark.requirement("push:security:redaction")
 async def test_what_only_looks_a_little_like_a_secret_survives(client: PushClient, workspace: Path) -> None:
     innocent = "8b5cfa1e-2a2e-4f8c-9d7a-0a1b2c3d4e5f da39a3ee5e6b4b0d3255bfef95601890afd80709 /usr/lib/python3/key.py"
     session_id = (await client.start_session(workspace)).session_id
@@ -161,3 +184,39 @@ async def test_text_comes_back_as_it_was_sent(either: PushClient, workspace: Pat
     events = await either.run(session_id, f"say: {text}")
     started = next(event for event in events if event.payload.get("phase") == "Run started")
     assert started.payload["detail"] == f"say: {text}"
+
+
+@pytest.mark.requirement("push:event:error-workspace", "push:event:error", "push:error:SANDBOX_UNAVAILABLE")
+async def test_a_workspace_that_was_removed_fails_the_run_until_it_is_restored(either: PushClient, workspace: Path) -> None:
+    folder = workspace / "work"
+    folder.mkdir()
+    session_id = (await either.start_session(folder)).session_id
+    folder.rmdir()
+    events = await either.run(session_id, "run: true")
+    assert [event.type for event in events[-3:]] == ["status", "error", "run_complete"]
+    status, error, complete = (event.payload for event in events[-3:])
+    assert status == {"source": "orchestrator", "phase": "Run started", "detail": "run: true"}
+    hint = "restore the folder and send a message, or start a session in another folder"
+    message = f"The sandbox cannot be had for this workspace: the workspace `{folder}` does not exist any more; hint: {hint}"
+    assert error == {"code": "SANDBOX_UNAVAILABLE", "message": message, "retryable": True}
+    assert (complete["outcome"], complete["summary"], complete["headless"]) == ("failed", message, {"exitCodeHint": 1})
+
+    folder.mkdir()
+    assert (await either.run(session_id, "say: again"))[-1].payload["outcome"] == "success"
+
+
+@pytest.mark.requirement("push:event:error-workspace")
+async def test_a_workspace_that_is_removed_while_a_question_waits_fails_the_run(client: PushClient, workspace: Path) -> None:
+    folder = workspace / "work"
+    folder.mkdir()
+    session_id = (await client.start_session(folder)).session_id
+    await client.send(session_id, "run: touch made")
+    asked = (await client.until("approval_required"))[-1]
+    folder.rmdir()
+    assert (await client.decide(asked)).ok
+    events = await client.until("run_complete")
+    (result,) = (event.payload for event in events if event.type == "tool_result")
+    assert (result["isError"], result["text"]) == (True, "not run: the workspace's folder was removed since the run began")
+    error, complete = (event.payload for event in events[-2:])
+    assert (error["code"], error["retryable"], complete["outcome"]) == ("SANDBOX_UNAVAILABLE", True, "failed")
+    assert not folder.exists()

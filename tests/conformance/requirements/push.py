@@ -131,6 +131,11 @@ EVENTS = (
     Requirement("push:event:approval_received", "approval_received", "the decision and where it came from"),
     Requirement("push:event:warning", "warning", "tells of a gap, among others"),
     Requirement("push:event:error", "error", "tells why a run failed"),
+    Requirement(
+        "push:event:error-workspace",
+        "error",
+        "a run whose workspace was removed fails with `SANDBOX_UNAVAILABLE`, before the model is called and in the middle",
+    ),
     Requirement("push:event:run_complete", "run_complete", "ends a run with outcome, summary, acceptance and exit code hint"),
     Requirement("push:tools:names", FIELD, "tools have the names that clients render"),
     Requirement("push:tools:structured-errors", FIELD, "a failed tool carries one of the known error types"),

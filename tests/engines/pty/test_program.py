@@ -355,6 +355,24 @@ async def test_what_a_program_leaves_behind_ends_with_it(start: Start, reports: 
     assert not alive(left)
 
 
+@pytest.mark.parametrize(("end", "expected"), [("exit 7", 7), ("kill -9 $$", 137)])
+async def test_the_exit_code_is_reported_before_the_background_has_ended(
+    start: Start, reports: Reports, end: str, expected: int
+) -> None:
+    seen: list[tuple[int, int | None, bool]] = []
+    running = start(
+        *shell(f"(trap '' HUP TERM; echo $BASHPID >reports; exec sleep 1000) & read line; {end}"),
+        on_exit=lambda code: seen.append((code, running.exit_code, alive(left))),
+    )
+    [left] = await reports.pids(1)
+    running.write(b"\n")
+    await rest(running)
+
+    assert seen == [(expected, None, True)]
+    assert running.exit_code == expected
+    assert not alive(left)
+
+
 async def test_a_background_flood_does_not_hold_up_the_end(start: Start) -> None:
     running = start(*shell("trap '' HUP TERM; yes & echo started; exit 4"))
     async with asyncio.timeout(PATIENCE):

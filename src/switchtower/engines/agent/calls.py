@@ -83,8 +83,9 @@ async def _settle(call: events.ToolRequest, work: Work) -> engine.Message:
     if judgement.ruling is policy.Ruling.ASK and (refusal := await _asked(call, judgement, work)) is not None:
         return refusal
 
-    if await asyncio.to_thread(scope.identity_of, work.task.workspace.root) != work.folder:
-        return await _finish(call, work, _refused("not run: the workspace's folder was replaced by another since the run began"))
+    if (folder := await asyncio.to_thread(scope.identity_of, work.task.workspace.root)) != work.folder:
+        change = "removed" if folder is None else "replaced by another"
+        return await _finish(call, work, _refused(f"not run: the workspace's folder was {change} since the run began"))
     effect = work.toolbox.effect_of(call.tool)
     if effect is not outcome.Effect.READ:
         await work.changes.before_change()

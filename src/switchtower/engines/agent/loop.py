@@ -76,7 +76,7 @@ class AgentEngine:
     async def _work(self, task: engine.Task, desk: engine.Desk, model: port.Model) -> engine.Result:
         changes = ChangeKeeper(self.kit.checkpoints, task, desk)
         rules = policy.Policy(task.policy, (*self.kit.rules, *task.run_rules), task.rules)
-        folder = await asyncio.to_thread(scope.identity_of, task.workspace.root)
+        folder = await _existing_workspace(task)
         work = Work(task, desk, self.kit.toolbox, rules, changes, folder)
         try:
             await trust_question.ask(work, self.kit)
@@ -136,6 +136,7 @@ class _Conversation:
             await calls.settle_all(open_calls, self._work, self._messages)
             await self._deliver_steering()
             self._meter.check(self._kit.now_ms())
+            await _existing_workspace(task)  # without it no call can succeed: the model is not asked for another
             if task.auto_compact and self._compactor.due(self._context_tokens) and await self._compact("threshold"):
                 open_calls = ()
                 continue
@@ -146,10 +147,11 @@ class _Conversation:
                 return await self._finished(message)
 
     async def _finished(self, message: engine.Message) -> engine.Result:
-        """The model has nothing more to do. A run whose last answer was cut by its budget has failed; one that took more than it
-        may is marked."""
+        """The model has nothing more to do. A run whose last answer was cut by its budget has failed, and so has one whose
+        workspace was removed; one that took more than it may is marked."""
         if self._is_cut and self._meter.is_out_of_tokens:
             raise budget.Exceeded(f"the answer was cut by the run's budget: {self._meter.overrun() or 'its tokens are used up'}")
+        await _existing_workspace(self._task)
         notes = ["cut at the model's limit for one answer"] if self._is_cut else []
         if (overrun := self._meter.overrun()) is not None:
             await self._desk.emit(events.WarningRaised("BUDGET_OVERRUN", f"The run took more than its budget: {overrun}"))
@@ -224,6 +226,16 @@ class _Conversation:
             return False
         self._messages = compacted
         return True
+
+
+async def _existing_workspace(task: engine.Task) -> tuple[int, int]:
+    """The device and inode of the workspace's folder. Raises `SandboxUnavailable` when the folder does not exist."""
+    root = task.workspace.root
+    folder = await asyncio.to_thread(scope.identity_of, root)
+    if folder is None:
+        hint = "restore the folder and send a message, or start a session in another folder"
+        raise errors.SandboxUnavailable(f"the workspace `{root}` does not exist any more", hint=hint)
+    return folder
 
 
 async def _failed(desk: engine.Desk, code: str, message: str, *, retryable: bool = False) -> engine.Result:

@@ -22,7 +22,7 @@ def about(
     judgement: policy.Judgement,
     effect: Effect | None,
     preview: Mapping[str, object],
-    folder: tuple[int, int] | None,
+    folder: tuple[int, int],
 ) -> engine.Question:
     details: dict[str, object] = {"tool": call.tool, **_shown(call, task), **preview, "reason": judgement.reason}
     if judgement.reasons:
@@ -42,7 +42,7 @@ def about(
     )
 
 
-def subject(call: events.ToolRequest, task: engine.Task, preview: Mapping[str, object], folder: tuple[int, int] | None) -> str:
+def subject(call: events.ToolRequest, task: engine.Task, preview: Mapping[str, object], folder: tuple[int, int]) -> str:
     """Exactly what will happen, and to what: a file that changes after it was looked at makes this another subject, and so
     does another `folder` at the workspace's path."""
     return msgspec.json.encode(

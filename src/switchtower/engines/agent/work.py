@@ -13,7 +13,7 @@ class Work(Struct):
     toolbox: registry.Toolbox
     policy: policy.Policy
     changes: ChangeKeeper
-    folder: tuple[int, int] | None = None
+    folder: tuple[int, int]
     """The workspace's device and inode when the run began: a path can lead elsewhere later."""
 
 

@@ -53,6 +53,7 @@ class TerminalEngine:
                 run_id=task.run_id,
                 cols=wanted.cols,
                 rows=wanted.rows,
+                on_exit=desk.exited,  # the run of a cancelled program may be closed before all of its processes have ended
             )
         except (programs.NotStarted, rules.BrokenRules) as problem:
             await desk.emit(events.ErrorRaised(code="NOT_STARTED", message=str(problem)))

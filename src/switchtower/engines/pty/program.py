@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Self
 
@@ -34,8 +34,15 @@ class HasEnded(Exception):
 class Program:
     """To be used with `async with`, or closed with `aclose`."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", mark: marks.Mark, screen: terminal.Terminal) -> None:
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        mark: marks.Mark,
+        screen: terminal.Terminal,
+        on_exit: Callable[[int], None] | None = None,
+    ) -> None:
         self._process = process
+        self._on_exit = on_exit
         self._mark = mark
         self._terminal = screen
         self._exit_code: int | None = None
@@ -45,10 +52,19 @@ class Program:
 
     @classmethod
     def start(
-        cls, argv: Sequence[str], *, cwd: str, environment: Mapping[str, str], run_id: str, cols: int = 80, rows: int = 24
+        cls,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str],
+        run_id: str,
+        cols: int = 80,
+        rows: int = 24,
+        on_exit: Callable[[int], None] | None = None,
     ) -> Self:
         """Starts it, on the running event loop. The environment is all that it sees, with its folder and its marks added.
-        Raises `NotStarted`."""
+        `on_exit` gets the exit code of the first process as soon as that has ended, before the others are ended. Raises
+        `NotStarted`."""
         mark = marks.for_command(run_id)
         try:
             screen = terminal.Terminal(cols=cols, rows=rows)
@@ -59,7 +75,7 @@ class Program:
         except BaseException:
             screen.close()
             raise
-        return cls(process, mark, screen)
+        return cls(process, mark, screen, on_exit)
 
     @property
     def pid(self) -> int:
@@ -159,6 +175,8 @@ class Program:
     async def _live(self) -> None:
         try:
             await exit_of(self._process.pid)
+            if self._on_exit is not None:
+                self._on_exit(proc.exit_code_of(self._process.pid))
             # What it has left in the background goes too, and what that still writes on its way out can be read.
             ending = self._end_tree(GRACE)
             await asyncio.wait([ending])

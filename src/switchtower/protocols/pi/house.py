@@ -83,7 +83,6 @@ class House:
         self._reels = Reels(tower_, self._roster)
         self._outcomes_kept = limits.outcomes
         self._opening: asyncio.Task[None] | None = None
-        self._stop_watching: Callable[[], None] = lambda: None
 
     def _open_rooms(self) -> "asyncio.Task[None]":
         """What takes time is done when the first client comes."""
@@ -94,18 +93,11 @@ class House:
     async def _furnish(self) -> None:
         try:
             await self._models.refresh()
-            # Before the roster, which forgets a session with its deletion.
-            self._stop_watching = self._tower.watch(self._announce_deletion)
             await self._roster.open()
             self._conductor.restore(await self._tower.receipts(receipts.SCOPE, self._outcomes_kept), self._resolve)
         except Exception:
             # Clients are served all the same: sessions are fetched when they are named, only replays may be missing.
             log.exception("what pi's clients had left behind could not be read")
-
-    def _announce_deletion(self, session: Session, event: events.AnyEvent) -> None:
-        """pi-server 6: a client of another protocol has deleted a session. pi's own `delete_session` announces itself."""
-        if isinstance(event, events.SessionDeleted) and self._roster.get(session.id) is not None:
-            self._bulletin.announce(announcing.session_deleted(session.id))
 
     def accept(self, access: Access, *, namespace: str = "", lifecycle: bool = True, cwd: str | None = None) -> Receiver:
         """A connection; beyond the limit one that is closed at once."""
@@ -161,7 +153,6 @@ class House:
         self._conductor.shut_down()
         self._hall.closing = True
         self._roster.close()
-        self._stop_watching()
         if self._opening is not None:
             self._opening.cancel()
         await self._conductor.close(answer=False)

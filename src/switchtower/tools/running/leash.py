@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, TypeVar
 
-from switchtower.tools.running import orphans, patience, threads
+from switchtower.tools.running import orphans, patience, proc, threads
 
 _CHUNK = 64 * 1024
 _LONGEST_COMPLAINT = 4 * 1024
@@ -48,10 +48,8 @@ class Program:
 
     @property
     def exit_code(self) -> int:
-        """Waits for its end without reaping it: until that, its pid cannot become anybody else's."""
-        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-        assert ended is not None
-        return ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
+        """Waits for its end."""
+        return proc.exit_code_of(self._process.pid)
 
     @property
     def complaint(self) -> str:

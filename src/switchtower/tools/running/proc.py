@@ -83,6 +83,14 @@ def files_of(pid: int) -> frozenset[str] | None:
     return frozenset(files)
 
 
+def exit_code_of(pid: int) -> int:
+    """Of a child, whose end this waits for. A death by signal counts as 128 + its number. The child is not reaped: until that,
+    its pid cannot become another process's."""
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert ended is not None
+    return ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
+
+
 def group_of(pid: int) -> int | None:
     try:
         return os.getpgid(pid)

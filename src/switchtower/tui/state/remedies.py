@@ -6,7 +6,7 @@ _REMEDIES = {
     "BUDGET_EXCEEDED": "send a message to go on with a fresh budget",
     "RUN_INTERRUPTED": "send a message to go on where it stopped",
     "RESTORE_FAILED": "look at `/diff`; the files that were changed since are left alone",
-    "SANDBOX_UNAVAILABLE": "start a session with another sandbox, or install the one that is missing",
+    "SANDBOX_UNAVAILABLE": "restore the folder or install the sandbox that is missing, or start a session with another",
     "NOT_STARTED": "check that the program is installed and in the PATH",
     "APPROVAL_EXPIRED": "send a message to go on; it will be asked again",
     "COMPACTION_FAILED": "try `/compact` again, or go on in a `/new` session",
