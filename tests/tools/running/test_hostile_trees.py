@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
