@@ -13,7 +13,10 @@ from tests.daemon.conftest import StartDaemon, endpoints_of
 
 from switchtower.testing.push_client import PushClient
 
-LEAVES = "(setsid sleep 300 & echo $! > setsid.pid); sleep 300 & echo $! > background.pid; touch ready; sleep 300 | cat"
+LEAVES = (
+    "(setsid sleep 300 & echo $! > setsid.pid); (env -i setsid sleep 300 & echo $! > bare.pid); "
+    "sleep 300 & echo $! > background.pid; touch ready; sleep 300 | cat"
+)
 
 
 async def until_exists(path: Path) -> None:
@@ -30,7 +33,7 @@ async def test_what_a_run_has_started_ends_with_a_killed_daemon(start: StartDaem
         await client.send(session_id, f"run: {LEAVES}")
         await client.decide((await client.until("approval_required"))[-1])
     await until_exists(workspace / "ready")
-    left = [os.pidfd_open(int((workspace / name).read_text())) for name in ("setsid.pid", "background.pid")]
+    left = [os.pidfd_open(int((workspace / name).read_text())) for name in ("setsid.pid", "bare.pid", "background.pid")]
     try:
         daemon.process.kill()
         daemon.process.wait()

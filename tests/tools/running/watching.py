@@ -7,14 +7,14 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from switchtower.tools.running import proc, watchdog
+from switchtower.tools.running import proc, watchdog_process
 
 
 def kill_with_watchdog(daemon: int) -> None:
     """Kills a daemon that cannot leave the rest to its watchdog, so that the next daemon has something to clean up."""
     for child in proc.children_of(daemon):
         with suppress(OSError):
-            if os.fsencode(watchdog.__file__) in Path(f"/proc/{child}/cmdline").read_bytes():
+            if os.fsencode(watchdog_process.__file__) in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(child, signal.SIGKILL)
     os.kill(daemon, signal.SIGKILL)
 
