@@ -17,6 +17,7 @@ LONGEST_FOUND = 256
 class Scanner:
     __slots__ = (
         "_anchor",
+        "_are_hints_known",
         "_before",
         "_done",
         "_floor",
@@ -62,19 +63,14 @@ class Scanner:
         """Where in `_text` a sign may have the name of a secret before it, the last first."""
         self._urls: list[tuple[int, int]] = []
         """And where a colon may have a user's name in a URL before it."""
+        self._are_hints_known = False
+        """Whether these two belong to `_text` as it is now; most pieces have no sign, and need neither."""
 
     def scan(self, more: str, *, final: bool = False) -> str:
         """Decides as much as can be decided; everything, when no more will come."""
         self._text += more
         self._is_begun = False
-        named, urls = list[tuple[int, int]](), list[tuple[int, int]]()
-        for hint in starts.hints(self._text):
-            (urls if hint[0] == starts.URL else named).append((hint.start(), hint.end() + shapes.CONTEXT))
-        if self._before:
-            named.insert(0, (0, shapes.CONTEXT))
-            if starts.URL in self._before:
-                urls.insert(0, (0, shapes.CONTEXT))
-        self._named, self._urls = named[::-1], urls[::-1]
+        self._are_hints_known = False
         self._anchor = self._open_from = -1
         while self._swallow(final=final) and self._decide_next(final=final):
             pass
@@ -212,11 +208,26 @@ class Scanner:
 
     def _next_sign(self, end: int) -> int | None:
         """The next sign before `end` that may have the name of a secret, or the name of a user in a URL, before it."""
+        if not self._are_hints_known:
+            if starts.SIGN.search(self._text, self._position, end) is None:
+                return None
+            self._find_hints()
         sign = self._next_in(self._named, starts.SIGN, end)
         if not self._urls:
             return sign
         colon = self._next_in(self._urls, starts.COLON, end if sign is None else sign)
         return sign if colon is None else colon
+
+    def _find_hints(self) -> None:
+        named, urls = list[tuple[int, int]](), list[tuple[int, int]]()
+        for hint in starts.hints(self._text):
+            (urls if hint[0] == starts.URL else named).append((hint.start(), hint.end() + shapes.CONTEXT))
+        if self._before:
+            named.insert(0, (0, shapes.CONTEXT))
+            if starts.URL in self._before:
+                urls.insert(0, (0, shapes.CONTEXT))
+        self._named, self._urls = named[::-1], urls[::-1]
+        self._are_hints_known = True
 
     def _next_in(self, regions: list[tuple[int, int]], pattern: re.Pattern[str], end: int) -> int | None:
         while regions:
@@ -258,7 +269,7 @@ class Scanner:
         """None when no form begins here."""
         text = self._text
         is_open = False
-        for name, (whole, partly, introduction, rest) in starts.form_patterns().items():
+        for name, whole, partly, introduction, rest in starts.form_patterns(text[anchor]):
             if (form := whole.match(text, anchor)) is not None:
                 if not self._has_its_place(name, anchor):
                     continue

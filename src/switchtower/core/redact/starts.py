@@ -36,6 +36,11 @@ class Form(NamedTuple):
     begun: str = ""
     """From when on it is held back however long the rest takes; behind its parts, where nothing else is said."""
 
+    @property
+    def first(self) -> str:
+        """The plain character that every form begins with."""
+        return self.parts[0][0].lstrip("\\")[0]
+
 
 _RARE = "_-.$~/JKQXZVWYGCHUOzBMEAIT43210p"
 _WORD_REST = r"(?:[\w-]|\.(?=[\w-]))*"
@@ -143,18 +148,30 @@ def _progressive(form: Form, *, is_open: bool) -> str:
     return pattern
 
 
+class FormPatterns(NamedTuple):
+    """A form as it has to be, how it may be when the text ends in it, what introduces the secret, and how that continues."""
+
+    name: str
+    whole: re.Pattern[str]
+    partly: re.Pattern[str]
+    introduction: re.Pattern[str]
+    rest: re.Pattern[str]
+
+
 @cache
-def form_patterns() -> dict[str, tuple[re.Pattern[str], ...]]:
-    """Each form as it has to be, how it may be when the text ends in it, what introduces the secret, and how that continues."""
-    return {
-        name: (
+def form_patterns(first: str) -> tuple[FormPatterns, ...]:
+    """Those of the forms that begin with this character."""
+    return tuple(
+        FormPatterns(
+            name,
             re.compile(_progressive(form, is_open=False), re.ASCII),
             re.compile(_progressive(form, is_open=True), re.ASCII),
             re.compile(form.begun or "".join(whole for whole, _ in form.parts), re.ASCII),
             re.compile(f"{form.body}*", re.ASCII),
         )
         for name, form in FORMS.items()
-    }
+        if form.first == first
+    )
 
 
 def _anchor(prefix: str) -> int:
@@ -173,6 +190,8 @@ def _by_anchor() -> dict[str, list[tuple[str, int]]]:
 ANCHORS = _by_anchor()
 """The prefixes that have this character as their anchor, and where."""
 
+_MANY = 8
+
 _HINT = rf"(?:[\w+/=.%-]{{{SHORTEST_BODY}}}|[\w+/=.%-]{{0,{SHORTEST_BODY - 1}}}\Z)"
 
 
@@ -185,34 +204,67 @@ def _anchored(anchor: str, prefixes: Iterable[tuple[str, int]]) -> str:
     for tail, by_length in by_tail.items():
         # One look back for all of one length: the fewer, the quicker an ordinary word is passed.
         looks = [f"(?<={'|'.join(map(re.escape, same))})" for same in by_length.values()]
-        branches.append(f"{re.escape(tail)}(?={_HINT})(?:{'|'.join(looks)})")
+        glance = _glance_back(len(anchor + tail), [prefix for same in by_length.values() for prefix in same])
+        branches.append(f"{re.escape(tail)}{glance}(?={_HINT})(?:{'|'.join(looks)})")
     return "|".join(branches)
 
 
-def _any() -> str:
+def _glance_back(length: int, prefixes: list[str]) -> str:
+    """One look back for many prefixes of any length, at the two characters before the last `length`: most words end it there."""
+    pairs: dict[str, set[str]] = {}
+    for prefix in prefixes:
+        first, second = prefix[:-length][-2:].rjust(2)
+        pairs.setdefault(first, set()).add(re.escape(second))
+    if len(prefixes) < _MANY or " " in pairs:
+        return ""
+    branches = (f"{re.escape(first)}[{''.join(sorted(seconds))}]" for first, seconds in pairs.items())
+    return f"(?<=(?:{'|'.join(branches)}){re.escape(prefixes[0][-length:])})"
+
+
+def _by_first() -> dict[str, list[str]]:
     by_first: dict[str, list[str]] = {}
     for anchor, prefixes in ANCHORS.items():
-        by_first.setdefault(re.escape(anchor), []).append(_anchored(anchor, prefixes))
+        by_first.setdefault(anchor, []).append(_anchored(anchor, prefixes))
     forms: dict[str, list[str]] = {}
     for form in FORMS.values():
-        first = form.parts[0][0]
-        length = 2 if first.startswith("\\") else 1
-        parts = ((first[length:], form.parts[0][1]), *form.parts[1:])
-        forms.setdefault(re.escape(re.sub(r"\\(.)", r"\1", first[:length])), []).append(
-            _progressive(form._replace(parts=parts), is_open=True)
-        )
+        whole, partly = form.parts[0]
+        parts = ((whole.lstrip("\\")[1:], partly), *form.parts[1:])
+        forms.setdefault(form.first, []).append(_progressive(form._replace(parts=parts), is_open=True))
     for first, branches in forms.items():
         # No form has a blank behind its first character; most full stops and colons do.
         by_first.setdefault(first, []).extend([f"(?! )(?:{'|'.join(branches)})"] if len(branches) > 1 else branches)
     for announcement in ANNOUNCEMENTS:
-        by_first.setdefault(re.escape(announcement[0]), []).append(f"{re.escape(announcement[1:])}[ \\t]")
-    by_first.setdefault(re.escape("-"), []).append(
+        by_first.setdefault(announcement[0], []).append(f"{re.escape(announcement[1:])}[ \\t]")
+    by_first.setdefault("-", []).append(
         "----(?=BEGIN [A-Z0-9 A-Za-z]{0,49}-----)|----(?=BEGIN [A-Z0-9 A-Za-z]{0,49}-{0,4}\\Z)"
     )
-    return "|".join(f"{first}(?:{'|'.join(branches)})" for first, branches in by_first.items())
+    return by_first
 
 
-ANY = _any()
+_BY_FIRST = _by_first()
+"""What is searched for, by the character that the search stops at."""
+
+
+def _join(by_first: dict[str, list[str]]) -> str:
+    """One pattern. `re` tries one character after the other, so the frequent come first: small letters, then punctuation."""
+    ordered = sorted(by_first, key=lambda first: (not first.islower(), first.isalnum()))
+    return "|".join(f"{re.escape(first)}(?:{'|'.join(by_first[first])})" for first in ordered)
+
+
+ANY = _join(_BY_FIRST)
+
+
+def any_sign_or(leaves: Iterable[str]) -> str:
+    """Matches these too, as `pattern` does, and every sign; at the same place, what `ANY` matches comes before them.
+
+    A match with a named group is a sign, one with another group one of these, and one without is what `ANY` matches."""
+    by_first = {first: list(branches) for first, branches in _BY_FIRST.items()}
+    for leaf in sorted(set(leaves)):
+        by_first.setdefault(leaf[0], []).append(_leaf(leaf))
+    for sign, group in zip(SIGNS, ("equals", "colon"), strict=True):
+        by_first.setdefault(sign, []).append(f"(?P<{group}>)")
+    return _join(by_first)
+
 
 _OPENINGS = (*PREFIXES, *ANNOUNCEMENTS, "-----BEGIN ")
 
@@ -223,14 +275,16 @@ _BEGINNINGS = frozenset(
     opening[:length] for opening in _OPENINGS for length in range(1, len(opening) + 1) if opening[length - 1] != " "
 )
 TAIL = 4
+LAST = slice(-TAIL, None)
+"""The tail of a text. A slice that is made once takes half the time of `text[-TAIL:]`."""
 _BY_TAIL: dict[str, tuple[str, ...]] = {}
 """The beginnings that are not shorter than a tail, by their tails, the longest first."""
 for _beginning in sorted(_BEGINNINGS, key=len, reverse=True):
     if len(_beginning) >= TAIL:
         _BY_TAIL[_beginning[-TAIL:]] = (*_BY_TAIL.get(_beginning[-TAIL:], ()), _beginning)
 _CUT_ESCAPE = re.compile(r"[nrtmHGJK]|[0-9A-Fa-f]{1,2}")
-_UNKNOWN = 1 << 30
-_LONG = 1 << 31
+_UNKNOWN = 1 << 28
+_LONG = 1 << 29
 
 
 class _OpenTails(dict[str, int]):
@@ -266,7 +320,7 @@ OPEN_TAILS = _OpenTails()
 def open_from(text: str, start: int) -> int:
     """From where on the end of the text may be the beginning of a prefix or an announcement; its length when it is none."""
     end = len(text)
-    tail = text[-TAIL:]
+    tail = text[LAST]
     known = OPEN_TAILS[tail]
     if known == 0 or (known == _LONG and not text.endswith(_BY_TAIL[tail])):
         return end
@@ -307,9 +361,10 @@ COLON = re.compile(f":(?<![{SIGNS}]:)")
 
 
 def pattern(leaves: Iterable[str]) -> str:
-    """Matches each of these, and at the end of the text also a part of one. For the daemon's own values.
+    """Matches each of these, and at the end of the text also a part of one. For the daemon's own values."""
+    return "|".join(f"{re.escape(leaf[0])}{_leaf(leaf)}" for leaf in sorted(set(leaves)))
 
-    The empty group behind each shows that it was one of them; before them it would make the search slow."""
-    return "|".join(
-        f"{re.escape(leaf[0])}(?:{re.escape(leaf[1:])}|{_literal(leaf[1:] + ' ')[1]}\\Z)()" for leaf in sorted(set(leaves))
-    )
+
+def _leaf(leaf: str) -> str:
+    """What follows its first character. The empty group shows that it was one; before it, the search would be slow."""
+    return f"(?:{re.escape(leaf[1:])}|{_literal(leaf[1:] + ' ')[1]}\\Z)()"
