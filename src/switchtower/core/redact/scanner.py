@@ -12,12 +12,13 @@ from functools import cache
 from switchtower.core.redact import names, shapes, starts
 
 LONGEST_FOUND = 256
+_MANY_SIGNS = 256
+"""In text that is shorter, a decision about each sign costs less than a search for all hints."""
 
 
 class Scanner:
     __slots__ = (
         "_anchor",
-        "_are_hints_known",
         "_before",
         "_done",
         "_floor",
@@ -63,14 +64,12 @@ class Scanner:
         """Where in `_text` a sign may have the name of a secret before it, the last first."""
         self._urls: list[tuple[int, int]] = []
         """And where a colon may have a user's name in a URL before it."""
-        self._are_hints_known = False
-        """Whether these two belong to `_text` as it is now; most pieces have no sign, and need neither."""
 
     def scan(self, more: str, *, final: bool = False) -> str:
         """Decides as much as can be decided; everything, when no more will come."""
         self._text += more
         self._is_begun = False
-        self._are_hints_known = False
+        self._find_hints()
         self._anchor = self._open_from = -1
         while self._swallow(final=final) and self._decide_next(final=final):
             pass
@@ -208,10 +207,6 @@ class Scanner:
 
     def _next_sign(self, end: int) -> int | None:
         """The next sign before `end` that may have the name of a secret, or the name of a user in a URL, before it."""
-        if not self._are_hints_known:
-            if starts.SIGN.search(self._text, self._position, end) is None:
-                return None
-            self._find_hints()
         sign = self._next_in(self._named, starts.SIGN, end)
         if not self._urls:
             return sign
@@ -219,6 +214,9 @@ class Scanner:
         return sign if colon is None else colon
 
     def _find_hints(self) -> None:
+        if len(self._text) - self._position < _MANY_SIGNS:
+            self._named, self._urls = [(0, len(self._text))], []
+            return
         named, urls = list[tuple[int, int]](), list[tuple[int, int]]()
         for hint in starts.hints(self._text):
             (urls if hint[0] == starts.URL else named).append((hint.start(), hint.end() + shapes.CONTEXT))
@@ -227,7 +225,6 @@ class Scanner:
             if starts.URL in self._before:
                 urls.insert(0, (0, shapes.CONTEXT))
         self._named, self._urls = named[::-1], urls[::-1]
-        self._are_hints_known = True
 
     def _next_in(self, regions: list[tuple[int, int]], pattern: re.Pattern[str], end: int) -> int | None:
         while regions:
@@ -246,7 +243,7 @@ class Scanner:
     def _decide_token(self, anchor: int, *, final: bool, before: int | None = None) -> bool | None:
         """None when no token has its anchor here, or none that begins before the given place."""
         text = self._text
-        for prefix, at in starts.ANCHORS.get(text[anchor], ()):
+        for prefix, at in starts.prefixes_at(text, anchor):
             start = anchor - at
             if before is not None and start >= before:
                 continue

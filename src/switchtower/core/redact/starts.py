@@ -187,8 +187,20 @@ def _by_anchor() -> dict[str, list[tuple[str, int]]]:
     return found
 
 
-ANCHORS = _by_anchor()
+_ANCHORS = _by_anchor()
 """The prefixes that have this character as their anchor, and where."""
+
+_BY_PAIR: dict[str, list[tuple[str, int]]] = {}
+"""The same by two characters, the anchor and the one before it; by the anchor alone where it is the first."""
+for _anchored_here in _ANCHORS.values():
+    for _prefix, _at in _anchored_here:
+        _BY_PAIR.setdefault(_prefix[max(0, _at - 1) : _at + 1], []).append((_prefix, _at))
+
+
+def prefixes_at(text: str, anchor: int) -> Iterable[tuple[str, int]]:
+    """The few that may have their anchor here, and where in them it is."""
+    return (*_BY_PAIR.get(text[max(0, anchor - 1) : anchor + 1], ()), *_BY_PAIR.get(text[anchor], ()))
+
 
 _MANY = 8
 
@@ -223,7 +235,7 @@ def _glance_back(length: int, prefixes: list[str]) -> str:
 
 def _by_first() -> dict[str, list[str]]:
     by_first: dict[str, list[str]] = {}
-    for anchor, prefixes in ANCHORS.items():
+    for anchor, prefixes in _ANCHORS.items():
         by_first.setdefault(anchor, []).append(_anchored(anchor, prefixes))
     forms: dict[str, list[str]] = {}
     for form in FORMS.values():
@@ -235,9 +247,7 @@ def _by_first() -> dict[str, list[str]]:
         by_first.setdefault(first, []).extend([f"(?! )(?:{'|'.join(branches)})"] if len(branches) > 1 else branches)
     for announcement in ANNOUNCEMENTS:
         by_first.setdefault(announcement[0], []).append(f"{re.escape(announcement[1:])}[ \\t]")
-    by_first.setdefault("-", []).append(
-        "----(?=BEGIN [A-Z0-9 A-Za-z]{0,49}-----)|----(?=BEGIN [A-Z0-9 A-Za-z]{0,49}-{0,4}\\Z)"
-    )
+    by_first.setdefault("-", []).append("----(?=BEGIN [A-Z0-9 A-Za-z]{0,49}-----)|----(?=BEGIN [A-Z0-9 A-Za-z]{0,49}-{0,4}\\Z)")
     return by_first
 
 
@@ -287,45 +297,45 @@ _UNKNOWN = 1 << 28
 _LONG = 1 << 29
 
 
-class _OpenTails(dict[str, int]):
-    """By the last characters of a text, `TAIL` of them: how many may be the beginning of a prefix or an announcement. More
-    than any text has when these are too few to know.
+OPEN_TAILS: dict[str, int] = {}
+"""By the last characters of a text, `TAIL` of them: how many may be the beginning of a prefix or an announcement. More than
+any text has when these are too few to know. `open_from` adds what is missing.
 
-    Few tails are frequent, and a dictionary answers more quickly than any search."""
-
-    _MOST = 16 * 1024
-
-    def __missing__(self, tail: str) -> int:
-        if len(self) >= self._MOST:
-            self.clear()
-        count = self._count(tail)
-        self[tail] = found = _LONG if count == 0 and tail in _BY_TAIL else _UNKNOWN if tail in _BY_TAIL else count
-        return found
-
-    def _count(self, tail: str) -> int:
-        if len(tail) < TAIL:
-            return _UNKNOWN
-        for at in range(1, TAIL):
-            if tail[at:] in _BEGINNINGS:
-                if is_boundary(tail, at):
-                    return TAIL - at
-                if _CUT_ESCAPE.fullmatch(tail, 0, at):
-                    return _UNKNOWN
-        return 0
+Few tails are frequent, and a dictionary answers more quickly than any search."""
+_MOST_TAILS = 16 * 1024
 
 
-OPEN_TAILS = _OpenTails()
+def _add_tail(tail: str) -> int:
+    if len(OPEN_TAILS) >= _MOST_TAILS:
+        OPEN_TAILS.clear()
+    count = _count_open(tail)
+    OPEN_TAILS[tail] = found = _LONG if count == 0 and tail in _BY_TAIL else _UNKNOWN if tail in _BY_TAIL else count
+    return found
+
+
+def _count_open(tail: str) -> int:
+    if len(tail) < TAIL:
+        return _UNKNOWN
+    for at in range(1, TAIL):
+        if tail[at:] in _BEGINNINGS:
+            if is_boundary(tail, at):
+                return TAIL - at
+            if _CUT_ESCAPE.fullmatch(tail, 0, at):
+                return _UNKNOWN
+    return 0
 
 
 def open_from(text: str, start: int) -> int:
     """From where on the end of the text may be the beginning of a prefix or an announcement; its length when it is none."""
     end = len(text)
     tail = text[LAST]
-    known = OPEN_TAILS[tail]
-    if known == 0 or (known == _LONG and not text.endswith(_BY_TAIL[tail])):
-        return end
-    if known < TAIL and end - known >= start:
+    known = OPEN_TAILS.get(tail)
+    if known is None:
+        known = _add_tail(tail)
+    if end - known >= start:
         return end - known
+    if known == _LONG and not text.endswith(_BY_TAIL[tail]):
+        return end
     for beginning in _BY_TAIL.get(tail, ()):
         at = end - len(beginning)
         if at >= start and text.endswith(beginning) and is_boundary(text, at):

@@ -69,25 +69,25 @@ class Rules:
     def harmless_to(self, text: str, start: int, found: re.Match[str]) -> int:
         """-1 when something in the text from `start` on has to be decided about, with what stands before it in mind. Otherwise
         how far nothing has: at the end there may be the beginning of something. `found` is the first place of interest."""
-        if found.lastgroup is None:
-            return _harmless_before(found, text, start)
-        if len(text) - start > _MANY_SIGNS and not _has_hint(text, max(0, start - CONTEXT)):
-            return self._harmless_but_for_signs(text, start)
         place: re.Match[str] | None = found
-        while place is not None:
-            if place.lastgroup is None:
-                return _harmless_before(place, text, start)
+        if found.lastgroup is not None and len(text) - start > _MANY_SIGNS and not _has_hint(text, max(0, start - CONTEXT)):
+            place = self._search_all_but_signs(text, start)
+        while place is not None and place.lastgroup is not None:
             at = place.start()
             if _is_named(text, at):
                 return -1
             place = self.search_any(text, at + 1)
-        return starts.open_from(text, start) if OPEN_TAILS[text[LAST]] else len(text)
+        end = starts.open_from(text, start)
+        if place is None:
+            return end
+        at = place.start()
+        if place.lastindex is None or place.end() < len(text) or len(text) - at >= SHORTEST:
+            return -1  # a token or a value
+        return at if at < end else end  # the first characters of a value, at the end
 
-    def _harmless_but_for_signs(self, text: str, start: int) -> int:
-        if _compile(starts.ANY)(text, start) is not None:
-            return -1
-        known = self._search_known(text, start) if self._search_known is not None else None
-        return starts.open_from(text, start) if known is None else _harmless_before(known, text, start)
+    def _search_all_but_signs(self, text: str, start: int) -> re.Match[str] | None:
+        found = _compile(starts.ANY)(text, start)
+        return self._search_known(text, start) if found is None and self._search_known is not None else found
 
 
 class SessionRules(Rules):
@@ -122,14 +122,6 @@ class SessionRules(Rules):
 @lru_cache(maxsize=8)
 def _compile(pattern: str) -> _Search:
     return re.compile(pattern, re.ASCII).search
-
-
-def _harmless_before(found: re.Match[str], text: str, start: int) -> int:
-    """As `Rules.harmless_to`, for a place that is no sign: a token, a value, or the first characters of a value at the end."""
-    at = found.start()
-    if found.lastindex is None or found.end() < len(text) or len(text) - at >= SHORTEST:
-        return -1
-    return min(at, starts.open_from(text, start)) if OPEN_TAILS[text[LAST]] else at
 
 
 def _has_hint(text: str, start: int) -> bool:
@@ -177,13 +169,15 @@ class StreamRedactor:
             if found is not None:
                 end = self._rules.harmless_to(text, decided, found)
             else:
-                end = len(text) - OPEN_TAILS[text[LAST]]
-                if end == len(text) < _TRIM_FROM and decided == len(before):  # nearly every word
+                try:
+                    end = len(text) - OPEN_TAILS[text[LAST]]
+                except KeyError:
+                    end = starts.open_from(text, decided)
+                if decided <= end < _TRIM_FROM and not self._shown:  # nearly every piece
                     self._text = text
                     self._decided = end
-                    return delta
-                if end < decided:
-                    end = starts.open_from(text, decided)
+                    return delta if decided == len(before) and end == len(text) else text[decided:end]
+                end = starts.open_from(text, decided)
             if end >= 0:
                 shown = decided + self._shown
                 self._shown = shown - end if shown > end else 0
