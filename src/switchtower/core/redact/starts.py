@@ -6,6 +6,7 @@ still matches when more text has come.
 """
 
 import re
+import string
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
@@ -42,7 +43,7 @@ class Form(NamedTuple):
         return self.parts[0][0].lstrip("\\")[0]
 
 
-_RARE = "_-.$~/JKQXZVWYGCHUOzBMEAIT43210p"
+_RARE = "_-.$~/AKJQXZVWYGCHUOzBMEIT43210p"
 _WORD_REST = r"(?:[\w-]|\.(?=[\w-]))*"
 
 _SPECIAL = {
@@ -293,6 +294,8 @@ for _beginning in sorted(_BEGINNINGS, key=len, reverse=True):
     if len(_beginning) >= TAIL:
         _BY_TAIL[_beginning[-TAIL:]] = (*_BY_TAIL.get(_beginning[-TAIL:], ()), _beginning)
 _CUT_ESCAPE = re.compile(r"[nrtmHGJK]|[0-9A-Fa-f]{1,2}")
+_LETTERS_AND_DIGITS = frozenset(string.ascii_letters + string.digits)
+_ESCAPE_ENDS = frozenset("nrtmHGJK" + string.hexdigits)
 _UNKNOWN = 1 << 28
 _LONG = 1 << 29
 
@@ -302,7 +305,7 @@ OPEN_TAILS: dict[str, int] = {}
 any text has when these are too few to know. `open_from` adds what is missing.
 
 Few tails are frequent, and a dictionary answers more quickly than any search."""
-_MOST_TAILS = 16 * 1024
+_MOST_TAILS = 32 * 1024
 
 
 def _add_tail(tail: str) -> int:
@@ -320,7 +323,7 @@ def _count_open(tail: str) -> int:
         if tail[at:] in _BEGINNINGS:
             if is_boundary(tail, at):
                 return TAIL - at
-            if _CUT_ESCAPE.fullmatch(tail, 0, at):
+            if tail[at - 1] in _ESCAPE_ENDS and _CUT_ESCAPE.fullmatch(tail, 0, at):
                 return _UNKNOWN
     return 0
 
@@ -349,7 +352,9 @@ def open_from(text: str, start: int) -> int:
 def is_boundary(text: str, at: int) -> bool:
     """Whether a token may begin here."""
     before = text[at - 1 : at]
-    return text[at] == "-" or not (before.isalnum() and before.isascii()) or _AFTER_ESCAPE.match(text, at) is not None
+    if before not in _LETTERS_AND_DIGITS or text[at] == "-":
+        return True
+    return before in _ESCAPE_ENDS and _AFTER_ESCAPE.match(text, at) is not None
 
 
 URL = "//"
@@ -377,4 +382,7 @@ def pattern(leaves: Iterable[str]) -> str:
 
 def _leaf(leaf: str) -> str:
     """What follows its first character. The empty group shows that it was one; before it, the search would be slow."""
-    return f"(?:{re.escape(leaf[1:])}|{_literal(leaf[1:] + ' ')[1]}\\Z)()"
+    following = ""
+    for character in reversed(leaf[1:]):
+        following = f"(?:{re.escape(character)}{following}|\\Z)"
+    return f"{following}()"
