@@ -204,6 +204,7 @@ def prefixes_at(text: str, anchor: int) -> Iterable[tuple[str, int]]:
 
 
 _MANY = 8
+"""From so many prefixes on, one look back for all of them comes first."""
 
 _HINT = rf"(?:[\w+/=.%-]{{{SHORTEST_BODY}}}|[\w+/=.%-]{{0,{SHORTEST_BODY - 1}}}\Z)"
 
@@ -223,11 +224,12 @@ def _anchored(anchor: str, prefixes: Iterable[tuple[str, int]]) -> str:
 
 
 def _glance_back(length: int, prefixes: list[str]) -> str:
-    """One look back for many prefixes of any length, at the two characters before the last `length`: most words end it there."""
+    """One look back for many prefixes of any length, at the two characters before their last `length`, which all have alike.
+    Ordinary words fail here and cost no more; nothing where the prefixes are few, or too short for two characters."""
     pairs: dict[str, set[str]] = {}
     for prefix in prefixes:
-        first, second = prefix[:-length][-2:].rjust(2)
-        pairs.setdefault(first, set()).add(re.escape(second))
+        pair = prefix[:-length][-2:].rjust(2)
+        pairs.setdefault(pair[0], set()).add(re.escape(pair[1]))
     if len(prefixes) < _MANY or " " in pairs:
         return ""
     branches = (f"{re.escape(first)}[{''.join(sorted(seconds))}]" for first, seconds in pairs.items())
@@ -257,9 +259,8 @@ _BY_FIRST = _by_first()
 
 
 def _join(by_first: dict[str, list[str]]) -> str:
-    """One pattern. `re` tries one character after the other, so the frequent come first: small letters, then punctuation."""
-    ordered = sorted(by_first, key=lambda first: (not first.islower(), first.isalnum()))
-    return "|".join(f"{re.escape(first)}(?:{'|'.join(by_first[first])})" for first in ordered)
+    """One pattern, with each first character once: at any of them, `re` compares all of them."""
+    return "|".join(f"{re.escape(first)}(?:{'|'.join(branches)})" for first, branches in by_first.items())
 
 
 ANY = _join(_BY_FIRST)
@@ -312,8 +313,10 @@ def _add_tail(tail: str) -> int:
     if len(OPEN_TAILS) >= _MOST_TAILS:
         OPEN_TAILS.clear()
     count = _count_open(tail)
-    OPEN_TAILS[tail] = found = _LONG if count == 0 and tail in _BY_TAIL else _UNKNOWN if tail in _BY_TAIL else count
-    return found
+    if tail in _BY_TAIL:
+        count = _UNKNOWN if count else _LONG
+    OPEN_TAILS[tail] = count
+    return count
 
 
 def _count_open(tail: str) -> int:
