@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from switchtower.core.redact import shapes, starts
+from switchtower.core.redact import shapes
 
 SHORTEST = 8
 """Shorter values would turn up by chance."""
@@ -57,9 +57,9 @@ class Literals:
         self._spellings = ordered
         self._whole = whole
 
-    def hint(self) -> str | None:
-        """A pattern that matches wherever a value begins or may begin."""
-        return starts.pattern(spelling[:SHORTEST] for spelling in self._spellings) if self._spellings else None
+    def beginnings(self) -> list[str]:
+        """Of each value, as many characters as a search needs to stop where it begins."""
+        return [spelling[:SHORTEST] for spelling in self._spellings]
 
     def begins(self, text: str) -> bool:
         """Whether it is so much of a value that it is held back however long the rest takes."""

@@ -12,6 +12,8 @@ from functools import cache
 from switchtower.core.redact import names, shapes, starts
 
 LONGEST_FOUND = 256
+_MANY_SIGNS = 256
+"""In text that is shorter, a decision about each sign costs less than a search for all hints."""
 
 
 class Scanner:
@@ -67,14 +69,7 @@ class Scanner:
         """Decides as much as can be decided; everything, when no more will come."""
         self._text += more
         self._is_begun = False
-        named, urls = list[tuple[int, int]](), list[tuple[int, int]]()
-        for hint in starts.hints(self._text):
-            (urls if hint[0] == starts.URL else named).append((hint.start(), hint.end() + shapes.CONTEXT))
-        if self._before:
-            named.insert(0, (0, shapes.CONTEXT))
-            if starts.URL in self._before:
-                urls.insert(0, (0, shapes.CONTEXT))
-        self._named, self._urls = named[::-1], urls[::-1]
+        self._find_hints()
         self._anchor = self._open_from = -1
         while self._swallow(final=final) and self._decide_next(final=final):
             pass
@@ -218,6 +213,19 @@ class Scanner:
         colon = self._next_in(self._urls, starts.COLON, end if sign is None else sign)
         return sign if colon is None else colon
 
+    def _find_hints(self) -> None:
+        if len(self._text) - self._position < _MANY_SIGNS:
+            self._named, self._urls = [(0, len(self._text))], []
+            return
+        named, urls = list[tuple[int, int]](), list[tuple[int, int]]()
+        for hint in starts.hints(self._text):
+            (urls if hint[0] == starts.URL else named).append((hint.start(), hint.end() + shapes.CONTEXT))
+        if self._before:
+            named.insert(0, (0, shapes.CONTEXT))
+            if starts.URL in self._before:
+                urls.insert(0, (0, shapes.CONTEXT))
+        self._named, self._urls = named[::-1], urls[::-1]
+
     def _next_in(self, regions: list[tuple[int, int]], pattern: re.Pattern[str], end: int) -> int | None:
         while regions:
             first, last = regions[-1]
@@ -235,7 +243,7 @@ class Scanner:
     def _decide_token(self, anchor: int, *, final: bool, before: int | None = None) -> bool | None:
         """None when no token has its anchor here, or none that begins before the given place."""
         text = self._text
-        for prefix, at in starts.ANCHORS.get(text[anchor], ()):
+        for prefix, at in starts.prefixes_at(text, anchor):
             start = anchor - at
             if before is not None and start >= before:
                 continue
@@ -258,7 +266,7 @@ class Scanner:
         """None when no form begins here."""
         text = self._text
         is_open = False
-        for name, (whole, partly, introduction, rest) in starts.form_patterns().items():
+        for name, whole, partly, introduction, rest in starts.form_patterns(text[anchor]):
             if (form := whole.match(text, anchor)) is not None:
                 if not self._has_its_place(name, anchor):
                     continue

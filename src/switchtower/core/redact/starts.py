@@ -6,6 +6,7 @@ still matches when more text has come.
 """
 
 import re
+import string
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
@@ -36,8 +37,13 @@ class Form(NamedTuple):
     begun: str = ""
     """From when on it is held back however long the rest takes; behind its parts, where nothing else is said."""
 
+    @property
+    def first(self) -> str:
+        """The plain character that every form begins with."""
+        return self.parts[0][0].lstrip("\\")[0]
 
-_RARE = "_-.$~/JKQXZVWYGCHUOzBMEAIT43210p"
+
+_RARE = "_-.$~/AKJQXZVWYGCHUOzBMEIT43210p"
 _WORD_REST = r"(?:[\w-]|\.(?=[\w-]))*"
 
 _SPECIAL = {
@@ -143,18 +149,30 @@ def _progressive(form: Form, *, is_open: bool) -> str:
     return pattern
 
 
+class FormPatterns(NamedTuple):
+    """A form as it has to be, how it may be when the text ends in it, what introduces the secret, and how that continues."""
+
+    name: str
+    whole: re.Pattern[str]
+    partly: re.Pattern[str]
+    introduction: re.Pattern[str]
+    rest: re.Pattern[str]
+
+
 @cache
-def form_patterns() -> dict[str, tuple[re.Pattern[str], ...]]:
-    """Each form as it has to be, how it may be when the text ends in it, what introduces the secret, and how that continues."""
-    return {
-        name: (
+def form_patterns(first: str) -> tuple[FormPatterns, ...]:
+    """Those of the forms that begin with this character."""
+    return tuple(
+        FormPatterns(
+            name,
             re.compile(_progressive(form, is_open=False), re.ASCII),
             re.compile(_progressive(form, is_open=True), re.ASCII),
             re.compile(form.begun or "".join(whole for whole, _ in form.parts), re.ASCII),
             re.compile(f"{form.body}*", re.ASCII),
         )
         for name, form in FORMS.items()
-    }
+        if form.first == first
+    )
 
 
 def _anchor(prefix: str) -> int:
@@ -170,8 +188,23 @@ def _by_anchor() -> dict[str, list[tuple[str, int]]]:
     return found
 
 
-ANCHORS = _by_anchor()
+_ANCHORS = _by_anchor()
 """The prefixes that have this character as their anchor, and where."""
+
+_BY_PAIR: dict[str, list[tuple[str, int]]] = {}
+"""The same by two characters, the anchor and the one before it; by the anchor alone where it is the first."""
+for _anchored_here in _ANCHORS.values():
+    for _prefix, _at in _anchored_here:
+        _BY_PAIR.setdefault(_prefix[max(0, _at - 1) : _at + 1], []).append((_prefix, _at))
+
+
+def prefixes_at(text: str, anchor: int) -> Iterable[tuple[str, int]]:
+    """The few that may have their anchor here, and where in them it is."""
+    return (*_BY_PAIR.get(text[max(0, anchor - 1) : anchor + 1], ()), *_BY_PAIR.get(text[anchor], ()))
+
+
+_MANY = 8
+"""From so many prefixes on, one look back for all of them comes first."""
 
 _HINT = rf"(?:[\w+/=.%-]{{{SHORTEST_BODY}}}|[\w+/=.%-]{{0,{SHORTEST_BODY - 1}}}\Z)"
 
@@ -185,34 +218,65 @@ def _anchored(anchor: str, prefixes: Iterable[tuple[str, int]]) -> str:
     for tail, by_length in by_tail.items():
         # One look back for all of one length: the fewer, the quicker an ordinary word is passed.
         looks = [f"(?<={'|'.join(map(re.escape, same))})" for same in by_length.values()]
-        branches.append(f"{re.escape(tail)}(?={_HINT})(?:{'|'.join(looks)})")
+        glance = _glance_back(len(anchor + tail), [prefix for same in by_length.values() for prefix in same])
+        branches.append(f"{re.escape(tail)}{glance}(?={_HINT})(?:{'|'.join(looks)})")
     return "|".join(branches)
 
 
-def _any() -> str:
+def _glance_back(length: int, prefixes: list[str]) -> str:
+    """One look back for many prefixes of any length, at the two characters before their last `length`, which all have alike.
+    Ordinary words fail here and cost no more; nothing where the prefixes are few, or too short for two characters."""
+    pairs: dict[str, set[str]] = {}
+    for prefix in prefixes:
+        pair = prefix[:-length][-2:].rjust(2)
+        pairs.setdefault(pair[0], set()).add(re.escape(pair[1]))
+    if len(prefixes) < _MANY or " " in pairs:
+        return ""
+    branches = (f"{re.escape(first)}[{''.join(sorted(seconds))}]" for first, seconds in pairs.items())
+    return f"(?<=(?:{'|'.join(branches)}){re.escape(prefixes[0][-length:])})"
+
+
+def _by_first() -> dict[str, list[str]]:
     by_first: dict[str, list[str]] = {}
-    for anchor, prefixes in ANCHORS.items():
-        by_first.setdefault(re.escape(anchor), []).append(_anchored(anchor, prefixes))
+    for anchor, prefixes in _ANCHORS.items():
+        by_first.setdefault(anchor, []).append(_anchored(anchor, prefixes))
     forms: dict[str, list[str]] = {}
     for form in FORMS.values():
-        first = form.parts[0][0]
-        length = 2 if first.startswith("\\") else 1
-        parts = ((first[length:], form.parts[0][1]), *form.parts[1:])
-        forms.setdefault(re.escape(re.sub(r"\\(.)", r"\1", first[:length])), []).append(
-            _progressive(form._replace(parts=parts), is_open=True)
-        )
+        whole, partly = form.parts[0]
+        parts = ((whole.lstrip("\\")[1:], partly), *form.parts[1:])
+        forms.setdefault(form.first, []).append(_progressive(form._replace(parts=parts), is_open=True))
     for first, branches in forms.items():
         # No form has a blank behind its first character; most full stops and colons do.
         by_first.setdefault(first, []).extend([f"(?! )(?:{'|'.join(branches)})"] if len(branches) > 1 else branches)
     for announcement in ANNOUNCEMENTS:
-        by_first.setdefault(re.escape(announcement[0]), []).append(f"{re.escape(announcement[1:])}[ \\t]")
-    by_first.setdefault(re.escape("-"), []).append(
-        "----(?=BEGIN [A-Z0-9 A-Za-z]{0,49}-----)|----(?=BEGIN [A-Z0-9 A-Za-z]{0,49}-{0,4}\\Z)"
-    )
-    return "|".join(f"{first}(?:{'|'.join(branches)})" for first, branches in by_first.items())
+        by_first.setdefault(announcement[0], []).append(f"{re.escape(announcement[1:])}[ \\t]")
+    by_first.setdefault("-", []).append("----(?=BEGIN [A-Z0-9 A-Za-z]{0,49}-----)|----(?=BEGIN [A-Z0-9 A-Za-z]{0,49}-{0,4}\\Z)")
+    return by_first
 
 
-ANY = _any()
+_BY_FIRST = _by_first()
+"""What is searched for, by the character that the search stops at."""
+
+
+def _join(by_first: dict[str, list[str]]) -> str:
+    """One pattern, with each first character once: at any of them, `re` compares all of them."""
+    return "|".join(f"{re.escape(first)}(?:{'|'.join(branches)})" for first, branches in by_first.items())
+
+
+ANY = _join(_BY_FIRST)
+
+
+def any_sign_or(leaves: Iterable[str]) -> str:
+    """Matches these too, as `pattern` does, and every sign; at the same place, what `ANY` matches comes before them.
+
+    A match with a named group is a sign, one with another group one of these, and one without is what `ANY` matches."""
+    by_first = {first: list(branches) for first, branches in _BY_FIRST.items()}
+    for leaf in sorted(set(leaves)):
+        by_first.setdefault(leaf[0], []).append(_leaf(leaf))
+    for sign, group in zip(SIGNS, ("equals", "colon"), strict=True):
+        by_first.setdefault(sign, []).append(f"(?P<{group}>)")
+    return _join(by_first)
+
 
 _OPENINGS = (*PREFIXES, *ANNOUNCEMENTS, "-----BEGIN ")
 
@@ -223,55 +287,61 @@ _BEGINNINGS = frozenset(
     opening[:length] for opening in _OPENINGS for length in range(1, len(opening) + 1) if opening[length - 1] != " "
 )
 TAIL = 4
+LAST = slice(-TAIL, None)
+"""The tail of a text. A slice that is made once takes half the time of `text[-TAIL:]`."""
 _BY_TAIL: dict[str, tuple[str, ...]] = {}
 """The beginnings that are not shorter than a tail, by their tails, the longest first."""
 for _beginning in sorted(_BEGINNINGS, key=len, reverse=True):
     if len(_beginning) >= TAIL:
         _BY_TAIL[_beginning[-TAIL:]] = (*_BY_TAIL.get(_beginning[-TAIL:], ()), _beginning)
 _CUT_ESCAPE = re.compile(r"[nrtmHGJK]|[0-9A-Fa-f]{1,2}")
-_UNKNOWN = 1 << 30
-_LONG = 1 << 31
+_LETTERS_AND_DIGITS = frozenset(string.ascii_letters + string.digits)
+_ESCAPE_ENDS = frozenset("nrtmHGJK" + string.hexdigits)
+_UNKNOWN = 1 << 28
+_LONG = 1 << 29
 
 
-class _OpenTails(dict[str, int]):
-    """By the last characters of a text, `TAIL` of them: how many may be the beginning of a prefix or an announcement. More
-    than any text has when these are too few to know.
+OPEN_TAILS: dict[str, int] = {}
+"""By the last characters of a text, `TAIL` of them: how many may be the beginning of a prefix or an announcement. More than
+any text has when these are too few to know. `open_from` adds what is missing.
 
-    Few tails are frequent, and a dictionary answers more quickly than any search."""
-
-    _MOST = 16 * 1024
-
-    def __missing__(self, tail: str) -> int:
-        if len(self) >= self._MOST:
-            self.clear()
-        count = self._count(tail)
-        self[tail] = found = _LONG if count == 0 and tail in _BY_TAIL else _UNKNOWN if tail in _BY_TAIL else count
-        return found
-
-    def _count(self, tail: str) -> int:
-        if len(tail) < TAIL:
-            return _UNKNOWN
-        for at in range(1, TAIL):
-            if tail[at:] in _BEGINNINGS:
-                if is_boundary(tail, at):
-                    return TAIL - at
-                if _CUT_ESCAPE.fullmatch(tail, 0, at):
-                    return _UNKNOWN
-        return 0
+Few tails are frequent, and a dictionary answers more quickly than any search."""
+_MOST_TAILS = 32 * 1024
 
 
-OPEN_TAILS = _OpenTails()
+def _add_tail(tail: str) -> int:
+    if len(OPEN_TAILS) >= _MOST_TAILS:
+        OPEN_TAILS.clear()
+    count = _count_open(tail)
+    if tail in _BY_TAIL:
+        count = _UNKNOWN if count else _LONG
+    OPEN_TAILS[tail] = count
+    return count
+
+
+def _count_open(tail: str) -> int:
+    if len(tail) < TAIL:
+        return _UNKNOWN
+    for at in range(1, TAIL):
+        if tail[at:] in _BEGINNINGS:
+            if is_boundary(tail, at):
+                return TAIL - at
+            if tail[at - 1] in _ESCAPE_ENDS and _CUT_ESCAPE.fullmatch(tail, 0, at):
+                return _UNKNOWN
+    return 0
 
 
 def open_from(text: str, start: int) -> int:
     """From where on the end of the text may be the beginning of a prefix or an announcement; its length when it is none."""
     end = len(text)
-    tail = text[-TAIL:]
-    known = OPEN_TAILS[tail]
-    if known == 0 or (known == _LONG and not text.endswith(_BY_TAIL[tail])):
-        return end
-    if known < TAIL and end - known >= start:
+    tail = text[LAST]
+    known = OPEN_TAILS.get(tail)
+    if known is None:
+        known = _add_tail(tail)
+    if end - known >= start:
         return end - known
+    if known == _LONG and not text.endswith(_BY_TAIL[tail]):
+        return end
     for beginning in _BY_TAIL.get(tail, ()):
         at = end - len(beginning)
         if at >= start and text.endswith(beginning) and is_boundary(text, at):
@@ -285,7 +355,9 @@ def open_from(text: str, start: int) -> int:
 def is_boundary(text: str, at: int) -> bool:
     """Whether a token may begin here."""
     before = text[at - 1 : at]
-    return text[at] == "-" or not (before.isalnum() and before.isascii()) or _AFTER_ESCAPE.match(text, at) is not None
+    if before not in _LETTERS_AND_DIGITS or text[at] == "-":
+        return True
+    return before in _ESCAPE_ENDS and _AFTER_ESCAPE.match(text, at) is not None
 
 
 URL = "//"
@@ -307,9 +379,13 @@ COLON = re.compile(f":(?<![{SIGNS}]:)")
 
 
 def pattern(leaves: Iterable[str]) -> str:
-    """Matches each of these, and at the end of the text also a part of one. For the daemon's own values.
+    """Matches each of these, and at the end of the text also a part of one. For the daemon's own values."""
+    return "|".join(f"{re.escape(leaf[0])}{_leaf(leaf)}" for leaf in sorted(set(leaves)))
 
-    The empty group behind each shows that it was one of them; before them it would make the search slow."""
-    return "|".join(
-        f"{re.escape(leaf[0])}(?:{re.escape(leaf[1:])}|{_literal(leaf[1:] + ' ')[1]}\\Z)()" for leaf in sorted(set(leaves))
-    )
+
+def _leaf(leaf: str) -> str:
+    """What follows its first character. The empty group shows that it was one; before it, the search would be slow."""
+    following = ""
+    for character in reversed(leaf[1:]):
+        following = f"(?:{re.escape(character)}{following}|\\Z)"
+    return f"{following}()"

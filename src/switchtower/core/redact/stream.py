@@ -12,15 +12,13 @@ from switchtower.core.redact import names, shapes, starts
 from switchtower.core.redact.literals import SHORTEST, Literals
 from switchtower.core.redact.scanner import Scanner
 from switchtower.core.redact.shapes import CONTEXT, MARK
-from switchtower.core.redact.starts import OPEN_TAILS
+from switchtower.core.redact.starts import LAST, OPEN_TAILS
 
 _Search = Callable[..., re.Match[str] | None]
 
-_SIGNS = ("=(?P<equals>)", ":(?P<colon>)")
-"""A place with a named group is a sign, one with another group a value of the daemon's own, and one without the rest."""
 _MANY_SIGNS = 256
 """In text that is longer, one search for all hints costs less than a look back from each sign."""
-_TRIM_FROM = 6 * CONTEXT
+_TRIM_FROM = 4 * CONTEXT
 MOST_FOUND = 64
 """Values that one session remembers."""
 
@@ -52,14 +50,13 @@ class Rules:
         return child
 
     def changed(self) -> None:
-        hint = self.literals.hint()
-        self._search_known = re.compile(hint).search if hint else None
+        beginnings = self.literals.beginnings()
+        self._search_known = re.compile(starts.pattern(beginnings)).search if beginnings else None
         self.search_any = self._compile_and_search
 
     def _compile_and_search(self, text: str, start: int = 0) -> re.Match[str] | None:
         """Compiles the pattern when text first comes: that takes long, and values are often learned one after the other."""
-        hint = self.literals.hint()
-        self.search_any = _compile("|".join((starts.ANY, *((hint,) if hint else ()), *_SIGNS)))
+        self.search_any = _compile(starts.any_sign_or(self.literals.beginnings()))
         return self.search_any(text, start)
 
     def is_suspicious(self, text: str) -> bool:
@@ -72,25 +69,25 @@ class Rules:
     def harmless_to(self, text: str, start: int, found: re.Match[str]) -> int:
         """-1 when something in the text from `start` on has to be decided about, with what stands before it in mind. Otherwise
         how far nothing has: at the end there may be the beginning of something. `found` is the first place of interest."""
-        if found.lastgroup is None:
-            return _harmless_before(found, text, start)
-        if len(text) - start > _MANY_SIGNS and not _has_hint(text, max(0, start - CONTEXT)):
-            return self._harmless_but_for_signs(text, start)
         place: re.Match[str] | None = found
-        while place is not None:
-            if place.lastgroup is None:
-                return _harmless_before(place, text, start)
+        if found.lastgroup is not None and len(text) - start > _MANY_SIGNS and not _has_hint(text, max(0, start - CONTEXT)):
+            place = self._search_all_but_signs(text, start)
+        while place is not None and place.lastgroup is not None:
             at = place.start()
             if _is_named(text, at):
                 return -1
             place = self.search_any(text, at + 1)
-        return starts.open_from(text, start) if OPEN_TAILS[text[-4:]] else len(text)
+        end = starts.open_from(text, start)
+        if place is None:
+            return end
+        at = place.start()
+        if place.lastindex is None or place.end() < len(text) or len(text) - at >= SHORTEST:
+            return -1  # a token or a value
+        return at if at < end else end  # the first characters of a value, at the end
 
-    def _harmless_but_for_signs(self, text: str, start: int) -> int:
-        if _compile(starts.ANY)(text, start) is not None:
-            return -1
-        known = self._search_known(text, start) if self._search_known is not None else None
-        return starts.open_from(text, start) if known is None else _harmless_before(known, text, start)
+    def _search_all_but_signs(self, text: str, start: int) -> re.Match[str] | None:
+        found = _compile(starts.ANY)(text, start)
+        return self._search_known(text, start) if found is None and self._search_known is not None else found
 
 
 class SessionRules(Rules):
@@ -125,14 +122,6 @@ class SessionRules(Rules):
 @lru_cache(maxsize=8)
 def _compile(pattern: str) -> _Search:
     return re.compile(pattern, re.ASCII).search
-
-
-def _harmless_before(found: re.Match[str], text: str, start: int) -> int:
-    """As `Rules.harmless_to`, for a place that is no sign: a token, a value, or the first characters of a value at the end."""
-    at = found.start()
-    if found.lastindex is None or found.end() < len(text) or len(text) - at >= SHORTEST:
-        return -1
-    return min(at, starts.open_from(text, start)) if OPEN_TAILS[text[-4:]] else at
 
 
 def _has_hint(text: str, start: int) -> bool:
@@ -174,24 +163,28 @@ class StreamRedactor:
 
     def feed(self, delta: str) -> str:
         if self._scanner is None:
-            before = self._text
+            before, decided = self._text, self._decided
             text = before + delta
-            decided = self._decided
             found = self._rules.search_any(text, decided)
             if found is not None:
                 end = self._rules.harmless_to(text, decided, found)
-            elif decided <= (end := len(text) - OPEN_TAILS[text[-4:]]) < _TRIM_FROM and not self._shown:  # nearly every word
-                self._text = text
-                self._decided = end
-                return delta if decided == len(before) and end == len(text) else text[decided:end]
             else:
+                try:
+                    end = len(text) - OPEN_TAILS[text[LAST]]
+                except KeyError:
+                    end = starts.open_from(text, decided)
+                if decided <= end < _TRIM_FROM and not self._shown:  # nearly every piece
+                    self._text = text
+                    self._decided = end
+                    return delta if decided == len(before) and end == len(text) else text[decided:end]
                 end = starts.open_from(text, decided)
             if end >= 0:
-                unneeded = 0 if len(text) < _TRIM_FROM else max(0, end - CONTEXT)
-                self._text = text[unneeded:]
-                self._decided = end - unneeded
                 shown = decided + self._shown
-                self._shown = max(0, shown - end)
+                self._shown = shown - end if shown > end else 0
+                if len(text) < _TRIM_FROM or end < CONTEXT:
+                    self._text, self._decided = text, end
+                else:
+                    self._text, self._decided = text[end - CONTEXT :], CONTEXT
                 return text[shown:end]
             self._start(text)
         else:
@@ -226,9 +219,9 @@ class StreamRedactor:
         return redacted
 
     def _start(self, text: str) -> None:
-        shown = self._decided + self._shown
-        self._scanner = Scanner(text[: self._decided], text[self._decided : shown])
-        self._literal = text[self._decided :]
+        decided = self._decided
+        self._scanner = Scanner(text[max(0, decided - CONTEXT) : decided], text[decided : decided + self._shown])
+        self._literal = text[decided:]
 
     def _scan(self, *, final: bool = False) -> str:
         scanner, literals, shown = self._scanner, self._rules.literals, self._shown
