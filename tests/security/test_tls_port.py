@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import os
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,6 @@ import pytest
 from tests.conftest import StartDaemon
 from tests.security.certificates import Certificate
 
-from switchtower import config
 from switchtower.cli import reachability
 
 
@@ -97,21 +97,41 @@ async def test_a_push_client_is_answered_over_tls(secure: Any, certificate: Cert
 
 
 async def test_our_page_connects_over_tls_and_a_foreign_one_does_not(secure: Any, certificate: Certificate) -> None:
-    pages = {secure.http: "101", "https://evil.example": "403"}
+    # Without TLS, a page of the same address may be anyone's on the way. At loopback it is one that may connect with a token.
+    pages = {secure.http: "101", "https://evil.example": "403", "http://evil.example": "403"}
     for page, expected in pages.items():
         status, _, writer = await upgraded(secure, certificate, f"/ws/app?token={secure.token}", Origin=page)
         writer.close()
         assert status == expected
 
 
-def served(home: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+async def test_a_page_of_the_same_address_without_tls_is_foreign(own_daemon: StartDaemon, certificate: Certificate) -> None:
+    daemon = own_daemon(http="0.0.0.0:0", tls_cert=str(certificate.cert), tls_key=str(certificate.key))
+    own = f"{reachability._own_address()}:{port_of(daemon)}"
+    untrusting = ssl.create_default_context()
+    untrusting.check_hostname, untrusting.verify_mode = False, ssl.VerifyMode.CERT_NONE
+    got = {}
+    for page in (f"https://{own}", f"http://{own}"):
+        connection = http.client.HTTPSConnection(own, context=untrusting, timeout=60)
+        connection.request("GET", "/runs", headers={"Origin": page, "Authorization": f"Bearer {daemon.token}"})
+        got[page] = connection.getresponse().status
+        connection.close()
+    assert got == {f"https://{own}": 200, f"http://{own}": 403}
+
+
+def tower(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TOWER_")}
     return subprocess.run(
-        [sys.executable, "-P", "-m", "switchtower", "serve", "--http", "127.0.0.1:0", "--pi", "off", *flags],
-        env={**os.environ, "TOWER_HOME": str(home)},
+        [sys.executable, "-P", "-m", "switchtower", *arguments],
+        env={**inherited, "TOWER_HOME": str(home)},
         capture_output=True,
         text=True,
         timeout=60,
     )
+
+
+def served(home: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    return tower(home, "serve", "--http", "127.0.0.1:0", "--pi", "off", *flags)
 
 
 def test_a_certificate_without_its_key_is_one_line_and_a_remedy(tmp_path: Path, certificate: Certificate) -> None:
@@ -131,25 +151,48 @@ def test_a_key_of_another_certificate_is_one_line_and_a_remedy(tmp_path: Path, c
 
 
 def test_a_port_for_other_machines_without_tls_is_warned_of() -> None:
-    def settings(**flags: str) -> config.Settings:
-        return config.load(flags, {"HOME": "/nowhere"})
+    def reached(bound: str, scheme: str = "http", *, pi: str = "127.0.0.1:1", public_url: str | None = None) -> Any:
+        ws = scheme.replace("http", "ws")
+        listening = {"http": bound, "pi": pi}
+        http, pi = f"{scheme}://127.0.0.1:8787", f"{ws}://127.0.0.1:3141"
+        return reachability.describe(http=http, pi=pi, listening=listening, public_url=public_url)
 
-    alone = reachability.describe(settings(http="127.0.0.1:8787"), "http://127.0.0.1:8787")
-    assert (alone.url, alone.warning) == (None, None)
-    named = reachability.describe(settings(http="203.0.113.7:8787"), "http://203.0.113.7:8787")
-    assert named.url == "http://203.0.113.7:8787"
-    assert named.warning is not None
-    everywhere = reachability.describe(settings(http="0.0.0.0:8787"), "http://127.0.0.1:8787")
-    assert everywhere.url is not None
-    assert "127.0.0.1" not in everywhere.url
-    assert everywhere.url.endswith(":8787")
+    for alone in ("127.0.0.1:8787", "127.8.8.8:8787", "localhost:8787", "[::1]:8787"):
+        assert (*reached(alone), reached(alone).warning) == (None, None, None)
+    named = reached("203.0.113.7:8787")
+    assert named.http == "http://203.0.113.7:8787"
+    assert named.warning.startswith("other machines reach http://203.0.113.7:8787 without TLS: ")
+    assert reached("[2001:db8::7]:8787").http == "http://[2001:db8::7]:8787"
+    everywhere = reached("0.0.0.0:8787")
+    assert "127.0.0.1" not in everywhere.http
+    assert everywhere.http.endswith(":8787")
     assert everywhere.warning is not None
-    secure = reachability.describe(settings(http="0.0.0.0:8787"), "https://127.0.0.1:8787")
-    assert secure.url is not None
-    assert secure.url.startswith("https://")
-    assert secure.warning is None
-    behind = reachability.describe(settings(http="0.0.0.0:8787", public_url="https://tower.example"), "http://127.0.0.1:8787")
-    assert (behind.url, behind.warning) == ("https://tower.example", None)
+    secure = reached("0.0.0.0:8787", "https", pi="203.0.113.7:3141")
+    assert secure.http.startswith("https://")
+    assert (secure.pi, secure.warning) == ("wss://203.0.113.7:3141", None)
+    behind = reached("0.0.0.0:8787", public_url="https://tower.example")
+    assert (behind.http, behind.warning) == ("https://tower.example", None)
+    of_pi = reached("127.0.0.1:8787", pi="203.0.113.7:3141")
+    assert (of_pi.http, of_pi.pi) == (None, "ws://203.0.113.7:3141")
+    assert of_pi.warning.startswith("other machines reach ws://203.0.113.7:3141 without TLS: ")
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_each_command_names_the_address_for_other_machines(
+    own_daemon: StartDaemon, certificate: Certificate, encrypted: bool
+) -> None:
+    """Also a command that was not started with the daemon's settings."""
+    tls = {"tls_cert": str(certificate.cert), "tls_key": str(certificate.key)} if encrypted else {}
+    daemon = own_daemon(http="0.0.0.0:0", **tls)
+    address = f"{'https' if encrypted else 'http'}://{reachability._own_address()}:{port_of(daemon)}"
+    warning = f"other machines reach {address} without TLS: tokens, and what you type and see, can be read on the way"
+    url = tower(daemon.home, "token", "url")
+    assert url.stdout.startswith(f"{address}/?token=")
+    assert url.stderr == ("" if encrypted else f"warning: {warning}; hint: {reachability.REMEDY}\n")
+    checks = {check["name"]: check for check in json.loads(tower(daemon.home, "doctor", "--json").stdout)["checks"]}
+    found = checks["other machines"]
+    expected = ("ok", address) if encrypted else ("warn", warning)
+    assert (found["status"], found["detail"]) == expected
 
 
 def test_the_address_for_other_machines_is_served(own_daemon: StartDaemon) -> None:

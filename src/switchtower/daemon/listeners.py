@@ -93,6 +93,12 @@ class Listeners:
     def http_url(self) -> str | None:
         return self._http.url if self._http else None
 
+    @property
+    def listening(self) -> dict[str, str]:
+        """What each port is bound to."""
+        found = {"http": self._http.listening if self._http else None, "pi": self._pi.listening}
+        return {name: bound for name, bound in found.items() if bound is not None}
+
     async def open(self) -> None:
         """The socket comes last, and its clients wait for `serve_socket`: a client that is greeted there talks to a daemon that
         has all it needs, and that `endpoints.json` describes."""

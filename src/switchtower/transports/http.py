@@ -112,6 +112,8 @@ class HttpListener(_Listener):
     def __init__(self, server: "asyncio.Server | TlsServer", site: "_Site", scheme: str = "http") -> None:
         super().__init__(server, site)
         host, self.port = server.sockets[0].getsockname()[:2]
+        self.listening = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        """What the port is bound to; `url` is how this machine reaches it."""
         host = _REACHED_AT.get(host, host)
         self.url = f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
         self.websocket_url = self.url.replace("http", "ws", 1)
@@ -177,9 +179,7 @@ async def serve(
     return HttpListener(server, site, "http" if tls is None else "https")
 
 
-async def _serve_tls(
-    site: "_Site", host: str, port: int, tls: "ssl.SSLContext", limit: ConnectionLimit | None
-) -> "TlsServer":
+async def _serve_tls(site: "_Site", host: str, port: int, tls: "ssl.SSLContext", limit: ConnectionLimit | None) -> "TlsServer":
     from switchtower.transports import tls_server
 
     def make_connection(handshake: "Handshake") -> asyncio.Protocol:
