@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 from tests.conftest import StartDaemon
 from tests.security.certificates import Certificate
 
+from switchtower import config
 from switchtower.cli import reachability
+from switchtower.daemon import listeners
 
 
 @pytest.fixture
@@ -140,14 +143,42 @@ def test_a_certificate_without_its_key_is_one_line_and_a_remedy(tmp_path: Path, 
     assert ended.stderr == "tower: `tls_key` from the settings: is missing beside `tls_cert`; hint: set both, or neither\n"
 
 
-def test_a_key_of_another_certificate_is_one_line_and_a_remedy(tmp_path: Path, certificate: Certificate) -> None:
+def test_a_certificate_or_key_that_cannot_be_used_is_one_line_and_a_remedy(tmp_path: Path, certificate: Certificate) -> None:
     (tmp_path / "other").mkdir()
-    other = Certificate(tmp_path / "other")
-    ended = served(tmp_path / "h", "--tls-cert", str(certificate.cert), "--tls-key", str(other.key))
-    assert ended.returncode == 1
-    assert ended.stderr.count("\n") == 1
-    assert "cannot be used" in ended.stderr
-    assert "hint: name PEM files" in ended.stderr
+    other = Certificate(tmp_path / "other").key
+    cert, key, missing, empty, locked = (
+        certificate.cert,
+        certificate.key,
+        *(tmp_path / name for name in ("no", "text", "locked")),
+    )
+    empty.write_text("no PEM\n")
+    locked.write_bytes(
+        serialization.load_pem_private_key(key.read_bytes(), None).private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
+        )
+    )
+    name_cert = "hint: name the PEM file of the certificate, with its chain"
+    name_key = "hint: name the PEM file of the certificate's private key"
+    readable = "and let the daemon's user read it"
+    without = "hint: write a copy without it, `openssl pkey -in KEY -out NEW`, that only you can read"
+    expected = {
+        (cert, other): f"`tls_key` from `{other}`: does not belong to the certificate `{cert}`; "
+        "hint: name the key that the certificate was made with",
+        (missing, key): f"`tls_cert` from `{missing}`: cannot be read: No such file or directory; {name_cert}, {readable}",
+        (cert, tmp_path): f"`tls_key` from `{tmp_path}`: cannot be read: Is a directory; {name_key}, {readable}",
+        (empty, key): f"`tls_cert` from `{empty}`: has no certificate in PEM form; {name_cert}",
+        (cert, empty): f"`tls_key` from `{empty}`: has no private key in PEM form; {name_key}",
+        (cert, locked): f"`tls_key` from `{locked}`: the key has a passphrase; {without}",
+    }
+    got = {}
+    for files in expected:
+        settings = config.load({"tls_cert": str(files[0]), "tls_key": str(files[1])}, {"HOME": "/nowhere"})
+        with pytest.raises(config.ConfigError) as problem:
+            listeners.load_certificate(settings)
+        got[files] = str(problem.value)
+    assert got == expected
+    ended = served(tmp_path / "h", "--tls-cert", str(cert), "--tls-key", str(other))
+    assert (ended.returncode, ended.stderr) == (1, f"tower: {expected[cert, other]}\n")
 
 
 def test_a_port_for_other_machines_without_tls_is_warned_of() -> None:
