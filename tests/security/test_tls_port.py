@@ -219,7 +219,7 @@ def test_each_command_names_the_address_for_other_machines(
     warning = f"other machines reach {address} without TLS: tokens, and what you type and see, can be read on the way"
     url = tower(daemon.home, "token", "url")
     assert url.stdout.startswith(f"{address}/?token=")
-    assert url.stderr == ("" if encrypted else f"warning: {warning}; hint: {reachability.REMEDY}\n")
+    assert url.stderr == ("" if encrypted else f"warning: {warning}\nhint: {reachability.REMEDY}\n")
     checks = {check["name"]: check for check in json.loads(tower(daemon.home, "doctor", "--json").stdout)["checks"]}
     found = checks["other machines"]
     expected = ("ok", address) if encrypted else ("warn", warning)

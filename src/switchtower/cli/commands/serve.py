@@ -89,7 +89,8 @@ def announce(settings: config.Settings, endpoints: "Endpoints") -> None:
     if endpoints.pi:
         console.say(f"  pi      {reached.pi or endpoints.pi}")
     if reached.warning:
-        console.say(f"warning: {reached.warning}; hint: {reachability.REMEDY}", "yellow")
+        console.say(f"warning: {reached.warning}", "yellow")
+        console.say(f"hint: {reachability.REMEDY}")
     console.say(f'try this in another terminal: {_how_to_call()} run --headless --provider demo "read README.md"')
 
 

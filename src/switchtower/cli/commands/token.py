@@ -144,6 +144,7 @@ def url(as_json: bool) -> int:
     reached = reachability.describe(http=endpoints.http, pi=None, listening=endpoints.listening, public_url=public_url)
     address = f"{public_url or reached.http or endpoints.http}/?token={visit['token']}"
     if reached.warning:
-        console.say(f"warning: {reached.warning}; hint: {reachability.REMEDY}", "yellow")
+        console.say(f"warning: {reached.warning}", "yellow")
+        console.say(f"hint: {reachability.REMEDY}")
     output.line(msgspec.json.encode({"url": address, "expires_at": visit["expires_at"]}) if as_json else address)
     return console.Exit.OK
