@@ -254,4 +254,4 @@ def test_the_daemon_says_how_its_link_to_the_hub_stands(tower: Any) -> None:
 
     assert found["hub"]["status"] == "warn"
     assert found["hub"]["detail"].startswith(f"{hub}, ")
-    assert found["hub"]["remedy"].startswith("the daemon goes on dialling")
+    assert found["hub"]["remedy"].startswith("the daemon keeps dialling")

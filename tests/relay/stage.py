@@ -154,7 +154,7 @@ class Tower(Place):
         await self.daemon.listening()
         if self.settings["http"] == "127.0.0.1:0":
             # The same port in its next life: who knew the address still does.
-            self.settings["http"] = self.url.removeprefix("http://")
+            self.settings["http"] = self.url.partition("://")[2]
         return self
 
     def kill(self) -> None:

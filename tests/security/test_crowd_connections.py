@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,9 @@ from typing import Any
 
 import pytest
 from tests.relay.stage import PATIENCE, Place, eventually
+from tests.security.certificates import Certificate
 
+from switchtower.cli import reachability
 from switchtower.testing.push_client import PushClient
 from switchtower.transports import connection_limit
 from switchtower.transports.connection_limit import ConnectionLimit
@@ -27,6 +30,8 @@ app.run(config.load())
 """
 HALF = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 """The beginning of a request that never ends."""
+HALF_HELLO = b"\x16\x03\x01\x02\x00\x01"
+"""The beginning of a TLS handshake that never ends."""
 
 
 class Crowded(Place):
@@ -48,6 +53,12 @@ class Crowded(Place):
     async def listening(self) -> None:
         await eventually(lambda: (self.home / "run" / "endpoints.json").exists() or self._process.poll() is not None)
         assert self._process.poll() is None, self.log()
+
+    def accepted(self) -> int:
+        """How many connections to the HTTP port the daemon holds; those in the backlog have no inode yet."""
+        port = f":{int(self.url.rpartition(':')[2]):04X}"
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return sum(row[1].endswith(port) and row[3] == "01" and row[9] != "0" for row in rows)
 
     async def gather(self, count: int, url: str | None = None, beginning: bytes = HALF) -> None:
         host, _, port = (url or self.url).rpartition("/")[2].rpartition(":")
@@ -140,6 +151,49 @@ async def test_a_refused_connection_is_told_to_try_again(start: Callable[..., An
     for task in first[1]:
         task.cancel()
     assert told <= {connection_limit.BUSY, b""}, "either the newest was refused, or the oldest gave way"
+
+
+# Handshakes
+
+
+@pytest.mark.parametrize("beginning", [b"", HALF_HELLO], ids=["silent", "half a hello"])
+async def test_half_handshakes_are_counted_and_do_not_lock_anyone_out(
+    start: Callable[..., Any], tmp_path: Path, beginning: bytes
+) -> None:
+    certificate = Certificate(tmp_path)
+    tower: Crowded = await start(tls_cert=certificate.cert, tls_key=certificate.key, max_connections=20)
+    await tower.gather(139, beginning=beginning)
+    await eventually(lambda: "too many connections without a token" in tower.log())
+    for _ in range(10):
+        await tower.owner_is_answered()
+    # Half of 20 places, and one that was just accepted.
+    assert tower.accepted() <= 10 + 1
+    await eventually(lambda: is_healthy_over_tls(tower, certificate))
+
+
+async def test_half_handshakes_of_one_address_take_only_its_share(start: Callable[..., Any], tmp_path: Path) -> None:
+    """Loopback is exempt, so the crowd comes by this machine's other address."""
+    certificate = Certificate(tmp_path)
+    host = reachability._own_address()
+    given = {"tls_cert": certificate.cert, "tls_key": certificate.key, "max_connections_per_address": 4}
+    tower: Crowded = await start(512, http="0.0.0.0:0", **given)
+    await tower.gather(60, f"https://{host}:{tower.url.rpartition(':')[2]}", HALF_HELLO)
+    await eventually(lambda: "too many connections without a token" in tower.log())
+    assert tower.accepted() <= 4 + 1
+    await eventually(lambda: is_healthy_over_tls(tower, certificate))
+
+
+async def is_healthy_over_tls(tower: Crowded, certificate: Certificate) -> bool:
+    port = int(tower.url.rpartition(":")[2])
+    try:
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=certificate.trusting)
+            writer.write(f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode())
+            answer = await reader.read()
+            writer.transport.abort()
+    except (OSError, ssl.SSLError):
+        return False
+    return answer.startswith(b"HTTP/1.1 200 ")
 
 
 # The rules themselves, without sockets
@@ -240,6 +294,20 @@ def test_what_is_released_or_evicted_is_forgotten() -> None:
     limit.authenticate(line)
     assert len(limit) == 0
     assert lines(limit, 1, "203.0.113.9")
+
+
+def test_a_handshake_that_is_done_keeps_its_place() -> None:
+    limit = ConnectionLimit(8, 1, now=Clock())
+    (handshake,) = lines(limit, 1, "203.0.113.9")
+    transport: Any = Line()
+    limit.replace(handshake, transport)
+    assert limit.admit(transport, "203.0.113.9")
+    limit.release(handshake)
+    assert len(limit) == 1
+    assert lines(limit, 1, "203.0.113.9") == []
+    limit.authenticate(transport)
+    limit.release(transport)
+    assert len(limit) == 0
 
 
 def test_what_the_descriptors_allow_leaves_the_owner_some(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.relay.fake_hub import FakeHub
 from tests.relay.stage import PATIENCE, Stage, eventually
 from tests.relay.stage import stage as stage
+from tests.security.certificates import Certificate
 from tests.warm import processes
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
@@ -109,6 +110,34 @@ async def test_a_hub_that_knows_the_document_alone_gets_it_there_and_the_log_say
         await eventually(lambda: "reads this host's token in the address alone" in host.log())
     finally:
         await asyncio.to_thread(hub.close)
+
+
+async def test_a_hub_whose_certificate_no_authority_vouches_for_is_refused_with_a_remedy(stage: Stage, tmp_path: Path) -> None:
+    certificate = Certificate(tmp_path)
+    hub = await stage.open_hub(tls_cert=certificate.cert, tls_key=certificate.key)
+    assert hub.url.startswith("https://127.0.0.1:")
+    host = await stage.real_host("wary")
+    expected = (
+        "the hub cannot be reached: its certificate is refused: self-signed certificate; hint: set `SSL_CERT_FILE` to a PEM file "
+        "with the certificate of its authority, and start the daemon again"
+    )
+    await eventually(lambda: expected in host.log())
+    assert expected in host.tower("status").stdout
+    assert "host_wary" not in hub.tower("hosts").stdout, "the token was not sent"
+
+
+async def test_a_hub_whose_authority_is_named_is_dialled_by_its_own_name_alone(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = Certificate(tmp_path)
+    hub = await stage.open_hub(http="0.0.0.0:0", tls_cert=certificate.cert, tls_key=certificate.key)
+    port = hub.url.rpartition(":")[2]
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.cert))
+    await stage.real_host("near")
+    await eventually(lambda: "online" in hub.tower("hosts").stdout.partition("near")[2].partition("\n")[0])
+    lost = await stage.real_host("lost", url=f"https://127.0.0.2:{port}")
+    await eventually(lambda: "hint: dial a name or an address that the certificate has" in lost.log())
+    assert "host_lost" not in hub.tower("hosts").stdout
 
 
 async def test_a_real_hub_takes_the_header(stage: Stage) -> None:

@@ -55,19 +55,51 @@ async def test_another_user_of_this_machine_waits_to_be_approved(stage: Stage) -
     assert (await hub.http.hosts())["stranger"]["state"] == "pending"
 
 
-async def test_a_process_in_a_container_waits_to_be_approved(stage: Stage) -> None:
-    """Of the owner's uid, in the machine's own network, and in a process namespace of its own."""
+def entering_a_container() -> tuple[str, ...]:
+    """The words before a command that runs it in a process namespace."""
     if shutil.which("unshare") is None:
         pytest.skip("there is no `unshare`, which makes a process namespace")
-    enter = (
-        ("unshare", "--pid", "--fork") if os.geteuid() == 0 else ("unshare", "--user", "--map-current-user", "--pid", "--fork")
-    )
-    tried = await asyncio.to_thread(subprocess.run, [*enter, "true"], capture_output=True, text=True, check=False)
+    user = () if os.geteuid() == 0 else ("--user", "--map-current-user")
+    enter = ("unshare", *user, "--pid", "--fork")
+    tried = subprocess.run([*enter, "true"], capture_output=True, text=True, timeout=PATIENCE, check=False)
     if tried.returncode:
         pytest.skip(f"process namespaces are not allowed here: {tried.stderr.strip()}")
+    return enter
+
+
+async def test_a_process_in_a_container_waits_to_be_approved(stage: Stage) -> None:
+    """Of the owner's uid, in the machine's own network, and in a process namespace of its own."""
+    enter = entering_a_container()
     hub = await stage.open_hub()
     assert await visit(hub.url, "contained", before=enter) == (0, "403", "")
     assert (await hub.http.hosts())["contained"]["state"] == "pending"
+
+
+ZOMBIE = """
+import os, sys
+child = os.fork()
+if not child:
+    os._exit(0)
+os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+print("ended", flush=True)
+sys.stdin.read()
+"""
+"""Leaves a child that has ended and whose exit code is not read, until its input is closed."""
+
+
+async def test_an_ended_process_of_a_container_does_not_keep_the_owner_out(stage: Stage) -> None:
+    """Its files look closed to its own user, as those of a process that hides them; but it holds no connection."""
+    enter = entering_a_container()
+    hub = await stage.open_hub()
+    container = subprocess.Popen(
+        [*enter, sys.executable, "-c", ZOMBIE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert container.stdout is not None
+        assert await asyncio.to_thread(container.stdout.readline) == "ended\n"
+        assert await visit(hub.url, "near") == (0, "101", "")
+    finally:
+        await asyncio.to_thread(container.communicate, "")
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"])

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import ipaddress
 import json
 import time
 import tomllib
@@ -17,7 +18,9 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 from tests.conformance.daemons import Daemon
+from tests.conftest import StartDaemon
 
+from switchtower.cli import reachability
 from switchtower.protocols.relay.http import app, ports, routing
 
 CORPUS = Path(__file__).with_name("corpus")
@@ -64,12 +67,14 @@ def target() -> Iterator[Target]:
 # Asking
 
 
-async def ask(port: int, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> int:
+async def ask(
+    port: int, method: str, path: str, headers: dict[str, str], body: bytes = b"", *, address: str = "127.0.0.1"
+) -> int:
     """The status of a plain request, or of one to become a WebSocket. Of pi's port: what it is closed with, if it is."""
-    whole = {"Host": f"127.0.0.1:{port}", "Content-Length": str(len(body)), "Connection": "close", **headers}
+    whole = {"Host": f"{address}:{port}", "Content-Length": str(len(body)), "Connection": "close", **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in whole.items())
     async with asyncio.timeout(PATIENCE):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection(address, port)
         try:
             writer.write(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
             status = int((await reader.readuntil(b"\r\n\r\n")).split()[1])
@@ -167,6 +172,44 @@ async def test_each_spelling_of_a_host_is_served_or_refused(target: Target, list
             got[name] = await ask(port, "GET", path, headers if listener == "get" else upgrading(headers))
     assert got == expected
     assert len(got) >= 22
+
+
+async def test_of_addresses_only_the_one_that_was_reached_is_served_and_a_page_needs_a_token(own_daemon: StartDaemon) -> None:
+    """A page whose name was made to lead here sends that name, and so does one of another port of this address."""
+    daemon = own_daemon(http="0.0.0.0:0", pi="0.0.0.0:0")
+    own = reachability._own_address()
+    endpoints = json.loads((daemon.home / "run" / "endpoints.json").read_bytes())
+    port, pi_port = (urlsplit(endpoints[name]).port or 0 for name in ("http", "pi"))
+    token = {"Authorization": f"Bearer {daemon.token}"}
+    refused = ("rebound.example", f"{own}.evil.example", "203.0.113.99", str(int(ipaddress.IPv4Address(own))), "127.0.0.2")
+    got, expected = {}, {}
+    for host, status in ((own, 200), (f"{own}:{port}", 200), *((name, 403) for name in refused)):
+        for page in (None, f"http://{host}"):
+            if page is not None and host == own:
+                continue  # a page of port 80
+            headers = {**token, "Host": host, **({} if page is None else {"Origin": page})}
+            expected["get", host, page] = status
+            got["get", host, page] = await ask(port, "GET", "/runs", headers, address=own)
+            expected["ws", host, page] = {200: 101}.get(status, status)
+            got["ws", host, page] = await ask(port, "GET", "/ws/push", upgrading(headers), address=own)
+    expected["by loopback"] = 403
+    got["by loopback"] = await ask(port, "GET", "/runs", {**token, "Host": f"{own}:{port}"})
+    for page, with_token, without in (
+        (f"http://{own}:{port}", 101, 401),
+        (f"http://{own}:{pi_port}", 403, 403),
+        (f"http://{own}", 403, 403),
+        ("http://rebound.example", 403, 403),
+    ):
+        for headers, status in ((token, with_token), ({}, without)):
+            expected["page", page, status] = status
+            got["page", page, status] = await ask(port, "GET", "/ws/push", upgrading({**headers, "Origin": page}), address=own)
+    # pi's clients of this machine need no token, and only by loopback and one of its names.
+    for address, host in ((own, f"{own}:{pi_port}"), (own, "localhost"), ("127.0.0.1", "rebound.example"), ("127.0.0.1", own)):
+        expected["pi", address, host] = 1008
+        got["pi", address, host] = await ask(pi_port, "GET", "/?", upgrading({"Host": host}), address=address)
+    expected["pi"] = 101
+    got["pi"] = await ask(pi_port, "GET", "/?x", upgrading({}))
+    assert got == expected
 
 
 # Cookies

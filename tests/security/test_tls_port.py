@@ -1,9 +1,7 @@
 """TLS at the HTTP port itself: page, login and every WebSocket; and what is said where other machines are served without it."""
 
 import asyncio
-import datetime
 import http.client
-import ipaddress
 import json
 import os
 import ssl
@@ -13,39 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import serialization
 from tests.conftest import StartDaemon
+from tests.security.certificates import Certificate
 
 from switchtower import config
 from switchtower.cli import reachability
-
-
-class Certificate:
-    def __init__(self, folder: Path) -> None:
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-        now = datetime.datetime.now(datetime.UTC)
-        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        made = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=1))
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .sign(key, hashes.SHA256())
-        )
-        self.cert, self.key = folder / "cert.pem", folder / "key.pem"
-        self.cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-        self.key.write_bytes(
-            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        )
-        self.trusting = ssl.create_default_context(cafile=str(self.cert))
+from switchtower.daemon import listeners
 
 
 @pytest.fixture
@@ -128,21 +100,41 @@ async def test_a_push_client_is_answered_over_tls(secure: Any, certificate: Cert
 
 
 async def test_our_page_connects_over_tls_and_a_foreign_one_does_not(secure: Any, certificate: Certificate) -> None:
-    pages = {secure.http: "101", "https://evil.example": "403"}
+    # Without TLS, a page of the same address may be anyone's on the way. At loopback it is one that may connect with a token.
+    pages = {secure.http: "101", "https://evil.example": "403", "http://evil.example": "403"}
     for page, expected in pages.items():
         status, _, writer = await upgraded(secure, certificate, f"/ws/app?token={secure.token}", Origin=page)
         writer.close()
         assert status == expected
 
 
-def served(home: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+async def test_a_page_of_the_same_address_without_tls_is_foreign(own_daemon: StartDaemon, certificate: Certificate) -> None:
+    daemon = own_daemon(http="0.0.0.0:0", tls_cert=str(certificate.cert), tls_key=str(certificate.key))
+    own = f"{reachability._own_address()}:{port_of(daemon)}"
+    untrusting = ssl.create_default_context()
+    untrusting.check_hostname, untrusting.verify_mode = False, ssl.VerifyMode.CERT_NONE
+    got = {}
+    for page in (f"https://{own}", f"http://{own}"):
+        connection = http.client.HTTPSConnection(own, context=untrusting, timeout=60)
+        connection.request("GET", "/runs", headers={"Origin": page, "Authorization": f"Bearer {daemon.token}"})
+        got[page] = connection.getresponse().status
+        connection.close()
+    assert got == {f"https://{own}": 200, f"http://{own}": 403}
+
+
+def tower(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TOWER_")}
     return subprocess.run(
-        [sys.executable, "-P", "-m", "switchtower", "serve", "--http", "127.0.0.1:0", "--pi", "off", *flags],
-        env={**os.environ, "TOWER_HOME": str(home)},
+        [sys.executable, "-P", "-m", "switchtower", *arguments],
+        env={**inherited, "TOWER_HOME": str(home)},
         capture_output=True,
         text=True,
         timeout=60,
     )
+
+
+def served(home: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    return tower(home, "serve", "--http", "127.0.0.1:0", "--pi", "off", *flags)
 
 
 def test_a_certificate_without_its_key_is_one_line_and_a_remedy(tmp_path: Path, certificate: Certificate) -> None:
@@ -151,36 +143,87 @@ def test_a_certificate_without_its_key_is_one_line_and_a_remedy(tmp_path: Path, 
     assert ended.stderr == "tower: `tls_key` from the settings: is missing beside `tls_cert`; hint: set both, or neither\n"
 
 
-def test_a_key_of_another_certificate_is_one_line_and_a_remedy(tmp_path: Path, certificate: Certificate) -> None:
+def test_a_certificate_or_key_that_cannot_be_used_is_one_line_and_a_remedy(tmp_path: Path, certificate: Certificate) -> None:
     (tmp_path / "other").mkdir()
-    other = Certificate(tmp_path / "other")
-    ended = served(tmp_path / "h", "--tls-cert", str(certificate.cert), "--tls-key", str(other.key))
-    assert ended.returncode == 1
-    assert ended.stderr.count("\n") == 1
-    assert "cannot be used" in ended.stderr
-    assert "hint: name PEM files" in ended.stderr
+    other = Certificate(tmp_path / "other").key
+    cert, key, missing, empty, locked = (
+        certificate.cert,
+        certificate.key,
+        *(tmp_path / name for name in ("no", "text", "locked")),
+    )
+    empty.write_text("no PEM\n")
+    locked.write_bytes(
+        serialization.load_pem_private_key(key.read_bytes(), None).private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
+        )
+    )
+    name_cert = "hint: name the PEM file of the certificate, with its chain"
+    name_key = "hint: name the PEM file of the certificate's private key"
+    readable = "and let the daemon's user read it"
+    without = "hint: write a copy without it, `openssl pkey -in KEY -out NEW`, that only you can read"
+    expected = {
+        (cert, other): f"`tls_key` from `{other}`: does not belong to the certificate `{cert}`; "
+        "hint: name the key that the certificate was made with",
+        (missing, key): f"`tls_cert` from `{missing}`: cannot be read: No such file or directory; {name_cert}, {readable}",
+        (cert, tmp_path): f"`tls_key` from `{tmp_path}`: cannot be read: Is a directory; {name_key}, {readable}",
+        (empty, key): f"`tls_cert` from `{empty}`: has no certificate in PEM form; {name_cert}",
+        (cert, empty): f"`tls_key` from `{empty}`: has no private key in PEM form; {name_key}",
+        (cert, locked): f"`tls_key` from `{locked}`: the key has a passphrase; {without}",
+    }
+    got = {}
+    for files in expected:
+        settings = config.load({"tls_cert": str(files[0]), "tls_key": str(files[1])}, {"HOME": "/nowhere"})
+        with pytest.raises(config.ConfigError) as problem:
+            listeners.load_certificate(settings)
+        got[files] = str(problem.value)
+    assert got == expected
+    ended = served(tmp_path / "h", "--tls-cert", str(cert), "--tls-key", str(other))
+    assert (ended.returncode, ended.stderr) == (1, f"tower: {expected[cert, other]}\n")
 
 
 def test_a_port_for_other_machines_without_tls_is_warned_of() -> None:
-    def settings(**flags: str) -> config.Settings:
-        return config.load(flags, {"HOME": "/nowhere"})
+    def reached(bound: str, scheme: str = "http", *, pi: str = "127.0.0.1:1", public_url: str | None = None) -> Any:
+        ws = scheme.replace("http", "ws")
+        listening = {"http": bound, "pi": pi}
+        http, pi = f"{scheme}://127.0.0.1:8787", f"{ws}://127.0.0.1:3141"
+        return reachability.describe(http=http, pi=pi, listening=listening, public_url=public_url)
 
-    alone = reachability.describe(settings(http="127.0.0.1:8787"), "http://127.0.0.1:8787")
-    assert (alone.url, alone.warning) == (None, None)
-    named = reachability.describe(settings(http="203.0.113.7:8787"), "http://203.0.113.7:8787")
-    assert named.url == "http://203.0.113.7:8787"
-    assert named.warning is not None
-    everywhere = reachability.describe(settings(http="0.0.0.0:8787"), "http://127.0.0.1:8787")
-    assert everywhere.url is not None
-    assert "127.0.0.1" not in everywhere.url
-    assert everywhere.url.endswith(":8787")
+    for alone in ("127.0.0.1:8787", "127.8.8.8:8787", "localhost:8787", "[::1]:8787"):
+        assert (*reached(alone), reached(alone).warning) == (None, None, None)
+    named = reached("203.0.113.7:8787")
+    assert named.http == "http://203.0.113.7:8787"
+    assert named.warning.startswith("other machines reach http://203.0.113.7:8787 without TLS: ")
+    assert reached("[2001:db8::7]:8787").http == "http://[2001:db8::7]:8787"
+    everywhere = reached("0.0.0.0:8787")
+    assert "127.0.0.1" not in everywhere.http
+    assert everywhere.http.endswith(":8787")
     assert everywhere.warning is not None
-    secure = reachability.describe(settings(http="0.0.0.0:8787"), "https://127.0.0.1:8787")
-    assert secure.url is not None
-    assert secure.url.startswith("https://")
-    assert secure.warning is None
-    behind = reachability.describe(settings(http="0.0.0.0:8787", public_url="https://tower.example"), "http://127.0.0.1:8787")
-    assert (behind.url, behind.warning) == ("https://tower.example", None)
+    secure = reached("0.0.0.0:8787", "https", pi="203.0.113.7:3141")
+    assert secure.http.startswith("https://")
+    assert (secure.pi, secure.warning) == ("wss://203.0.113.7:3141", None)
+    behind = reached("0.0.0.0:8787", public_url="https://tower.example")
+    assert (behind.http, behind.warning) == ("https://tower.example", None)
+    of_pi = reached("127.0.0.1:8787", pi="203.0.113.7:3141")
+    assert (of_pi.http, of_pi.pi) == (None, "ws://203.0.113.7:3141")
+    assert of_pi.warning.startswith("other machines reach ws://203.0.113.7:3141 without TLS: ")
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_each_command_names_the_address_for_other_machines(
+    own_daemon: StartDaemon, certificate: Certificate, encrypted: bool
+) -> None:
+    """Also a command that was not started with the daemon's settings."""
+    tls = {"tls_cert": str(certificate.cert), "tls_key": str(certificate.key)} if encrypted else {}
+    daemon = own_daemon(http="0.0.0.0:0", **tls)
+    address = f"{'https' if encrypted else 'http'}://{reachability._own_address()}:{port_of(daemon)}"
+    warning = f"other machines reach {address} without TLS: tokens, and what you type and see, can be read on the way"
+    url = tower(daemon.home, "token", "url")
+    assert url.stdout.startswith(f"{address}/?token=")
+    assert url.stderr == ("" if encrypted else f"warning: {warning}\nhint: {reachability.REMEDY}\n")
+    checks = {check["name"]: check for check in json.loads(tower(daemon.home, "doctor", "--json").stdout)["checks"]}
+    found = checks["other machines"]
+    expected = ("ok", address) if encrypted else ("warn", warning)
+    assert (found["status"], found["detail"]) == expected
 
 
 def test_the_address_for_other_machines_is_served(own_daemon: StartDaemon) -> None:

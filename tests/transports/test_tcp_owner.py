@@ -120,3 +120,17 @@ def test_the_quick_way_agrees_with_the_tables_or_does_not_answer() -> None:
         theirs.close()
         assert ours.recv(1) == b""
         assert sock_diag.find(their_end, our_end) is None
+
+
+def test_a_socket_that_is_closed_while_the_kernel_describes_it_has_no_owner() -> None:
+    """The kernel reads the state before it reads uid and inode: the three may be of two moments, and the uid is then root's."""
+    ends = bytes(sock_diag._ENDS_BYTES)
+
+    def described(uid: int, inode: int) -> bytes:
+        head = sock_diag._HEAD.pack(0, sock_diag._BY_FAMILY, 0, 0, 0)
+        state = sock_diag._ANSWER.pack(socket.AF_INET, sock_diag._ESTABLISHED, 0, 0)
+        filled = (head + state + ends).ljust(sock_diag._UID_AT, b"\0")
+        return filled + sock_diag._UID_AND_INODE.pack(uid, inode)
+
+    assert sock_diag.read_answer(described(1000, 7), socket.AF_INET, ends) == sock_diag.Found(1000, 7)
+    assert sock_diag.read_answer(described(0, 0), socket.AF_INET, ends) is None

@@ -97,7 +97,8 @@ async def test_behind_tls_the_cookie_is_secure(start: StartDaemon, home: Path) -
     answer = await site.post("/auth/token", {"token": site.token}, Host="tower.example", Origin="https://tower.example")
     assert attributes_of(answer["set-cookie"])["secure"] is True
     assert answer.cookie.startswith("tower="), "without a port there is none in its name"
-    said_so = await site.post("/auth/token", {"token": site.token}, Origin=site.url, X_Forwarded_Proto="https")
+    page = site.url.replace("http", "https", 1)
+    said_so = await site.post("/auth/token", {"token": site.token}, Origin=page, X_Forwarded_Proto="https")
     assert attributes_of(said_so["set-cookie"])["secure"] is True
     by_proxy = await site.post("/auth/token", {"token": site.token}, Origin="https://tower.example")
     assert "Secure" in by_proxy["set-cookie"], "a proxy that does not pass the name on"

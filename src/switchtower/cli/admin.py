@@ -28,8 +28,11 @@ class Endpoints(msgspec.Struct, frozen=True):
     socket: str
     hostd_socket: str | None = None
     http: str | None = None
+    pi: str | None = None
     token: str | None = None
     version: str | None = None
+    options: dict[str, str] = {}
+    listening: dict[str, str] = {}
 
     def __repr__(self) -> str:
         """Without the token."""

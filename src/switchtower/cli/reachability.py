@@ -1,51 +1,69 @@
-"""By which address other machines reach the daemon's HTTP port, and whether what they send there can be read on the way."""
+"""By which addresses other machines reach the daemon's ports, and whether what they send there can be read on the way."""
 
+import ipaddress
 import socket
+from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from switchtower import config
 from switchtower.settings import values
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104
-_DOCUMENTATION = "192.0.2.1"
-"""An address that no machine has. To connect a datagram socket sends nothing, and shows the address of this machine's own."""
+_ENCRYPTED = ("https", "wss")
+_WILDCARDS = {"0.0.0.0": socket.AF_INET, "::": socket.AF_INET6}  # noqa: S104
+_DOCUMENTATION = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
+"""Addresses that no machine has. To connect a datagram socket sends nothing, and shows the address of this machine's own."""
+
+REMEDY = (
+    "start the daemon with `--tls-cert FILE --tls-key FILE`, or listen at 127.0.0.1 alone; "
+    "behind a proxy with TLS, set `public_url` to its https address"
+)
 
 
 class Reachability(NamedTuple):
-    url: str | None = None
-    """For other machines; None when the port serves only this one."""
-    is_encrypted: bool = True
+    http: str | None = None
+    """The page's address for other machines; None when the port serves only this one."""
+    pi: str | None = None
+    """The same of pi's own port."""
 
     @property
     def warning(self) -> str | None:
-        if self.url is None or self.is_encrypted:
+        """The cause; `REMEDY` is the other half."""
+        plain = [url for url in self if url is not None and urlsplit(url).scheme not in _ENCRYPTED]
+        if not plain:
             return None
-        return "other machines reach this port without TLS: tokens, and what you type and see, can be read on the way"
+        return (
+            f"other machines reach {' and '.join(plain)} without TLS: tokens, and what you type and see, can be read on the way"
+        )
 
 
-REMEDY = "give `--tls-cert` and `--tls-key`, put a proxy with TLS before it and set `public_url`, or listen at 127.0.0.1"
+def describe(*, http: str | None, pi: str | None, listening: Mapping[str, str], public_url: str | None = None) -> Reachability:
+    """`http` and `pi` are the addresses of the ports for this machine, and `listening` has those that they are bound to."""
+    reached = _for_others(http, listening.get("http"))
+    return Reachability(reached and (public_url or reached), _for_others(pi, listening.get("pi")))
 
 
-def describe(settings: config.Settings, http: str | None) -> Reachability:
-    """`http` is the address of the daemon's own port, as `endpoints.json` has it."""
-    address = values.address(settings.http)
-    if http is None or address is None or address.host in _LOOPBACK or address.host.startswith("127."):
-        return Reachability()
-    if settings.public_url is not None:
-        return Reachability(settings.public_url, settings.public_url.startswith("https://"))
-    parts = urlsplit(http)
-    host = _own_address() if address.host in _WILDCARDS else address.host
+def _for_others(url: str | None, bound: str | None) -> str | None:
+    address = None if bound is None else values.address(bound)
+    if url is None or address is None or _is_loopback(address.host):
+        return None
+    parts = urlsplit(url)
+    host = _own_address(_WILDCARDS[address.host]) if address.host in _WILDCARDS else address.host
     shown = f"[{host}]" if ":" in host else host
-    return Reachability(f"{parts.scheme}://{shown}:{parts.port}", parts.scheme == "https")
+    return f"{parts.scheme}://{shown}:{parts.port}"
 
 
-def _own_address() -> str:
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _own_address(family: socket.AddressFamily = socket.AF_INET) -> str:
     """The address by which this machine reaches others; its name where it reaches none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((_DOCUMENTATION, 9))
+            probe.connect((_DOCUMENTATION[family], 9))
             return str(probe.getsockname()[0])
         except OSError:
             return socket.gethostname()

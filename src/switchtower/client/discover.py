@@ -46,6 +46,8 @@ class Endpoints(Struct, frozen=True):
     """None of a daemon that does not know it."""
     options: dict[str, str] = {}
     """The flags that it was started with."""
+    listening: dict[str, str] = {}
+    """What its ports are bound to; empty of a daemon that does not know it."""
 
 
 def needs_restart(settings: config.Settings) -> bool:

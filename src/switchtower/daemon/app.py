@@ -171,6 +171,7 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
             started_at_ms=time.time_ns() // 1_000_000,
             file_state=settings.file_state,
             options=settings.options,
+            listening=listeners.listening,
         )
         home.announce(endpoints)
         await listeners.serve_socket()

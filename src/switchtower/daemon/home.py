@@ -45,6 +45,8 @@ class Endpoints(Struct, frozen=True):
     """As `config.Settings.file_state` was at the start: clients see by it whether a change of the file needs a restart."""
     options: dict[str, str] = {}
     """The flags of its command line, for a restart."""
+    listening: dict[str, str] = {}
+    """What the ports `http` and `pi` are bound to, such as `0.0.0.0:8787`."""
 
 
 class Home:

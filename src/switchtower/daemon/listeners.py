@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from switchtower import config
@@ -44,25 +45,46 @@ def load_certificate(settings: config.Settings) -> "ssl.SSLContext | None":
         if getattr(settings, name) is None:
             raise config.ConfigError(name, "the settings", f"is missing beside `{other}`", hint="set both, or neither")
     assert settings.tls_cert is not None, "both are set by now"
+    assert settings.tls_key is not None, "both are set by now"
+    _require_pem("tls_cert", settings.tls_cert, "CERTIFICATE", "name the PEM file of the certificate, with its chain")
+    _require_pem("tls_key", settings.tls_key, "PRIVATE KEY", "name the PEM file of the certificate's private key")
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(settings.tls_cert, settings.tls_key, password=_refuse_password)
+    except _HasPassphrase:
+        remedy = "write a copy without it, `openssl pkey -in KEY -out NEW`, that only you can read"
+        raise config.ConfigError("tls_key", f"`{settings.tls_key}`", "the key has a passphrase", hint=remedy) from None
     except (OSError, ValueError) as problem:
-        reason = getattr(problem, "reason", None) or getattr(problem, "strerror", None) or str(problem)
+        reason = getattr(problem, "reason", None) or str(problem)
+        mismatch = f"does not belong to the certificate `{settings.tls_cert}`"
         raise config.ConfigError(
-            "tls_cert",
-            f"`{settings.tls_cert}` with the key `{settings.tls_key}`",
-            f"cannot be used: {reason}",
-            hint="name PEM files that the daemon may read, a key without a passphrase, and a certificate that belongs to it",
+            "tls_key",
+            f"`{settings.tls_key}`",
+            mismatch if "MISMATCH" in reason else f"cannot be used with `{settings.tls_cert}`: {reason}",
+            hint="name the key that the certificate was made with",
         ) from None
     return context
 
 
+def _require_pem(name: str, path: Path, kind: str, remedy: str) -> None:
+    try:
+        text = path.read_bytes()
+    except OSError as problem:
+        reason = f"cannot be read: {problem.strerror}"
+        raise config.ConfigError(name, f"`{path}`", reason, hint=f"{remedy}, and let the daemon's user read it") from None
+    if b"-----BEGIN " not in text or f"{kind}-----".encode() not in text:
+        raise config.ConfigError(name, f"`{path}`", f"has no {kind.lower()} in PEM form", hint=remedy)
+
+
+class _HasPassphrase(Exception):
+    """A key that only a passphrase opens."""
+
+
 def _refuse_password() -> str:
-    raise ValueError("the key has a passphrase")
+    raise _HasPassphrase
 
 
 class Listeners:
@@ -92,6 +114,12 @@ class Listeners:
     @property
     def http_url(self) -> str | None:
         return self._http.url if self._http else None
+
+    @property
+    def listening(self) -> dict[str, str]:
+        """What each port is bound to."""
+        found = {"http": self._http.listening if self._http else None, "pi": self._pi.listening}
+        return {name: bound for name, bound in found.items() if bound is not None}
 
     async def open(self) -> None:
         """The socket comes last, and its clients wait for `serve_socket`: a client that is greeted there talks to a daemon that

@@ -54,6 +54,10 @@ class PiDoors:
         return self._port.websocket_url if self._port else None
 
     @property
+    def listening(self) -> str | None:
+        return self._port.listening if self._port else None
+
+    @property
     def socket(self) -> str | None:
         return str(self._unix.path) if self._unix else None
 

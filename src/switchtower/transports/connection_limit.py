@@ -6,12 +6,12 @@ have one address. When their places are taken, the one that has waited longest g
 come: then the new one is refused. While more than half of them are taken, a stranger gets less time for its request.
 """
 
-import asyncio
 import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from switchtower.transports import addresses
 
@@ -50,6 +50,16 @@ def _open_descriptors() -> int:
         return 32
 
 
+class Connection(Protocol):
+    """A transport, or a TLS handshake that has no transport yet."""
+
+    def write(self, data: bytes, /) -> None: ...
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
 class _Stranger:
     __slots__ = ("place", "since")
 
@@ -59,7 +69,7 @@ class _Stranger:
 
 
 class ConnectionLimit:
-    """Of all ports of the daemon together. A connection is known by its transport."""
+    """Of all ports of the daemon together. A connection is known by its transport, or by its TLS handshake until that is done."""
 
     def __init__(
         self,
@@ -75,18 +85,20 @@ class ConnectionLimit:
         self._per_address = per_address
         self._is_shared = is_shared
         self._now = now
-        self._strangers: OrderedDict[asyncio.Transport, _Stranger] = OrderedDict()
+        self._strangers: OrderedDict[Connection, _Stranger] = OrderedDict()
         """The one that has waited longest comes first."""
-        self._by_place: dict[str, OrderedDict[asyncio.Transport, None]] = {}
-        self._known: set[asyncio.Transport] = set()
+        self._by_place: dict[str, OrderedDict[Connection, None]] = {}
+        self._known: set[Connection] = set()
         self._turned_away = 0
         self._logged_at = -_LOG_EVERY_SECONDS
 
     def __len__(self) -> int:
         return len(self._strangers) + len(self._known)
 
-    def admit(self, transport: asyncio.Transport, address: str) -> bool:
-        """Whether there is a place for a new connection. One that is refused was answered, and is being closed."""
+    def admit(self, transport: Connection, address: str) -> bool:
+        """Whether there is a place for a new connection, or it has one. One that is refused was answered, and is being closed."""
+        if transport in self._strangers:
+            return True
         place = addresses.place_of(address)
         if len(self._strangers) > self._strangers_at_most // 2:
             self._hurry()
@@ -98,23 +110,29 @@ class ConnectionLimit:
             transport.write(BUSY)
             transport.close()
             return False
-        self._strangers[transport] = _Stranger(place, self._now())
-        self._by_place.setdefault(place, OrderedDict())[transport] = None
+        self._add(transport, place)
         return True
 
-    def authenticate(self, transport: asyncio.Transport) -> None:
+    def replace(self, handshake: Connection, transport: Connection) -> None:
+        """A TLS handshake is done, and the connection continues by its transport. It keeps its place, and its time starts from
+        zero."""
+        if stranger := self._strangers.get(handshake):
+            self._forget(handshake)
+            self._add(transport, stranger.place)
+
+    def authenticate(self, transport: Connection) -> None:
         """It has shown who it is: no longer a stranger."""
         if self._forget(transport):
             self._known.add(transport)
 
-    def renew(self, transport: asyncio.Transport) -> None:
+    def renew(self, transport: Connection) -> None:
         """It was answered, and may ask again: its time starts from zero."""
         if stranger := self._strangers.get(transport):
             stranger.since = self._now()
             self._strangers.move_to_end(transport)
             self._by_place[stranger.place].move_to_end(transport)
 
-    def release(self, transport: asyncio.Transport) -> None:
+    def release(self, transport: Connection) -> None:
         self._forget(transport)
         self._known.discard(transport)
 
@@ -122,7 +140,7 @@ class ConnectionLimit:
         while self._strangers and self._evict(next(iter(self._strangers)), PRESSED_SECONDS):
             pass
 
-    def _evict(self, transport: asyncio.Transport | None, patience: float = SETTLING_SECONDS) -> bool:
+    def _evict(self, transport: Connection | None, patience: float = SETTLING_SECONDS) -> bool:
         """Whether it has waited so long that its place was taken from it."""
         if transport is None or self._now() - self._strangers[transport].since < patience:
             return False
@@ -131,7 +149,11 @@ class ConnectionLimit:
         transport.abort()
         return True
 
-    def _forget(self, transport: asyncio.Transport) -> bool:
+    def _add(self, transport: Connection, place: str) -> None:
+        self._strangers[transport] = _Stranger(place, self._now())
+        self._by_place.setdefault(place, OrderedDict())[transport] = None
+
+    def _forget(self, transport: Connection) -> bool:
         stranger = self._strangers.pop(transport, None)
         if stranger is None:
             return False

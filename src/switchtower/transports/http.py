@@ -33,12 +33,13 @@ from switchtower.transports.stream import Origin
 if TYPE_CHECKING:
     import ssl
 
+    from switchtower.transports.tls_server import Handshake, TlsServer
+
 _log = logging.getLogger(__name__)
 
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 """Where to connect when all interfaces are listened on."""
 _ROOT = 0
-HANDSHAKE_SECONDS = 10.0
 HEAD_SECONDS = 30.0
 """How long a client may take to say what it wants."""
 
@@ -75,7 +76,7 @@ class Peer:
 class _Listener:
     """Something that listens, and the connections that came through it."""
 
-    def __init__(self, server: asyncio.AbstractServer, site: "_Site") -> None:
+    def __init__(self, server: "asyncio.AbstractServer | TlsServer", site: "_Site") -> None:
         self._server = server
         self._site = site
         self._closed = False
@@ -108,9 +109,11 @@ class _Listener:
 class HttpListener(_Listener):
     """A listening port."""
 
-    def __init__(self, server: asyncio.Server, site: "_Site", scheme: str = "http") -> None:
+    def __init__(self, server: "asyncio.Server | TlsServer", site: "_Site", scheme: str = "http") -> None:
         super().__init__(server, site)
         host, self.port = server.sockets[0].getsockname()[:2]
+        self.listening = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        """What the port is bound to; `url` is how this machine reaches it."""
         host = _REACHED_AT.get(host, host)
         self.url = f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
         self.websocket_url = self.url.replace("http", "ws", 1)
@@ -164,19 +167,26 @@ async def serve(
         proxies=proxies,
     )
     site = await _Site.start(app, websocket.protocol(door), _from_port, head_seconds, limit, proxies)
+    server: asyncio.Server | TlsServer
     try:
-        server = await asyncio.get_running_loop().create_server(
-            site.connection,
-            host,
-            port,
-            backlog=BACKLOG,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
-        )
+        if tls is None:
+            server = await asyncio.get_running_loop().create_server(site.connection, host, port, backlog=BACKLOG)
+        else:
+            server = await _serve_tls(site, host, port, tls, limit)
     except OSError as problem:
         await site.lifespan.shutdown()
         raise _explained(problem, host, port) from problem
     return HttpListener(server, site, "http" if tls is None else "https")
+
+
+async def _serve_tls(site: "_Site", host: str, port: int, tls: "ssl.SSLContext", limit: ConnectionLimit | None) -> "TlsServer":
+    from switchtower.transports import tls_server
+
+    def make_connection(handshake: "Handshake") -> asyncio.Protocol:
+        return site.connection(handshake)
+
+    sockets = await tls_server.bind(host, port, BACKLOG)
+    return tls_server.TlsServer(sockets, tls, make_connection, limit, site.state.tasks)
 
 
 class _OverTls:
@@ -269,9 +279,11 @@ class _Site:
             raise RuntimeError("the app could not start")
         return cls(config, lifespan, find_origin, head_seconds, limit, proxies)
 
-    def connection(self) -> asyncio.Protocol:
-        made: asyncio.Protocol = self._class(config=self._config, server_state=self.state, app_state=self.lifespan.state)
-        return made
+    def connection(self, handshake: "Handshake | None" = None) -> asyncio.Protocol:
+        """`handshake` has the connection's place in the limit until it is made."""
+        made: Any = self._class(config=self._config, server_state=self.state, app_state=self.lifespan.state)
+        made.handshake = handshake
+        return cast(asyncio.Protocol, made)
 
 
 def _knowing(
@@ -282,6 +294,7 @@ def _knowing(
 
     class Connection(base):  # type: ignore[misc]
         app_state: dict[str, Any]
+        handshake: "Handshake | None" = None
         _refused = False
         _patience: asyncio.TimerHandle | None = None
 
@@ -291,6 +304,8 @@ def _knowing(
                 self._refused = True
                 transport.abort()
                 return
+            if limit is not None and self.handshake is not None:
+                limit.replace(self.handshake, transport)
             if limit is not None and not limit.admit(transport, without_port(origin.address)):
                 self._refused = True
                 return

@@ -91,4 +91,7 @@ def _is_served_here(site: Site, host: str, forwarded_proto: str) -> bool:
         return False
     # A proxy that speaks TLS for us may not say so, but this machine's own names lead to us and not to a proxy.
     is_behind_tls = forwarded_proto.partition(",")[0].strip().lower() in _BEHIND_TLS
-    return site.scheme == "http" or is_behind_tls or site.name not in LOOPBACK
+    if is_behind_tls:
+        # A page of the same name without TLS may be anyone's on the way to the browser.
+        return site.scheme == "https"
+    return site.scheme == "http" or site.name not in LOOPBACK

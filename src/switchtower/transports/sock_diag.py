@@ -39,6 +39,11 @@ def find(theirs: tuple[bytes, int], ours: tuple[bytes, int]) -> Found | None:
             answer = kernel.recv(4_096, socket.MSG_DONTWAIT)
     except (OSError, AttributeError):
         return None
+    return read_answer(answer, family, ends)
+
+
+def read_answer(answer: bytes, family: int, ends: bytes) -> Found | None:
+    """The socket that the kernel describes, if it is the one between these ends, is established and has a holder."""
     if len(answer) < _UID_AT + _UID_AND_INODE.size or _HEAD.unpack_from(answer)[1] != _BY_FAMILY:
         return None
     answered_family, state, _, _ = _ANSWER.unpack_from(answer, _HEAD.size)
@@ -46,4 +51,6 @@ def find(theirs: tuple[bytes, int], ours: tuple[bytes, int]) -> Found | None:
     # Where there is no such connection, the kernel may answer with the socket that listens at that port.
     if (answered_family, state) != (family, _ESTABLISHED) or answer[start : start + _ENDS_BYTES] != ends:
         return None
-    return Found(*_UID_AND_INODE.unpack_from(answer, _UID_AT))
+    found = Found(*_UID_AND_INODE.unpack_from(answer, _UID_AT))
+    # The kernel reads the state first. A socket that is closed in between has no inode any more, and is listed as root's.
+    return found if found.inode else None

@@ -48,7 +48,9 @@ def find(address: str, reached_at: str) -> sock_diag.Found | None:
                 if start >= 0:
                     # The needle begins with the colon behind the row's number, so that the columns count as in the whole row.
                     columns = rows[start : rows.find(b"\n", start)].split()
-                    return sock_diag.Found(int(columns[_UID_COLUMN]), int(columns[_INODE_COLUMN]))
+                    found = sock_diag.Found(int(columns[_UID_COLUMN]), int(columns[_INODE_COLUMN]))
+                    # Without an inode it was closed while the row was written, and the uid is not its owner's.
+                    return found if found.inode else None
     return None
 
 

@@ -28,6 +28,13 @@ _log = logging.getLogger(__name__)
 _LONGEST_BODY = 200
 _LONGEST_HEAD = 65_536
 _PORTS = {"ws": 80, "wss": 443}
+_NO_AUTHORITY = "set `SSL_CERT_FILE` to a PEM file with the certificate of its authority, and start the daemon again"
+_CERTIFICATE_REMEDIES = {
+    10: "renew it, and start the hub again",
+    62: "dial a name that the certificate has",
+    64: "dial a name or an address that the certificate has",
+}
+"""By OpenSSL's code: what has expired, another name, another address."""
 _TARGET = re.compile(r"[!-~]*", re.ASCII)
 
 
@@ -113,7 +120,10 @@ def _address(url: str) -> SplitResult:
 def _words(problem: OSError | UnicodeError) -> str:
     if isinstance(problem, UnicodeError):
         return "the host's name is not one"
-    return getattr(problem, "verify_message", "") or problem.strerror or str(problem) or type(problem).__name__
+    if refused := getattr(problem, "verify_message", ""):
+        remedy = _CERTIFICATE_REMEDIES.get(getattr(problem, "verify_code", 0), _NO_AUTHORITY)
+        return f"its certificate is refused: {refused}; hint: {remedy}"
+    return problem.strerror or str(problem) or type(problem).__name__
 
 
 class _Handle:

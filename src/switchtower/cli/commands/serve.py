@@ -75,19 +75,22 @@ def serve(**flags: Any) -> int:
 def announce(settings: config.Settings, endpoints: "Endpoints") -> None:
     from switchtower.cli import reachability
 
-    reached = reachability.describe(settings, endpoints.http)
+    reached = reachability.describe(
+        http=endpoints.http, pi=endpoints.pi, listening=endpoints.listening, public_url=settings.public_url
+    )
     console.say(f"switchtower {endpoints.version} is listening (pid {endpoints.pid}); Ctrl-C stops it")
     console.say(f"  socket  {endpoints.socket}")
     if endpoints.http:
         console.say(f"  http    {endpoints.http}")
         if sys.stderr.isatty():  # for the one who sits there, and for no log
-            console.say(f"  log in  {reached.url or endpoints.http}/?token={endpoints.token}")
-    if reached.url:
-        console.say(f"  others  {reached.url}")
+            console.say(f"  log in  {reached.http or endpoints.http}/?token={endpoints.token}")
+    if reached.http:
+        console.say(f"  others  {reached.http}")
     if endpoints.pi:
-        console.say(f"  pi      {endpoints.pi}")
+        console.say(f"  pi      {reached.pi or endpoints.pi}")
     if reached.warning:
-        console.say(f"warning: {reached.warning}; hint: {reachability.REMEDY}", "yellow")
+        console.say(f"warning: {reached.warning}", "yellow")
+        console.say(f"hint: {reachability.REMEDY}")
     console.say(f'try this in another terminal: {_how_to_call()} run --headless --provider demo "read README.md"')
 
 

@@ -140,9 +140,11 @@ def url(as_json: bool) -> int:
     if endpoints.http is None:
         raise click.ClickException("the daemon has no HTTP port; hint: `tower stop`, then `tower serve --http 127.0.0.1:8787`")
     visit = msgspec.convert(admin.call("POST", admin.path_of("visits")), dict[str, str])
-    reached = reachability.describe(settings, endpoints.http)
-    address = f"{settings.public_url or reached.url or endpoints.http}/?token={visit['token']}"
+    public_url = endpoints.options.get("public_url") or settings.public_url
+    reached = reachability.describe(http=endpoints.http, pi=None, listening=endpoints.listening, public_url=public_url)
+    address = f"{public_url or reached.http or endpoints.http}/?token={visit['token']}"
     if reached.warning:
-        console.say(f"warning: {reached.warning}; hint: {reachability.REMEDY}", "yellow")
+        console.say(f"warning: {reached.warning}", "yellow")
+        console.say(f"hint: {reachability.REMEDY}")
     output.line(msgspec.json.encode({"url": address, "expires_at": visit["expires_at"]}) if as_json else address)
     return console.Exit.OK

@@ -26,11 +26,13 @@ def look(settings: config.Settings) -> Iterator[finding.Finding]:
     endpoints = discover.read_endpoints(settings)
     yield _daemon(settings, pid)
     yield _socket(settings, pid)
-    yield _port(
-        "http", settings.http, endpoints.http if pid and endpoints else None, running=bool(pid), asked="http" in settings.asked
-    )
-    yield from _reachability(settings, endpoints.http if pid and endpoints else None)
-    yield _port("pi", settings.pi, endpoints.pi if pid and endpoints else None, running=bool(pid), asked="pi" in settings.asked)
+    # A daemon that runs was perhaps started with other flags than this command.
+    flags = endpoints.options if pid and endpoints else {}
+    http, pi = (flags.get(name, wanted) for name, wanted in (("http", settings.http), ("pi", settings.pi)))
+    serving = endpoints if pid else None
+    yield _port("http", http, serving.http if serving else None, running=bool(pid), asked="http" in settings.asked)
+    yield _port("pi", pi, serving.pi if serving else None, running=bool(pid), asked="pi" in settings.asked)
+    yield from _reachability(settings, serving)
 
 
 def _folders(settings: config.Settings) -> Iterator[finding.Finding]:
@@ -137,14 +139,26 @@ def _answers(path: Path) -> bool:
         return probe.connect_ex(os.fsencode(path)) == 0
 
 
-def _reachability(settings: config.Settings, http: str | None) -> Iterator[finding.Finding]:
-    address = values.address(settings.http)
-    scheme = "https" if settings.tls_cert is not None else "http"
-    reached = reachability.describe(settings, http or (f"{scheme}://127.0.0.1:{address.port}" if address is not None else None))
+def _reachability(settings: config.Settings, endpoints: discover.Endpoints | None) -> Iterator[finding.Finding]:
+    """Of the daemon that runs, and otherwise of the one that these settings start."""
+    wanted = {name: text for name, text in (("http", settings.http), ("pi", settings.pi)) if text != "off"}
+    if endpoints is not None:
+        http, pi, listening = endpoints.http, endpoints.pi, endpoints.listening or wanted
+    else:
+        secure = "s" if settings.tls_cert is not None else ""
+        http, pi = (_url(f"{scheme}{secure}", wanted.get(name)) for scheme, name in (("http", "http"), ("ws", "pi")))
+        listening = wanted
+    public_url = (endpoints.options.get("public_url") if endpoints else None) or settings.public_url
+    reached = reachability.describe(http=http, pi=pi, listening=listening, public_url=public_url)
     if reached.warning:
-        yield finding.warn("http from elsewhere", f"{reached.url}: {reached.warning}", reachability.REMEDY)
-    elif reached.url:
-        yield finding.ok("http from elsewhere", reached.url)
+        yield finding.warn("other machines", reached.warning, reachability.REMEDY)
+    elif any(reached):
+        yield finding.ok("other machines", ", ".join(url for url in reached if url))
+
+
+def _url(scheme: str, bound: str | None) -> str | None:
+    address = None if bound is None else values.address(bound)
+    return None if address is None else f"{scheme}://127.0.0.1:{address.port}"
 
 
 def _port(name: str, wanted: str, serving: str | None, *, running: bool, asked: bool) -> finding.Finding:

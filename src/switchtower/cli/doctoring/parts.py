@@ -205,8 +205,9 @@ def _hub(settings: config.Settings, *, deep: bool) -> finding.Finding:
     detail = f"{link['hub']}, {link.get('phase')}"
     if link.get("phase") == _CONNECTED:
         return finding.ok("hub", detail)
-    problem = f": {link['problem']}" if link.get("problem") else ""
-    return finding.warn("hub", f"{detail}{problem}", "the daemon goes on dialling; see `tower logs`")
+    reason, _, remedy = str(link.get("problem") or "").partition("; hint: ")
+    detail += f": {reason}" if reason else ""
+    return finding.warn("hub", detail, remedy or "the daemon keeps dialling; see `tower logs`")
 
 
 def _unreachable(hub: str) -> str | None:

@@ -89,9 +89,10 @@ def expect(run_id: str) -> None:
 
 def run_has_ended(run_id: str) -> None:
     if _is_subreaper:
+        # In this order: at no moment is it in neither, or another thread takes a connection of its processes for the owner's.
+        _ended_at[run_id] = time.monotonic()
         _runs.discard(run_id)
         _watchdog.forget(run_id)
-        _ended_at[run_id] = time.monotonic()
         for old in [ended for ended, at in _ended_at.items() if at < time.monotonic() - _LATELY]:
             _ended_at.pop(old, None)
         reap()
