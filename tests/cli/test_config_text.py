@@ -169,8 +169,8 @@ def test_setting_and_unsetting_change_that_key_alone(
 
     changed = text.with_value(file, key, text.literal(value))
     assert tomllib.loads(changed) == {**before, key: list(value) if isinstance(value, tuple) else value}
-    assert [line for line in file.splitlines() if line.startswith("#")] == [
-        line for line in changed.splitlines() if line.startswith("#")
+    assert [line for line in file.split("\n") if line.startswith("#")] == [
+        line for line in changed.split("\n") if line.startswith("#")
     ]
 
     gone = text.without(changed, key)

@@ -14,7 +14,7 @@ QUESTION = "ask: ready? | yes | no"
 async def test_a_timeout_is_stored_replayed_and_not_overwritten_and_its_work_ends(
     start_pi: StartPi, join: Join, workspace: Path
 ) -> None:
-    pi = await join(start_pi(pi_command_timeout=0.4))
+    pi = await join(start_pi(pi_command_timeout=3))
     session_id = await pi.session(workspace)
     command = "sleep 30; touch survived"
     id_ = await pi.begin("bash", sessionId=session_id, command=command)
@@ -24,7 +24,7 @@ async def test_a_timeout_is_stored_replayed_and_not_overwritten_and_its_work_end
         "command": "bash",
         "success": False,
         "id": id_,
-        "error": "Command 'bash' timed out after 400ms",
+        "error": "Command 'bash' timed out after 3000ms",
         "timedOut": True,
     }
     finished = await pi.told(id_, "command_finished")
