@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from tests.crash import story
 from tests.crash.tower_process import Client, Daemon, Refused, processes_of
+from tests.tools.running.watching import kill_with_watchdog
 
 from switchtower.protocols.push import outbound
 from switchtower.stores.sqlite import SqliteJournal
@@ -90,8 +91,9 @@ async def test_a_command_that_was_running_is_gone_and_its_run_is_closed_honestly
         # Both have become what they will be: one that is between two programs shows no mark for a moment.
         while [_program(pid) for pid in processes_of({run_id}).get(run_id, [])].count("sleep") < 2:
             await asyncio.sleep(0.01)
+    kill_with_watchdog(daemon.process.pid)
     daemon.end()
-    assert processes_of({run_id}), "they outlive the daemon itself"
+    assert processes_of({run_id}), "they outlive a daemon without its watchdog"
 
     _, client = await life()
     assert processes_of({run_id}) == {}
