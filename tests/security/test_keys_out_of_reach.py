@@ -182,7 +182,7 @@ async def test_the_models_provider_still_gets_the_key(
 async def test_a_sandboxed_command_still_runs(client: tuple[PushClient, Daemon], workspace: Path) -> None:
     push, daemon = client
     started = await push.start_session(workspace, policy="yolo", sandboxProvider="bubblewrap")
-    await push.run(started.session_id, f"run: {shlex.quote(sys.executable)} search.py {daemon.pid} {KEY}")
+    await push.run(started.session_id, f"run: {shlex.quote(str(Path(sys.executable).resolve()))} search.py {daemon.pid} {KEY}")
     told = json.loads((workspace / "told.json").read_text())
     assert "found" not in told.values()
 

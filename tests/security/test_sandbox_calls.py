@@ -23,6 +23,8 @@ from msgspec import Struct
 from switchtower.tools.running import processes
 from switchtower.tools.sandboxes import launch, sandbox, seccomp
 
+PYTHON = str(Path(sys.executable).resolve())
+"""That of a virtual environment may lie below `/tmp`, which is another folder in a sandbox."""
 PATIENCE = 60
 CORPUS = Path(__file__).parent / "corpus/sandbox_calls.jsonl"
 WHY_NOT = sandbox.probe("bubblewrap")
@@ -205,7 +207,7 @@ def in_file(workspace: Path, cases: list[Case]) -> list[str]:
     assert here is not None
     (workspace / "calls.py").write_text(MAKE_CALLS)
     (workspace / "calls.json").write_text(json.dumps([(here.numbers[case.call], case.arguments) for case in cases]))
-    return [sys.executable, "calls.py", "calls.json"]
+    return [PYTHON, "calls.py", "calls.json"]
 
 
 @with_bubblewrap
@@ -244,11 +246,11 @@ print("reached" if call() == os.getpid() else "refused")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has it")
 async def test_the_32_bit_table_is_no_way_around(run: Run, workspace: Path) -> None:
     (workspace / "door.py").write_text(OTHER_DOOR)
-    control = await run([sys.executable, "door.py"], where="local")
+    control = await run([PYTHON, "door.py"], where="local")
     if control.output != "reached\n":
         pytest.skip(f"this kernel has no 32-bit table: {control.output}")
 
-    assert (await run([sys.executable, "door.py"])).output == "refused\n"
+    assert (await run([PYTHON, "door.py"])).output == "refused\n"
 
 
 @with_bubblewrap
@@ -259,7 +261,7 @@ async def test_the_32_bit_table_is_no_way_around(run: Run, workspace: Path) -> N
         "unshare --user --map-root-user true",
         "unshare --user --map-root-user --mount --pid --fork true",
         "bwrap --unshare-user --ro-bind / / true",
-        f"{shlex.quote(sys.executable)} -c 'import ctypes, os; os._exit(ctypes.CDLL(None).unshare(0x10000000) and 1)'",
+        f"{shlex.quote(PYTHON)} -c 'import ctypes, os; os._exit(ctypes.CDLL(None).unshare(0x10000000) and 1)'",
     ],
 )
 async def test_no_namespaces_inside_the_sandbox(command: str, network: bool, run: Run) -> None:
@@ -322,7 +324,7 @@ if __name__ == "__main__":
 async def test_ordinary_programs_do_not_notice(run: Run, workspace: Path) -> None:
     (workspace / "ordinary.py").write_text(ORDINARY)
 
-    assert (await run([sys.executable, "ordinary.py"])).output == "thread\ndone\n"
+    assert (await run([PYTHON, "ordinary.py"])).output == "thread\ndone\n"
 
 
 @with_bubblewrap

@@ -20,6 +20,8 @@ from switchtower import config
 from switchtower.tools.running import processes
 from switchtower.tools.sandboxes import launch, sandbox, seccomp
 
+PYTHON = str(Path(sys.executable).resolve())
+"""That of a virtual environment may lie below `/tmp`, which is another folder in a sandbox."""
 PATIENCE = 60
 WHY_NOT = sandbox.probe("bubblewrap")
 with_bubblewrap = pytest.mark.skipif(WHY_NOT is not None, reason=f"no bubblewrap here: {WHY_NOT}")
@@ -94,11 +96,11 @@ async def test_the_daemons_files_and_sockets_are_out_of_reach(
             listener = opened.enter_context(socket.socket(socket.AF_UNIX))
             listener.bind(str(path))
             listener.listen()
-        control = subprocess.run([sys.executable, disk / "work/connect.py", *sockets], capture_output=True, text=True)
+        control = subprocess.run([PYTHON, disk / "work/connect.py", *sockets], capture_output=True, text=True)
         assert control.stdout.count("reached") == len(sockets)
 
         monkeypatch.setattr(sandbox, "_hidden", tuple(sockets))
-        reached = await run([sys.executable, "connect.py", *map(str, sockets)], network=network)
+        reached = await run([PYTHON, "connect.py", *map(str, sockets)], network=network)
         read = await run(f"cat '{token}' '{settings.config_file}'; grep -rs hush '{disk}'", network=network)
         top = Path(place).parts[1] if place.startswith("work/") else "none"
         exchange = (
@@ -122,8 +124,8 @@ async def test_abstract_sockets_are_those_of_the_network(run: Run) -> None:
         listener.bind(f"\0{name}")
         listener.listen()
 
-        assert "Connection refused" in (await run([sys.executable, "-c", connect])).output
-        assert (await run([sys.executable, "-c", connect], network=True)).output == "reached\n"
+        assert "Connection refused" in (await run([PYTHON, "-c", connect])).output
+        assert (await run([PYTHON, "-c", connect], network=True)).output == "reached\n"
 
 
 # Keys
@@ -144,7 +146,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 numbers, name, look = seccomp.here().numbers, sys.argv[1], sys.argv[2]
 assert libc.syscall(ctypes.c_long(numbers["keyctl"]), ctypes.c_long(1), None) > 0
 assert libc.syscall(ctypes.c_long(numbers["add_key"]), b"user", name.encode(), b"secret", ctypes.c_long(6), ctypes.c_long(-3)) > 0
-argv = [sys.executable, "-c", look, str(numbers["keyctl"]), name]
+argv = [PYTHON, "-c", look, str(numbers["keyctl"]), name]
 def by(start, words):
     process = start(words, stdout=subprocess.PIPE)
     return process.communicate()[0].decode().strip()
