@@ -30,8 +30,10 @@ os.environ["OLLAMA_HOST"] = ""
 os.environ["HOME"] = tempfile.mkdtemp(prefix="tower-tests-home-")
 atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
 
-# A parent that ignores Ctrl-C (a job in the background of a script, `nohup`) passes that on, and Python then leaves it ignored.
+# A parent that ignores Ctrl-C (a job in the background of a script) or the end of its terminal (`nohup`) passes that on to
+# every program below it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # No test may read or write the keyring of the user who runs it.
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"

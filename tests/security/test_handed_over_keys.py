@@ -159,3 +159,30 @@ async def test_a_run_that_continues_after_a_restart_without_its_key_fails_and_na
             events = await client.until("run_complete")
     assert events[-1].payload["outcome"] == "failed"
     assert "`OPENAI_API_KEY` is not set" in events[-1].payload["summary"]
+
+
+async def test_an_approval_keeps_waiting_after_a_restart_without_the_key(start: Start, home: Path, workspace: Path) -> None:
+    async with ModelServer([script.call("run", command="true"), script.say("finished")]) as server:
+        (home / "config.toml").write_text(
+            f'provider = "work"\n[models.work]\nprovider = "openai"\nmodel = "m"\nbase_url = "{server.url}"\n'
+            'key_env = "OPENAI_API_KEY"\n'
+        )
+        daemon = await start()
+        async with await opened(daemon) as client:
+            assert await hand_over(client, {"OPENAI_API_KEY": KEY}) is None
+            session = (await client.start_session(workspace, provider="work")).session_id
+            await client.send(session, "do it")
+            asked = (await client.until("approval_required"))[-1]
+        daemon.kill()
+        daemon.end()
+        daemon = await start()
+        async with await opened(daemon) as client:
+            await client.attach(session, asked.seq)
+            # A second session shows that the daemon has had the time to fail the first one.
+            other = (await client.start_session(workspace, provider="demo")).session_id
+            await client.send(other, "say: hello")
+            await client.until("run_complete")
+            assert await hand_over(client, {"OPENAI_API_KEY": KEY}) is None
+            assert (await client.decide(asked)).code is None
+            events = await client.until("run_complete")
+    assert events[-1].payload["outcome"] == "success"

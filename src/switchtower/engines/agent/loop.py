@@ -6,7 +6,7 @@ enters the same loop, with its open calls first.
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from switchtower.core import engine, errors, events, policy
 from switchtower.engines.agent import (
@@ -34,6 +34,8 @@ _LONGEST_SUMMARY = 500
 
 log = logging.getLogger(__name__)
 
+_OpenModel = Callable[[engine.Task], Awaitable[port.Model]]
+
 
 class AgentEngine:
     def __init__(self, kit: Kit) -> None:
@@ -45,9 +47,10 @@ class AgentEngine:
             return await chores.restore(task, desk, self.kit.checkpoints)
         try:
             await asyncio.to_thread(sandbox.choose, task.sandbox)
-            model = await self._opened(task)
+            # A run that a restart cut short settles its open calls first: an approval waits even while the model cannot be used.
+            model = None if task.open_calls else await self._opened(task)
             if task.purpose is events.Purpose.COMPACT:
-                return await self._compact(task, desk, model)
+                return await self._compact(task, desk, model or await self._opened(task))
             return await self._work(task, desk, model)
         except Stopped as stopped:
             return stopped.result
@@ -73,7 +76,7 @@ class AgentEngine:
         except Exception as error:
             raise turns.ModelFailed from error
 
-    async def _work(self, task: engine.Task, desk: engine.Desk, model: port.Model) -> engine.Result:
+    async def _work(self, task: engine.Task, desk: engine.Desk, model: port.Model | None) -> engine.Result:
         changes = ChangeKeeper(self.kit.checkpoints, task, desk)
         rules = policy.Policy(task.policy, (*self.kit.rules, *task.run_rules), task.rules)
         folder = await _existing_workspace(task)
@@ -81,7 +84,7 @@ class AgentEngine:
         try:
             await trust_question.ask(work, self.kit)
             work.toolbox = await guests.welcome(work, self.kit)
-            result = await _Conversation(work, model, self.kit).to_the_end()
+            result = await _Conversation(work, model, self._opened, self.kit).to_the_end()
         except asyncio.CancelledError:
             await patience.to_the_end(self._leave(work, changes.after_cancelled_run()))
             raise
@@ -110,11 +113,11 @@ class AgentEngine:
 class _Conversation:
     """The loop itself, with what it keeps from turn to turn."""
 
-    def __init__(self, work: Work, model: port.Model, kit: Kit) -> None:
+    def __init__(self, work: Work, model: port.Model | None, open_model: _OpenModel, kit: Kit) -> None:
         self._work = work
         self._task = work.task
         self._desk = work.desk
-        self._model = model
+        self._open_model = open_model
         self._kit = kit
         self._messages: list[engine.Message] = []
         self._system = ""
@@ -123,7 +126,14 @@ class _Conversation:
         self._is_cut = False
         """The last message was stopped at a limit of its length."""
         self._context_tokens = work.task.context_tokens
-        self._compactor = Compactor(model, kit, work.desk, self._meter)
+        self._model: port.Model
+        self._compactor: Compactor
+        if model is not None:
+            self._use(model)
+
+    def _use(self, model: port.Model) -> None:
+        self._model = model
+        self._compactor = Compactor(model, self._kit, self._desk, self._meter)
 
     async def to_the_end(self) -> engine.Result:
         task = self._task
@@ -132,6 +142,10 @@ class _Conversation:
         if not open_calls and (said := conversation.final_text(task.messages)) is not None:
             return engine.Result(events.Outcome.SUCCESS, _summary(said))
         await self._prepare()
+        if open_calls:
+            await calls.settle_all(open_calls, self._work, self._messages)
+            open_calls = ()
+            self._use(await self._open_model(task))
         while True:
             await calls.settle_all(open_calls, self._work, self._messages)
             await self._deliver_steering()
