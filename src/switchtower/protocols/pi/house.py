@@ -250,7 +250,7 @@ class _TowerLedger:
     async def settle(self, settlement: ports.Settlement) -> int | None:
         standing = self._roster.get(settlement.session_id)
         if standing is None:
-            raise ports.Refused(strings.session_not_found(settlement.session_id))
+            return None  # deleted since the command did its work, and its receipts with it
         command = commands.RecordOutcome(
             session_id=standing.id,
             actor=OURSELVES,
@@ -258,7 +258,10 @@ class _TowerLedger:
             advances=settlement.advances,
             receipts=settlement.receipts,
         )
-        version = int((await self._asking.ask(command))["version"])
+        try:
+            version = int((await self._asking.ask(command))["version"])
+        except errors.SessionNotFound:
+            return None
         await self._roster.catch_up(standing.id, version)
         return version
 

@@ -64,7 +64,7 @@ class Ledger(Protocol):
         ...
 
     def settle(self, settlement: Settlement) -> Awaitable[int | None]:
-        """Done when it is durable; the session's version then."""
+        """Returns the session's version once the outcome is durable, or None when the session has been deleted."""
         ...
 
 
