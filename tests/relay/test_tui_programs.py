@@ -164,7 +164,8 @@ async def test_a_curses_program_sees_keys_and_sizes(theatre: Theatre) -> None:
         await seat.keys(key)
         await seat.sees("keys " + " ".join(name for _, name in keys[:place]))
     await seat.resize(90, 25)
-    display = await seat.sees("size 90x25")
+    await seat.sees("size 90x25")
+    display = await seat.sees("keys a up left z")  # the program draws the screen line by line
     assert (len(display), len(display[0])) == (25, 90)
     assert "keys a up left z" in display[2]
     await seat.keys("q")
