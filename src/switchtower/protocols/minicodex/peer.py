@@ -7,6 +7,7 @@ pages from the journal, and is told when it has caught up.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import ClassVar
 
 from switchtower.core import commands, events, tower
 from switchtower.core import errors as core_errors
@@ -35,6 +36,8 @@ _OF_A_RUN = (messages.Send, messages.Approve, messages.Deny, messages.Abort)
 
 class MiniCodexPeer:
     """Implements `stream.Receiver`, `tower.Outlet` and `tower.Paced`."""
+
+    protocol: ClassVar[str] = "minicodex"
 
     def __init__(
         self,
