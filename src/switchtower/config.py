@@ -538,7 +538,7 @@ def _parsed(setting: Setting, value: object, source: str, spelling: Callable[[ob
         raise ConfigError(setting.name, source, str(problem), hint=hint) from None
 
 
-def _read(config_file: Path, known: Sequence[str]) -> dict[str, object]:
+def _read(config_file: Path, known: list[str]) -> dict[str, object]:
     try:
         content = config_file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
