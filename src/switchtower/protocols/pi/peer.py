@@ -22,7 +22,7 @@ from switchtower.protocols.pi.order.conductor import Conductor
 from switchtower.protocols.pi.reels import Reels
 from switchtower.protocols.pi.roster import Standing
 from switchtower.protocols.pi.view import reel
-from switchtower.protocols.pi.view.reel import Reel
+from switchtower.protocols.pi.view.footage import Reel
 from switchtower.transports.outbox import TRY_AGAIN_LATER, Outbox
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
