@@ -80,23 +80,6 @@ class Polled(Struct, frozen=True, kw_only=True):
     summary: Summary = Summary()
 
 
-class LogEvent(Struct, frozen=True, tag_field="type", tag="log", kw_only=True):
-    timestamp: str
-    level: str
-    message: str
-    step_id: str | UnsetType = UNSET
-
-
-class StepEvent(Struct, frozen=True, tag_field="type", tag="step", kw_only=True):
-    timestamp: str
-    step_id: str
-    state: StepState
-    attempt: int = 0
-    duration_ms: int | UnsetType = UNSET
-    outputs: Any = UNSET
-    error: Error | UnsetType = UNSET
-
-
 class Ok(Struct, frozen=True):
     ok: bool = True
 
