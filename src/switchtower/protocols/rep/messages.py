@@ -9,7 +9,6 @@ CONTROL_KINDS = ("dsl.emit", "finish", "switch")
 """Nodes that only direct the flow. Every runtime of ours executes them; an orchestrator can drive them for one that does not."""
 
 Status = Literal["pending", "running", "completed", "failed"]
-StepState = Literal["started", "succeeded", "failed"]
 
 CAPABILITIES = "Runtime.Capabilities"
 START_RUN = "Runtime.StartRun"
