@@ -471,7 +471,7 @@ def load(flags: Mapping[str, object] = MappingProxyType({}), environ: Mapping[st
     home = _given(SETTINGS[0], flags, environ, {}, "")
     folders = locate(home, environ)
     config_file = folders.config / "config.toml"
-    in_file = _read(config_file)
+    in_file = _read(config_file, [setting.name for setting in SETTINGS if setting.in_file])
     found = {setting.name: _given(setting, flags, environ, in_file, f"`{config_file}`") for setting in SETTINGS[1:]}
     given = {name: value for name, value in found.items() if value is not None}
     asked = frozenset(name for name, value in given.items() if not _is_handed_on(_BY_NAME[name], value, flags, environ))
@@ -538,7 +538,7 @@ def _parsed(setting: Setting, value: object, source: str, spelling: Callable[[ob
         raise ConfigError(setting.name, source, str(problem), hint=hint) from None
 
 
-def _read(config_file: Path) -> dict[str, object]:
+def _read(config_file: Path, known: list[str]) -> dict[str, object]:
     try:
         content = config_file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -556,7 +556,6 @@ def _read(config_file: Path) -> dict[str, object]:
         raise ConfigError("config.toml", f"`{config_file}`", f"not valid TOML: {problem}", hint="correct that line") from None
 
     in_file = _flattened(in_file, config_file)
-    known = [setting.name for setting in SETTINGS if setting.in_file]
     for key in in_file:
         if key not in known and key not in TABLES:
             raise ConfigError(key, f"`{config_file}`", "no setting has this name", hint=_suggestion(key, known))

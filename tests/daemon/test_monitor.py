@@ -11,8 +11,16 @@ from tests.web_server.prometheus import Families
 
 from switchtower.core import errors
 from switchtower.daemon import journal_file, readiness
-from switchtower.daemon.monitor import COUNTED_EVERY, Monitor
+from switchtower.daemon.monitor import COUNTED_EVERY, Monitor, protocol_of
+from switchtower.daemon.supervision import Supervised
 from switchtower.daemon.vitals import Vitals
+from switchtower.protocols.minicodex.peer import MiniCodexPeer
+from switchtower.protocols.pi.peer import PiPeer, Turned
+from switchtower.protocols.push.peer import PushPeer
+from switchtower.protocols.relay.hub.app_peer import AppPeer
+from switchtower.protocols.relay.hub.host_peer import HostPeer
+from switchtower.transports.pair import Inbox
+from switchtower.transports.stream import Receiver
 
 
 class Store:
@@ -142,3 +150,28 @@ async def test_a_journal_file_that_is_not_there_is_a_reason_and_has_no_size(tmp_
 
     assert gone.reasons_not_ready() == ["the journal's file cannot be written", "the journal's folder is gone"]
     assert await gone.size() == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [
+        (PushPeer, "push"),
+        (MiniCodexPeer, "minicodex"),
+        (PiPeer, "pi"),
+        (Turned, "pi"),
+        (AppPeer, "relay_app"),
+        (HostPeer, "relay_host"),
+        (Inbox, "http"),
+    ],
+)
+async def test_a_connection_is_counted_under_its_protocol_also_behind_a_token_check(kind: type[Receiver], label: str) -> None:
+    async def is_good() -> bool:
+        return True
+
+    receiver = kind.__new__(kind)
+    assert protocol_of(receiver) == label
+    assert protocol_of(Supervised(receiver, is_good)) == label
+
+
+def test_a_connection_that_is_not_let_in_yet_counts_as_http() -> None:
+    assert protocol_of(None) == "http"

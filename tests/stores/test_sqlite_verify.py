@@ -9,6 +9,7 @@ import pytest
 from switchtower.core import events, journal
 from switchtower.core.session import card, to_snapshot
 from switchtower.stores import sqlite_copy, sqlite_look, sqlite_stats, sqlite_verify, verifying
+from switchtower.stores.looking import CannotLook
 from switchtower.stores.registry import SqliteRegistry
 from switchtower.stores.sqlite import SqliteJournal
 from switchtower.testing.sessions import Table
@@ -104,7 +105,7 @@ async def test_an_older_schema_can_be_looked_at_and_a_newer_one_cannot(path: Pat
     assert sqlite_verify.verify(path).ok
 
     damage(path, "PRAGMA user_version = 999")
-    with pytest.raises(sqlite_look.CannotLook, match=r"is version 999 and this program knows \d+; hint: use the newer program"):
+    with pytest.raises(CannotLook, match=r"is version 999 and this program knows \d+; hint: use the newer program"):
         sqlite_verify.verify(path)
 
 
@@ -234,11 +235,11 @@ def test_what_is_no_journal_is_refused_with_a_remedy(tmp_path: Path, content: by
     if content is not None:
         path.write_bytes(content)
 
-    with pytest.raises(sqlite_look.CannotLook, match="; hint: "):
+    with pytest.raises(CannotLook, match="; hint: "):
         sqlite_verify.verify(path)
-    with pytest.raises(sqlite_look.CannotLook, match="; hint: "):
+    with pytest.raises(CannotLook, match="; hint: "):
         sqlite_stats.stats(path)
-    with pytest.raises(sqlite_look.CannotLook, match="; hint: "):
+    with pytest.raises(CannotLook, match="; hint: "):
         sqlite_copy.copy(path, tmp_path / "copy.db")
 
 
@@ -247,7 +248,7 @@ async def test_a_registry_is_no_journal(tmp_path: Path) -> None:
     await registry.open()
     await registry.close()
 
-    with pytest.raises(sqlite_look.CannotLook, match="is not a journal"):
+    with pytest.raises(CannotLook, match="is not a journal"):
         sqlite_verify.verify(tmp_path / "registry.db")
     assert sqlite_copy.check(tmp_path / "registry.db", sqlite_look.REGISTRY) == []
 

@@ -61,7 +61,7 @@ async def test_ntfy_is_told_in_its_own_words(
 def test_who_wants_no_notifications_traces_or_figures_does_not_load_what_makes_them() -> None:
     rooms = ("notify", "notify_push", "telemetry", "telemetry_otel", "monitor", "metrics_format")
     code = (
-        "import sys; import switchtower.daemon.app;"
+        "import sys; from switchtower.daemon import app;"
         f"print([name for name in sys.modules if name.startswith(('opentelemetry', 'cryptography', 'starlette', 'uvicorn'))"
         f" or name in {[f'switchtower.daemon.{room}' for room in rooms]}])"
     )

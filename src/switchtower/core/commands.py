@@ -20,6 +20,13 @@ class Command(Struct, frozen=True, kw_only=True):
     """Stored with what comes of it, for a protocol that keeps its own identities."""
     identity_fields: ClassVar[tuple[str, ...]] = ()
     """The fields that make two commands the same request; their hash is the fingerprint."""
+    wire_name: ClassVar[str]
+    """The command's name in stored fingerprints and between nodes. It never changes. By default it is the class name."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "wire_name" not in vars(cls):
+            cls.wire_name = cls.__name__
 
 
 class StartSession(Command, frozen=True, kw_only=True):
@@ -204,12 +211,14 @@ class ResizeTerminal(Command, frozen=True, kw_only=True):
 
 
 class StartErrand(Command, frozen=True, kw_only=True):
+    wire_name: ClassVar[str] = "StartErrand"
     errand_id: str
     tool: str
     args: dict[str, object]
 
 
 class FinishErrand(Command, frozen=True, kw_only=True):
+    wire_name: ClassVar[str] = "FinishErrand"
     errand_id: str
     ok: bool
     duration_ms: int

@@ -12,7 +12,7 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 def fingerprint(command: commands.AnyCommand) -> str:
     """The same for two commands that ask for the same thing, whatever the order of their keys."""
-    meaning = [type(command).__name__, *(getattr(command, name) for name in command.identity_fields)]
+    meaning = [command.wire_name, *(getattr(command, name) for name in command.identity_fields)]
     return hashlib.sha256(_encoder.encode(meaning)).hexdigest()
 
 

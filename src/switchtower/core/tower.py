@@ -6,12 +6,15 @@ journal, so a slow one costs nobody anything.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from switchtower.core import commands, errors, events, journal, nodes, search, workshop
+from switchtower.core import commands, errors, events, journal, search, workshop
 from switchtower.core.session import Session
+
+if TYPE_CHECKING:
+    from switchtower.core import nodes
 
 FROM_THE_HEAD = 2**62
 """A cursor that no session has reached: who attaches there is given what comes next, and nothing of before."""

@@ -3,15 +3,16 @@
 from msgspec.structs import replace
 
 from switchtower.core import errors, events
-from switchtower.engines.flow import ir
-from switchtower.engines.flow.ir import inputs
-from switchtower.engines.flow.runtime.kinds import catalogue
 
 _MOST_TOLD = 20
 
 
 def checked(flow: events.Flow) -> events.Flow:
     """With its inputs' defaults. Raises `InvalidCommand` with every problem."""
+    from switchtower.engines.flow import ir
+    from switchtower.engines.flow.ir import inputs
+    from switchtower.engines.flow.runtime.kinds import catalogue
+
     try:
         parsed = ir.parse(flow.document)
         given = inputs.check(parsed.inputs_schema, flow.inputs)

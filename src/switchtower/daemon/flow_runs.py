@@ -89,7 +89,7 @@ async def run(
 
 
 async def ask(chosen: Chosen, *, folder: Path, timeout_s: float) -> dict[str, Any]:
-    """What a runtime says of itself. Raises `client.Broken`, `client.Refused`, `client.NotStarted` and `TimeoutError`."""
+    """What a runtime says of itself. Raises `client.Broken`, `client.Refused`, `child.NotStarted` and `TimeoutError`."""
     marching = client.Marching(run_id=str(uuid4()), trace_id=str(uuid4()), timeout_s=timeout_s)
     started = client.Client.start(chosen.argv, cwd=str(folder), marching=marching, environment=_environment(chosen))
     async with started as runtime, asyncio.timeout(timeout_s):

@@ -9,6 +9,7 @@ from switchtower.daemon import flow_runs
 from switchtower.engines.flow import ports
 from switchtower.engines.flow.orchestrator import capability_cache, control
 from switchtower.protocols.rep import client, driver, errors, messages, negotiation, outcome
+from switchtower.protocols.rep.child import NotStarted
 from switchtower.tools.running import environment
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
@@ -55,7 +56,7 @@ class RepRuntimes:
             return outcome.refusal(refused.code, refused.message, refused.data)
         except client.Broken as broken:
             return outcome.error(broken.code, broken.message, details=broken.details)
-        except client.NotStarted as problem:
+        except NotStarted as problem:
             return outcome.error(errors.Code.BROKEN_TRANSPORT, str(problem))
         except TimeoutError:
             message = f"the runtime did not say what it can do within {_ASK_TIMEOUT:g} s"

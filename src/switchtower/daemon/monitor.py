@@ -13,7 +13,6 @@ from typing import Any
 
 from switchtower.core import errors, events
 from switchtower.daemon import metrics_format as shown
-from switchtower.daemon.supervision import Supervised
 from switchtower.daemon.vitals import BUCKETS, Vitals
 from switchtower.runtime import census
 from switchtower.runtime.runtime import Runtime
@@ -203,11 +202,6 @@ class Monitor:
 
 
 def protocol_of(receiver: Receiver | None) -> str:
-    """From the room that it is of."""
-    if isinstance(receiver, Supervised):
-        receiver = receiver._receiver
-    room = "" if receiver is None else type(receiver).__module__
-    if room.startswith("switchtower.protocols.relay."):
-        return "relay_host" if room.endswith("host_peer") else "relay_app"
-    name = room.removeprefix("switchtower.protocols.").partition(".")[0]
-    return name if name in _PROTOCOLS else "http"
+    """The label of a connection: `http` for a connection without a protocol of its own."""
+    label: str = getattr(receiver, "protocol", "http")
+    return label

@@ -12,7 +12,6 @@ from switchtower import config
 from switchtower.core.access import Access
 from switchtower.core.roles import Role
 from switchtower.daemon import pi_doors
-from switchtower.transports.stdio import StdioConnection
 from switchtower.transports.stream import Debtor
 
 ASK_AGAIN_SECONDS = 0.02
@@ -36,6 +35,8 @@ class PiStdio:
         cwd: str,
         ended: Callable[[], None],
     ) -> None:
+        from switchtower.transports.stdio import StdioConnection
+
         # Ids are the client's own choice, and whoever starts a process of its own counts from one again.
         self._ended = ended
         self._patience = settings.shutdown_timeout

@@ -40,6 +40,12 @@ class Supervised:
         self._held: list[bytes] = []
         self._ended = False
 
+    @property
+    def protocol(self) -> str:
+        """The wrapped receiver's protocol, for the metrics."""
+        label: str = getattr(self._receiver, "protocol", "http")
+        return label
+
     def connected(self, stream: Stream) -> None:
         self._receiver.connected(stream)
         self._unwatch = self._watch_accounts(self._doubt)

@@ -22,10 +22,11 @@ from switchtower.extensions.loader import Loader
 from switchtower.models.catalog import Catalog
 from switchtower.models.providers import DEMO
 from switchtower.tools.git import worktrees
+from switchtower.tools.git.plumbing.unavailable import Unavailable
 from switchtower.tools.registry import Toolbox
 from switchtower.tools.running import processes
 from switchtower.tools.sandboxes import sandbox as sandboxes
-from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
+from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 AUTO = preset_rules.AUTO
 LOCAL = admission.LOCAL

@@ -6,10 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 from switchtower.stores import sqlite_look
+from switchtower.stores.looking import CannotLook
 
 
 def copy(source: Path, target: Path, kind: str = sqlite_look.JOURNAL) -> int:
-    """Makes `target`, for the owner alone, and returns its schema version. Raises `sqlite_look.CannotLook`."""
+    """Makes `target`, for the owner alone, and returns its schema version. Raises `CannotLook`."""
     with sqlite_look.opened(source, kind) as reading:
         os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         try:
@@ -19,11 +20,11 @@ def copy(source: Path, target: Path, kind: str = sqlite_look.JOURNAL) -> int:
                 writing.execute("PRAGMA journal_mode = DELETE")
                 return sqlite_look.schema_version(writing)
         except sqlite3.Error as problem:
-            raise sqlite_look.CannotLook(f"`{source}` cannot be copied: {problem}", hint="see `tower doctor`") from None
+            raise CannotLook(f"`{source}` cannot be copied: {problem}", hint="see `tower doctor`") from None
 
 
 def check(path: Path, kind: str, within_s: float = 600.0) -> list[str]:
-    """What is wrong with a copy that nobody has open. Raises `sqlite_look.CannotLook` for what is no such file."""
+    """What is wrong with a copy that nobody has open. Raises `CannotLook` for what is no such file."""
     with sqlite_look.opened(path, kind) as connection:
         found = sqlite_look.quick_check(connection, within_s)
         return ["it could not be checked in time"] if found is None else found

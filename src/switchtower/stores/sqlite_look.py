@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from switchtower.stores import connections, looking, migrations
+from switchtower.stores import connections, migrations
+from switchtower.stores.looking import CannotLook
 
 JOURNAL = "sql"
 REGISTRY = "sql_registry"
@@ -14,9 +15,6 @@ _LOCK_PATIENCE_MS = 5_000
 _STEPS_BETWEEN_LOOKS = 100_000
 """Of SQLite's own machine, between two looks at the clock."""
 _TABLES = {JOURNAL: {"sessions", "events", "snapshots", "receipts"}, REGISTRY: {"users", "tokens", "hosts"}}
-
-
-CannotLook = looking.CannotLook
 
 
 @contextmanager

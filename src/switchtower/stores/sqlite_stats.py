@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from switchtower.stores import sqlite_look
+from switchtower.stores.looking import CannotLook
 
 MOST_LISTED = 10
 
@@ -44,13 +45,13 @@ class Stats(Struct, frozen=True, kw_only=True):
 
 
 def stats(path: Path) -> Stats:
-    """Raises `sqlite_look.CannotLook`, also for what breaks on the way."""
+    """Raises `CannotLook`, also for what breaks on the way."""
     with sqlite_look.opened(path) as connection:
         try:
             connection.execute("BEGIN")  # all numbers are of one moment
             return _counted(connection, path)
         except sqlite3.Error as problem:
-            raise sqlite_look.CannotLook(f"`{path}` cannot be read: {problem}", hint="see `tower journal verify`") from None
+            raise CannotLook(f"`{path}` cannot be read: {problem}", hint="see `tower journal verify`") from None
 
 
 def _counted(connection: sqlite3.Connection, path: Path) -> Stats:

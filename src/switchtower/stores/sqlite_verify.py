@@ -14,7 +14,7 @@ _PAGE = 500
 
 
 def verify(path: Path, progress: Progress = lambda *_: None) -> Report:
-    """Raises `sqlite_look.CannotLook` for what is no journal. Takes as long as reading all of it takes."""
+    """Raises `looking.CannotLook` for what is no journal. Takes as long as reading all of it takes."""
     report = Report(str(path))
     with sqlite_look.opened(path) as connection:
         report.schema = sqlite_look.schema_version(connection)

@@ -1,7 +1,7 @@
 """Frames on their way out, in the spelling of each transport. Each spelling is made once and shared by all who are sent it."""
 
+import struct
 from collections.abc import Sequence
-from struct import Struct
 
 _TEXT_FRAME = 0x81  # RFC 6455: FIN with opcode 1; what a server sends is not masked, so it is the same for every client
 
@@ -32,8 +32,8 @@ class Packet:
 
 
 _SHORT = [bytes((_TEXT_FRAME, length)) for length in range(126)]
-_MEDIUM = Struct(">BBH")
-_LONG = Struct(">BBQ")
+_MEDIUM = struct.Struct(">BBH")
+_LONG = struct.Struct(">BBQ")
 
 
 def _header(length: int) -> bytes:

@@ -17,6 +17,7 @@ import uvloop
 from tests.tools.running.watching import Reports, alive, open_descriptors
 
 from switchtower.engines.pty import program, terminal
+from switchtower.engines.pty.starting import NotStarted
 from switchtower.tools.running import marks, orphans, processes
 
 PATIENCE = 60
@@ -565,18 +566,18 @@ def test_nothing_is_left_when_the_event_loop_goes_down_with_everything(new_loop:
 )
 async def test_what_cannot_be_started_says_why(start: Start, tmp_path: Path, argv: list[str], reason: str) -> None:
     (tmp_path / "data").write_text("not executable")
-    with pytest.raises(program.NotStarted, match=re.escape(reason)):
+    with pytest.raises(NotStarted, match=re.escape(reason)):
         start(*argv)
 
 
 async def test_a_folder_that_is_gone_says_so(start: Start, tmp_path: Path) -> None:
     for folder in (tmp_path / "gone", Path("/dev/null")):
-        with pytest.raises(program.NotStarted, match="cannot be entered; hint: "):
+        with pytest.raises(NotStarted, match="cannot be entered; hint: "):
             start("true", cwd=str(folder))
 
 
 async def test_a_variable_that_cannot_be_set_is_refused_without_its_value(start: Start) -> None:
-    with pytest.raises(program.NotStarted) as refused:
+    with pytest.raises(NotStarted) as refused:
         start("true", environment={**ENVIRONMENT, "KEY": "hunter2\0"})
     assert "hunter2" not in str(refused.value)
 

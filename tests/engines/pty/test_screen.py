@@ -31,7 +31,6 @@ def test_text_lines_and_the_cursor():
     assert terminal.lines() == ["one", "two red", "", "", "", ""]
     assert terminal.text() == "one\ntwo red"
     assert terminal.cursor == (1, 7)
-    assert terminal.cursor_line() == "two red"
     cell = terminal.cells()[1][4]
     assert (cell.data, cell.fg, cell.bold) == ("r", "red", True)
 

@@ -7,6 +7,7 @@ from tests.protocols.minicodex import closed
 
 from switchtower.core import codec, events, ids, journal
 from switchtower.protocols.minicodex import story
+from switchtower.protocols.minicodex.plot import Story
 
 SESSION = "sess_01JCQ0TA0E"
 START_MS = 1_760_000_000_000
@@ -42,7 +43,7 @@ def entries_of(happened: Iterable[events.AnyEvent], *, run_id: str | None = RUN,
 
 
 def tell(*happened: events.AnyEvent) -> list[dict[str, Any]]:
-    frames, _ = story.tell(story.Story.empty(), SESSION, entries_of(happened))
+    frames, _ = story.tell(Story.empty(), SESSION, entries_of(happened))
     return [closed.check(frame) for frame in frames]
 
 

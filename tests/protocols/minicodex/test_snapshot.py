@@ -22,7 +22,8 @@ from tests.protocols.minicodex.tales import (
 from tests.protocols.pi.strategies import ANY_EVENT, runs
 
 from switchtower.core import codec, events, journal
-from switchtower.protocols.minicodex import story
+from switchtower.protocols.minicodex import stamps, story
+from switchtower.protocols.minicodex.plot import Story
 from switchtower.protocols.minicodex.snapshot import Snapshot
 
 HISTORIES = st.lists(ANY_EVENT, max_size=25) | st.lists(runs(), max_size=3).map(
@@ -46,7 +47,7 @@ def test_a_client_that_folds_every_frame_holds_what_the_snapshot_says_at_every_p
     happened: list[events.AnyEvent], data: st.DataObject
 ) -> None:
     entries = entries_of(happened)
-    client, snapshot, state = Client(), Snapshot(SESSION), story.Story.empty()
+    client, snapshot, state = Client(), Snapshot(SESSION), Story.empty()
     assert said(snapshot) == client.holds()
     at = 0
     while at < len(entries):
@@ -173,14 +174,14 @@ def test_retention_takes_nothing_from_the_transcript(happened: list[events.AnyEv
 @pytest.mark.parametrize(("happened", "pruned_up_to"), PRUNED)
 def test_who_comes_back_after_pruning_is_told_exactly_what_is_missing(happened: list[events.AnyEvent], pruned_up_to: int) -> None:
     entries = entries_of(happened)
-    live, _ = story.tell(story.Story.empty(), SESSION, entries)
+    live, _ = story.tell(Story.empty(), SESSION, entries)
     left = [entry for entry in entries if entry.seq > pruned_up_to or not events.BY_KIND[entry.kind].prunable]
     for index, frame in enumerate(live):
         event_id = json.loads(frame)["event_id"]
-        seq, _ = story.after(event_id)
+        seq, _ = stamps.after(event_id)
         if any(entry.seq > seq and entry not in left for entry in entries):
             continue  # a gap: the peer says so
-        _, state = story.tell(story.Story.empty(), SESSION, [entry for entry in left if entry.seq < seq])
+        _, state = story.tell(Story.empty(), SESSION, [entry for entry in left if entry.seq < seq])
         last_seen = next((entry for entry in left if entry.seq == seq), None)
         told, state = story.resume(state, SESSION, last_seen, event_id)
         rest, _ = story.tell(state, SESSION, [entry for entry in left if entry.seq > seq])
@@ -188,7 +189,7 @@ def test_who_comes_back_after_pruning_is_told_exactly_what_is_missing(happened: 
 
 
 def test_who_has_seen_nothing_is_told_everything() -> None:
-    assert story.resume(story.Story.empty(), SESSION, None, 0) == ([], story.Story.empty())
+    assert story.resume(Story.empty(), SESSION, None, 0) == ([], Story.empty())
 
 
 def test_an_empty_batch_changes_nothing() -> None:
@@ -203,5 +204,5 @@ def test_frames_without_a_run_do_not_move_the_runs_last_event() -> None:
     aside = events.ErrorRaised("LOW_DISK", "Little space is left")
     later = journal.Entry(4, 1_760_000_009_000, None, aside.kind, codec.encode(aside))
     snapshot = said(of([*entries, later]))
-    assert snapshot["event_id"] == story.event_id(4, 0)
-    assert story.after(snapshot["run_state"]["last_event_id"])[0] == 3
+    assert snapshot["event_id"] == stamps.event_id(4, 0)
+    assert stamps.after(snapshot["run_state"]["last_event_id"])[0] == 3

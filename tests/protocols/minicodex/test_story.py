@@ -30,6 +30,7 @@ from tests.protocols.pi.strategies import ANY_EVENT, ONE_OF_EACH, runs
 
 from switchtower.core import codec, events, ids, journal
 from switchtower.protocols.minicodex import scribe, stamps, story
+from switchtower.protocols.minicodex.plot import Story
 
 APPROVED = events.ApprovalDecided("appr_1", events.Verdict.APPROVE, OWNER)
 CANCEL = events.RunCancelRequested(OWNER)
@@ -94,7 +95,7 @@ def test_a_status_has_the_whole_state_of_its_run() -> None:
 
 
 def test_times_are_written_to_the_millisecond_in_utc() -> None:
-    frames, _ = story.tell(story.Story.empty(), SESSION, entries_of([STARTED]))
+    frames, _ = story.tell(Story.empty(), SESSION, entries_of([STARTED]))
     assert json.loads(frames[0])["ts"] == "2025-10-09T08:53:20.001Z"
     assert stamps.moment(0) == b"1970-01-01T00:00:00.000Z"
 
@@ -256,13 +257,13 @@ def test_each_message_is_told_by_its_own_pieces() -> None:
 
 def test_what_belongs_to_no_run_does_not_make_one_running() -> None:
     aside = entries_of([events.ErrorRaised("LOW_DISK", "Little space is left")], run_id=None, first=2)
-    frames, _ = story.tell(story.Story.empty(), SESSION, [*entries_of([STARTED]), *aside])
+    frames, _ = story.tell(Story.empty(), SESSION, [*entries_of([STARTED]), *aside])
     assert in_short([closed.check(frame) for frame in frames]) == ["run_status starting", "user_text hello", "error LOW_DISK"]
 
 
 @pytest.mark.parametrize("size", [1, 2, story.SMALL_BATCH + 1])
 def test_missing_pieces_are_noticed_in_batches_of_any_size(size: int) -> None:
-    _, state = story.tell(story.Story.empty(), SESSION, entries_of([STARTED, THINKING, events.TextDelta("He")]))
+    _, state = story.tell(Story.empty(), SESSION, entries_of([STARTED, THINKING, events.TextDelta("He")]))
     _, whole = story.tell(state, SESSION, entries_of([events.TextDelta("l")] * size, first=4))
     _, torn = story.tell(state, SESSION, entries_of([events.TextDelta("l")] * size, first=5))
     assert (whole.torn, torn.torn) == (False, True)
@@ -296,30 +297,30 @@ def test_what_was_said_elsewhere_is_part_of_the_transcript_without_a_run() -> No
         events.MessageImported("assistant", "I will", 2, thinking="Hm", calls=(CALL,)),
         events.MessageImported("tool", "found", 3, call_id="call_1", tool="docs_search"),
     ]
-    frames, after = story.tell(story.Story.empty(), SESSION, entries_of(happened, run_id=None))
+    frames, after = story.tell(Story.empty(), SESSION, entries_of(happened, run_id=None))
     told = [closed.check(frame) for frame in frames]
     assert in_short(told) == ["user_text look", "reasoning Hm", "assistant_text I will", "tool_call", "function_call_output"]
     assert not any("run_id" in frame for frame in told)
-    assert after is story.Story.empty()
+    assert after is Story.empty()
 
 
 def test_outside_of_a_run_nothing_is_remembered() -> None:
     for event in ONE_OF_EACH:
         if event.kind != "run.started":
-            assert story.tell(story.Story.empty(), SESSION, entries_of([event]))[1] is story.Story.empty()
+            assert story.tell(Story.empty(), SESSION, entries_of([event]))[1] is Story.empty()
 
 
 def test_after_a_run_everybody_has_the_same_state() -> None:
-    assert story.tell(story.Story.empty(), SESSION, entries_of([STARTED, CALLED, ended()]))[1] is story.Story.empty()
+    assert story.tell(Story.empty(), SESSION, entries_of([STARTED, CALLED, ended()]))[1] is Story.empty()
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(ANY_EVENT, max_size=40), st.data())
 def test_any_way_to_cut_entries_into_batches_gives_the_same_frames(happened: list[events.AnyEvent], data: st.DataObject) -> None:
     entries = entries_of(happened)
-    whole, last = story.tell(story.Story.empty(), SESSION, entries)
+    whole, last = story.tell(Story.empty(), SESSION, entries)
     frames: list[bytes] = []
-    state = story.Story.empty()
+    state = Story.empty()
     at = 0
     while at < len(entries):
         batch = entries[at : at + data.draw(st.integers(1, len(entries) - at))]
@@ -328,7 +329,7 @@ def test_any_way_to_cut_entries_into_batches_gives_the_same_frames(happened: lis
         at += len(batch)
     assert frames == whole
     assert state == last
-    places = [story.after(closed.check(frame)["event_id"]) for frame in frames]
+    places = [stamps.after(closed.check(frame)["event_id"]) for frame in frames]
     assert all(before < after for before, after in pairwise(places))
     assert all(place == 0 or places[index - 1] == (seq, place - 1) for index, (seq, place) in enumerate(places))
 
@@ -363,25 +364,25 @@ def test_a_piece_arrives_as_it_was_said(text: str) -> None:
 def test_a_piece_that_is_stored_in_another_way_is_told_all_the_same() -> None:
     spaced = journal.Entry(3, 1_760_000_000_003, RUN, "text.delta", b'{ "text" : "Hi" }')
     entries = entries_of([STARTED, THINKING])
-    whole, _ = story.tell(story.Story.empty(), SESSION, [*entries, spaced])
+    whole, _ = story.tell(Story.empty(), SESSION, [*entries, spaced])
     assert closed.check(whole[-1])["text"] == "Hi"
 
 
-@given(st.integers(1, 2**40), st.integers(0, story.LAST_PLACE))
+@given(st.integers(1, 2**40), st.integers(0, stamps.LAST_PLACE))
 def test_an_event_id_says_where_to_go_on_and_fits_into_a_json_number(seq: int, place: int) -> None:
-    assert story.after(story.event_id(seq, place)) == (seq, place)
-    assert story.event_id(seq, place) < 2**53
-    assert story.event_id(seq, place) < story.event_id(seq + 1, 0)
+    assert stamps.after(stamps.event_id(seq, place)) == (seq, place)
+    assert stamps.event_id(seq, place) < 2**53
+    assert stamps.event_id(seq, place) < stamps.event_id(seq + 1, 0)
 
 
 def test_a_run_id_is_the_same_bits_as_a_uuid_or_one_made_from_its_name() -> None:
-    assert story.run_uuid(RUN).decode() == str(ids.as_uuid(RUN))
-    made = {story.run_uuid(name) for name in ("run_LOUIE", "run_" + "Z" * 26, "not ours")}
+    assert stamps.run_uuid(RUN).decode() == str(ids.as_uuid(RUN))
+    made = {stamps.run_uuid(name) for name in ("run_LOUIE", "run_" + "Z" * 26, "not ours")}
     assert len(made) == 3
     assert all(len(uuid) == 36 for uuid in made)
 
 
 def test_any_number_of_calls_at_once_stays_within_the_places_of_its_entry() -> None:
     calls = tuple(events.ToolRequest(f"call_{number}", "run", {}) for number in range(9_000))
-    frames, _ = story.tell(story.Story.empty(), SESSION, entries_of([events.MessageImported("assistant", "", 1, calls=calls)]))
-    assert story.after(json.loads(frames[-1])["event_id"])[0] == 1
+    frames, _ = story.tell(Story.empty(), SESSION, entries_of([events.MessageImported("assistant", "", 1, calls=calls)]))
+    assert stamps.after(json.loads(frames[-1])["event_id"])[0] == 1

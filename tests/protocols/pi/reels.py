@@ -6,12 +6,13 @@ from typing import Any
 
 from switchtower.core import codec, events, journal
 from switchtower.protocols.pi.view import reel
-from switchtower.protocols.pi.view.streaming import MOST_CALLS_LISTED
+from switchtower.protocols.pi.view.footage import Reel
+from switchtower.protocols.pi.view.streaming import MOST_CALLS_LISTED, Cast
 
 SESSION, RUN = "sess_01JCQREEL", "run_01JCQREEL"
 START_MS = 1_760_000_000_000
 OWNER = events.Actor(name="owner", via="app")
-CAST = reel.Cast(provider="openai", model="gpt-6.1-terra", api="openai-completions")
+CAST = Cast(provider="openai", model="gpt-6.1-terra", api="openai-completions")
 USAGE = events.UsageReported(
     provider="openai", model="gpt-6.1-terra-0901", input_tokens=100, output_tokens=20, cache_read_tokens=60, cost=0.25
 )
@@ -37,14 +38,14 @@ def entries_of(told: Iterable[events.AnyEvent]) -> list[journal.Entry]:
     return [journal.Entry(seq, START_MS + seq, RUN, event.kind, codec.encode(event)) for seq, event in enumerate(told, start=1)]
 
 
-def told(*happened: events.AnyEvent, state: reel.Reel | None = None) -> list[dict[str, Any]]:
+def told(*happened: events.AnyEvent, state: Reel | None = None) -> list[dict[str, Any]]:
     """The events of the frames for these."""
-    frames, _ = reel.translate(state or reel.Reel.empty(), SESSION, entries_of(happened), CAST)
+    frames, _ = reel.translate(state or Reel.empty(), SESSION, entries_of(happened), CAST)
     return events_in(frames)
 
 
-def after(*happened: events.AnyEvent) -> reel.Reel:
-    return reel.translate(reel.Reel.empty(), SESSION, entries_of(happened), CAST)[1]
+def after(*happened: events.AnyEvent) -> Reel:
+    return reel.translate(Reel.empty(), SESSION, entries_of(happened), CAST)[1]
 
 
 def events_in(frames: Sequence[bytes]) -> list[dict[str, Any]]:

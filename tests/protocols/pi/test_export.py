@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.protocols.pi.view import export, shapes
+from switchtower.protocols.pi.view import shapes
+from switchtower.protocols.pi.view.export import document
 
 MODEL = shapes.Model(
     id="gpt-6.1-terra",
@@ -79,7 +80,7 @@ class Outline(HTMLParser):
 
 def test_a_page_has_the_sessions_figures_and_each_result_with_its_call() -> None:
     call = shapes.ToolCall("call_1", "run", {"command": "make test"})
-    page = export.page(
+    page = document.page(
         INFO,
         FIGURES,
         [
@@ -123,7 +124,7 @@ def test_a_page_has_the_sessions_figures_and_each_result_with_its_call() -> None
 
 
 def test_a_page_loads_nothing_and_runs_nothing() -> None:
-    page = export.page(INFO, FIGURES, [shapes.User((shapes.Text("hi"),), AT)])
+    page = document.page(INFO, FIGURES, [shapes.User((shapes.Text("hi"),), AT)])
     assert (
         "http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\"" in page
     )
@@ -147,7 +148,7 @@ def test_hostile_content_stays_text_wherever_it_stands(hostile: str) -> None:
     info = shapes.SessionInfo(
         sessionId=hostile, sessionName=hostile, thinkingLevel=hostile, isStreaming=False, messageCount=0, createdAt=hostile
     )
-    outline = Outline(export.page(info, FIGURES, messages))
+    outline = Outline(document.page(info, FIGURES, messages))
     assert outline.open == []
     allowed = "html head meta title style body header h1 dl div dt dd main article h2 span time p pre code details summary footer"
     assert set(outline.tags) <= set(allowed.split())
@@ -157,7 +158,7 @@ def test_hostile_content_stays_text_wherever_it_stands(hostile: str) -> None:
 
 @given(st.text())
 def test_any_text_gives_a_page_that_is_valid_utf_8_and_without_control_characters(text: str) -> None:
-    page = export.page(INFO, FIGURES, [shapes.User((shapes.Text(text),), AT), assistant(shapes.Text(text))])
+    page = document.page(INFO, FIGURES, [shapes.User((shapes.Text(text),), AT), assistant(shapes.Text(text))])
     page.encode()
     assert not any(ord(character) < 0x20 and character not in "\t\n" for character in page)
     assert Outline(page).open == []
@@ -165,11 +166,11 @@ def test_any_text_gives_a_page_that_is_valid_utf_8_and_without_control_character
 
 def test_a_picture_that_is_none_is_said_to_be_one_that_cannot_be_shown() -> None:
     pictures = (shapes.Image("<b>", "image/png"), shapes.Image("aGk=", "image/svg+xml"))
-    page = export.page(INFO, FIGURES, [shapes.User(pictures, AT)])
+    page = document.page(INFO, FIGURES, [shapes.User(pictures, AT)])
     assert "<img" not in page
     assert page.count("A picture that cannot be shown.") == 2
 
 
 def test_an_empty_session_says_so_and_unanswered_calls_do_too() -> None:
-    assert "Nothing has been said yet." in export.page(INFO, FIGURES, [])
-    assert "No result." in export.page(INFO, FIGURES, [assistant(shapes.ToolCall("call_1", "run", {}))])
+    assert "Nothing has been said yet." in document.page(INFO, FIGURES, [])
+    assert "No result." in document.page(INFO, FIGURES, [assistant(shapes.ToolCall("call_1", "run", {}))])

@@ -24,6 +24,7 @@ from tests.protocols.pi.strategies import ONE_OF_EACH
 
 from switchtower.core import events, journal
 from switchtower.protocols.pi.view import reel
+from switchtower.protocols.pi.view.footage import Reel
 
 ZEROS = {
     "input": 0,
@@ -432,10 +433,10 @@ def test_what_people_do_besides_is_told_without_a_run() -> None:
 
 
 def test_between_runs_the_state_is_one_shared_object() -> None:
-    assert reel.Reel.empty() is reel.Reel.empty()
-    assert after(STARTED, events.TextDelta("Hi"), SUCCESS) is reel.Reel.empty()
-    assert after(events.ShellStarted("shell_1", "ls", OWNER), events.ApprovalExpired("appr_0")) is reel.Reel.empty()
-    assert after(STARTED) is not reel.Reel.empty()
+    assert Reel.empty() is Reel.empty()
+    assert after(STARTED, events.TextDelta("Hi"), SUCCESS) is Reel.empty()
+    assert after(events.ShellStarted("shell_1", "ls", OWNER), events.ApprovalExpired("appr_0")) is Reel.empty()
+    assert after(STARTED) is not Reel.empty()
 
 
 def test_what_changes_nothing_leaves_the_very_same_state() -> None:
@@ -470,7 +471,7 @@ def test_whoever_joins_gets_the_message_so_far_the_tools_at_work_and_the_open_qu
     assert "truncated" not in begun["message"]
     (held,) = events_in(reel.joining(after(STARTED, ANSWER)))
     assert held["message"]["content"] == [{"type": "text", "text": "It says contents"}]
-    assert reel.joining(reel.Reel.empty()) == []
+    assert reel.joining(Reel.empty()) == []
 
 
 def test_a_run_whose_beginning_was_missed_is_still_told() -> None:
@@ -500,5 +501,5 @@ def test_an_entry_of_every_kind_can_be_told() -> None:
     assert {event.kind for event in ONE_OF_EACH} == events.BY_KIND.keys()
     for event in ONE_OF_EACH:
         entry = journal.Entry(1, START_MS, RUN, event.kind, entries_of([event])[0].data)
-        frames, _ = reel.translate(reel.Reel.empty(), SESSION, [entry], CAST)
+        frames, _ = reel.translate(Reel.empty(), SESSION, [entry], CAST)
         events_in(frames)

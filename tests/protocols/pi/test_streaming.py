@@ -11,15 +11,16 @@ from tests.protocols.pi.strategies import ANY_EVENT, LONG_TEXTS, PIECES, runs
 
 from switchtower.core import events, journal
 from switchtower.protocols.pi.view import reel, shapes, streaming
+from switchtower.protocols.pi.view.footage import Reel
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(ANY_EVENT, max_size=40), st.data())
 def test_any_way_to_cut_entries_into_batches_gives_the_same_frames(happened: list[events.AnyEvent], data: st.DataObject) -> None:
     entries = entries_of(happened)
-    whole, last = reel.translate(reel.Reel.empty(), SESSION, entries, CAST)
+    whole, last = reel.translate(Reel.empty(), SESSION, entries, CAST)
     frames: list[bytes] = []
-    state = reel.Reel.empty()
+    state = Reel.empty()
     at = 0
     while at < len(entries):
         size = data.draw(st.integers(1, len(entries) - at))
@@ -97,7 +98,7 @@ def test_the_message_of_an_update_shows_all_of_a_short_text_and_the_end_of_a_lon
 @given(LONG_TEXTS, LONG_TEXTS)
 def test_an_update_from_the_template_is_what_the_encoder_would_send(first: str, second: str) -> None:
     pieces = entries_of([events.ThinkingDelta(first), events.TextDelta(second)])
-    frames, _ = reel.translate(reel.Reel.empty(), SESSION, pieces, CAST)
+    frames, _ = reel.translate(Reel.empty(), SESSION, pieces, CAST)
     is_cut = len(first) > 1_024 or len(second) > 1_024
     message = shapes.Assistant(
         content=(shapes.Thinking(_shown(first)), shapes.Text(_shown(second))),
@@ -124,7 +125,7 @@ def _bytes_of(tokens: int) -> int:
     words = [f" token{number % 7}" for number in range(tokens)]
     pieces = map(events.TextDelta, words)
     happened = [STARTED, *pieces, events.MessageCompleted("asst_1", "".join(words)), USAGE, SUCCESS]
-    frames, _ = reel.translate(reel.Reel.empty(), SESSION, entries_of(happened), CAST)
+    frames, _ = reel.translate(Reel.empty(), SESSION, entries_of(happened), CAST)
     return sum(map(len, frames))
 
 
@@ -136,7 +137,7 @@ def test_a_message_twice_as_long_takes_twice_the_bytes_and_not_four_times() -> N
 def test_going_back_and_forth_between_thinking_and_text_stays_linear() -> None:
     def size(turns: int) -> int:
         pieces = [piece for _ in range(turns) for piece in (events.ThinkingDelta("hm " * 20), events.TextDelta("so " * 20))]
-        return sum(map(len, reel.translate(reel.Reel.empty(), SESSION, entries_of(pieces), CAST)[0]))
+        return sum(map(len, reel.translate(Reel.empty(), SESSION, entries_of(pieces), CAST)[0]))
 
     assert size(2_000) < 2.1 * size(1_000)
 
@@ -177,7 +178,7 @@ def test_the_output_of_a_tool_is_shown_by_its_end_and_told_by_its_pieces() -> No
 
 def test_a_piece_that_another_encoder_stored_is_told_too() -> None:
     entry = journal.Entry(1, 1, "run_1", "text.delta", b'{ "text" : "a\\u0062\\n" }')
-    frames, _ = reel.translate(reel.Reel.empty(), SESSION, [entry], CAST)
+    frames, _ = reel.translate(Reel.empty(), SESSION, [entry], CAST)
     assert events_in(frames)[-1]["assistantMessageEvent"]["delta"] == "ab\n"
 
 

@@ -9,6 +9,7 @@ from tests.stores.copying import filled
 from switchtower.stores import sqlite_verify
 from switchtower.stores.copying import comparing, moving, ports, postgres_writing, sqlite_writing
 from switchtower.stores.copying.sqlite_writing import SqliteWriting
+from switchtower.stores.looking import CannotLook
 from switchtower.stores.postgres import connections
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
@@ -282,7 +283,7 @@ async def test_what_an_interrupted_copy_left_can_be_thrown_away(home: Path, tmp_
 
 async def test_a_damaged_file_is_told_as_that(home: Path, fresh_dsn: str) -> None:
     filled.change(home / "journal.db", "UPDATE sessions SET session_id = CAST(x'ff' AS TEXT) WHERE sid = 1")
-    with pytest.raises(filled.sqlite_look.CannotLook, match="the file cannot be read"):
+    with pytest.raises(CannotLook, match="the file cannot be read"):
         await move_in(home, fresh_dsn)
     with pytest.raises(sqlite3.OperationalError):
         with filled.home_reading(home) as source:
@@ -299,7 +300,7 @@ async def test_a_server_that_dies_during_a_copy_is_told_and_the_copy_goes_on(hom
             own_server.kill()
 
     with filled.home_reading(home) as source:
-        with pytest.raises(filled.sqlite_look.CannotLook, match=r"failed: .*; hint: "):
+        with pytest.raises(CannotLook, match=r"failed: .*; hint: "):
             async with postgres_writing.opened(dsn) as target:
                 await moving.move_all(source, target, kill_at_the_third)
 

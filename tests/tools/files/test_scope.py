@@ -195,8 +195,8 @@ def test_a_link_that_is_turned_outward_again_and_again_never_lets_a_read_or_writ
     with somebody_else(turn):
         while seen <= {"inside"} and not (seen and refused > 50):
             try:
-                seen.add(files.read_file(str(workspace), "door/plain.txt"))
-                files.write_file(str(workspace), "door/plain.txt", "inside")
+                seen.add(files.read(str(workspace), "door/plain.txt").text)
+                files.write(str(workspace), "door/plain.txt", "inside")
             except scope.Refused:
                 refused += 1
 
@@ -229,7 +229,7 @@ def test_a_folder_swapped_for_a_link_in_the_blink_of_an_eye_never_lets_a_read_ou
         try:
             while seen <= {"inside"} and not (seen and refused > 1500):
                 try:
-                    seen.add(files.read_file(str(workspace), "door/plain.txt"))
+                    seen.add(files.read(str(workspace), "door/plain.txt").text)
                 except outcome.Failed:
                     refused += 1
             assert swapper.poll() is None, "somebody was swapping all the time"

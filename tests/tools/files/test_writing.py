@@ -32,7 +32,7 @@ def names(folder: Path) -> list[str]:
 WRITER = """
 import sys
 from switchtower.tools.files import files
-files.write_file(sys.argv[1], "large.txt", "x" * 200_000_000)
+files.write(sys.argv[1], "large.txt", "x" * 200_000_000)
 """
 
 
@@ -65,7 +65,7 @@ def test_what_an_older_daemon_left_is_swept_when_the_folder_is_next_written_to(t
     for name in (LEFTOVER, "mine.tmp", ".tower-notes.tmp"):
         os.utime(tmp_path / name, (long_ago, long_ago))
 
-    files.write_file(str(tmp_path), "notes.txt", "x")
+    files.write(str(tmp_path), "notes.txt", "x")
 
     # A young one may be another daemon's that is writing just now.
     kept = [".tower-aaaaaaaaaaaaaaaa.tmp", ".tower-fedcba9876543210.tmp", ".tower-notes.tmp", "mine.tmp", "notes.txt"]
@@ -143,7 +143,7 @@ def test_of_many_who_replace_the_same_file_at_once_one_wins(tmp_path: Path) -> N
 def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
     (tmp_path / "usual").touch()
 
-    files.write_file(str(tmp_path), "ours", "x")
+    files.write(str(tmp_path), "ours", "x")
 
     assert stat.S_IMODE((tmp_path / "ours").stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
 

@@ -7,7 +7,9 @@ import pytest
 from tests.tools.git.repositories import git, insides, repository, state, write
 from tests.tools.snapshots.workspaces import SESSION, MakeWorkspace
 
-from switchtower.tools.snapshots.checkpoints import Checkpoints, Limits, Unavailable
+from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.snapshots.checkpoints import Checkpoints
+from switchtower.tools.snapshots.limits import Limits
 
 
 async def test_secrets_are_never_stored_and_never_touched(

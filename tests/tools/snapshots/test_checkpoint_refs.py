@@ -8,7 +8,8 @@ import pytest
 from tests.tools.git.repositories import git, insides, repository, write
 from tests.tools.snapshots.workspaces import SESSION, MakeWorkspace
 
-from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
+from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 
 async def test_the_repository_looks_the_same_to_everybody_but_git_gc(tmp_path: Path, checkpoints: Checkpoints) -> None:

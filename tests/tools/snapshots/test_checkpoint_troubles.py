@@ -10,8 +10,10 @@ import pytest
 from tests.tools.git.repositories import git, repository, write
 from tests.tools.snapshots.workspaces import SESSION, MakeWorkspace
 
+from switchtower.tools.git.plumbing.unavailable import Unavailable
 from switchtower.tools.running import orphans
-from switchtower.tools.snapshots.checkpoints import Checkpoints, Limits, Unavailable
+from switchtower.tools.snapshots.checkpoints import Checkpoints
+from switchtower.tools.snapshots.limits import Limits
 
 
 async def test_without_git_there_are_no_checkpoints(

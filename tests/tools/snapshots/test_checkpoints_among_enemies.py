@@ -11,7 +11,8 @@ import pytest
 from tests.tools.git.repositories import Trap, arm, git, insides, make_partial, repository, state, write
 from tests.tools.snapshots.workspaces import SESSION
 
-from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
+from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 
 @pytest.fixture

@@ -16,8 +16,10 @@ import pytest
 from tests.tools.git.repositories import git, repository, state, write
 from tests.tools.snapshots.workspaces import SESSION
 
+from switchtower.tools.git.plumbing.unavailable import Unavailable
 from switchtower.tools.snapshots import objects, restoring
-from switchtower.tools.snapshots.checkpoints import Checkpoints, Restored, Unavailable
+from switchtower.tools.snapshots.checkpoints import Checkpoints
+from switchtower.tools.snapshots.restoring import Restored
 
 
 @pytest.fixture

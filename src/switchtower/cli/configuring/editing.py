@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from switchtower import config
-from switchtower.cli import console, editor
+from switchtower.cli import console
 from switchtower.cli.configuring import changing
 
 _FIRST_WORDS = """\
@@ -24,6 +24,8 @@ class NotTaken(Exception):
 
 def edit(file: Path) -> bool:
     """Whether the file was changed. Raises `NotTaken`, or `OSError` when it cannot be written."""
+    from switchtower.cli import editor
+
     words = editor.command() or _usual()
     if words is None:
         raise NotTaken("no editor is known; hint: set `EDITOR`, such as `EDITOR=nano`")

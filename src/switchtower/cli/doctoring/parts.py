@@ -21,6 +21,7 @@ from switchtower.models import providers
 from switchtower.models.catalog import Catalog
 from switchtower.models.key_store import KeyStore
 from switchtower.stores import sqlite_look
+from switchtower.stores.looking import CannotLook
 from switchtower.tools.sandboxes import sandbox
 
 CHECK_TIME = 10.0
@@ -53,7 +54,7 @@ def _journal(settings: config.Settings) -> Iterator[finding.Finding]:
         with sqlite_look.opened(path) as connection:
             found = sqlite_look.quick_check(connection, CHECK_TIME)
             newest_ms = sqlite_look.newest_entry_ms(connection)
-    except (sqlite_look.CannotLook, sqlite3.Error) as problem:
+    except (CannotLook, sqlite3.Error) as problem:
         yield finding.fail(
             "journal", getattr(problem, "problem", str(problem)), getattr(problem, "hint", "see `tower journal verify`")
         )
@@ -94,7 +95,7 @@ def _registry(settings: config.Settings) -> Iterator[finding.Finding]:
     try:
         with sqlite_look.opened(settings.registry_path, sqlite_look.REGISTRY) as connection:
             found = sqlite_look.quick_check(connection, CHECK_TIME)
-    except sqlite_look.CannotLook as problem:
+    except CannotLook as problem:
         yield finding.fail("registry", problem.problem, problem.hint)
         return
     if found:

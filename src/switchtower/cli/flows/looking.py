@@ -11,6 +11,7 @@ from switchtower.cli.flows import running
 from switchtower.daemon import flow_runs, flows
 from switchtower.engines.flow.orchestrator import capability_cache
 from switchtower.protocols.rep import client, errors, interrupts, negotiation
+from switchtower.protocols.rep.child import NotStarted
 
 if TYPE_CHECKING:
     from switchtower.engines.flow.runtime.kinds import descriptions
@@ -63,7 +64,7 @@ def info(executor: str | None, timeout_s: float | None, *, as_json: bool) -> int
     except client.Refused as refused:
         console.fail(f"the runtime answered with the error {refused.code}: {refused.message}")
         return errors.exit_of(refused.code)
-    except (client.Broken, client.NotStarted) as broken:
+    except (client.Broken, NotStarted) as broken:
         console.fail(str(broken))
         return errors.Exit.RUNTIME_INTERNAL
     except TimeoutError:

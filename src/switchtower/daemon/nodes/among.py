@@ -14,7 +14,7 @@ from switchtower.core import errors, redact, registry, workshop
 from switchtower.daemon import far_workshop
 from switchtower.daemon.home import Home
 from switchtower.daemon.listeners import Listeners
-from switchtower.daemon.nodes.letting_go import LettingGo
+from switchtower.daemon.nodes.letting_go import drain_clients
 from switchtower.daemon.nodes.node import Node
 from switchtower.daemon.pi_house import LateHouse
 from switchtower.daemon.pi_nodes import GOING_AWAY, PiNode
@@ -59,7 +59,7 @@ class Among:
     def serves(self, listeners: Listeners, relay: RelayHouse) -> None:
         """These are the clients that are let go when the node is emptied."""
         self._node.residence.leave_seats = partial(self.pi.leave, self._patience)
-        self._node.residence.let_go = LettingGo(listeners, relay, self._patience)
+        self._node.residence.let_go = partial(drain_clients, listeners, relay, self._patience)
 
     async def load(self, relay: RelayHouse, stop: asyncio.Event) -> None:
         """Other nodes may ask for it at any time. A node that serves does not end because its database is away for a while."""

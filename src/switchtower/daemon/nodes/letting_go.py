@@ -8,13 +8,7 @@ SERVICE_RESTART = 1012
 REASON = "service restart, reconnect"
 
 
-class LettingGo:
-    def __init__(self, listeners: Listeners, relay: RelayHouse, grace_s: float) -> None:
-        self._listeners = listeners
-        self._relay = relay
-        self._grace_s = grace_s
-
-    async def __call__(self) -> None:
-        """Those of pi have gone with its seat."""
-        await self._relay.let_go(SERVICE_RESTART, REASON)
-        self._listeners.let_go(self._grace_s)
+async def drain_clients(listeners: Listeners, relay: RelayHouse, grace_s: float) -> None:
+    """Closes all connections but those of pi, which end with the node's lease on pi."""
+    await relay.let_go(SERVICE_RESTART, REASON)
+    listeners.let_go(grace_s)

@@ -4,7 +4,8 @@ import asyncio
 import logging
 
 from switchtower.core import engine, events
-from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
+from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 PATIENCE_WHEN_CANCELLED = 0.5
 """Whoever cancels a run wants it to end. Without the tree after it, what is found at an undo counts as the run's."""

@@ -3,7 +3,8 @@
 from typing import Literal
 
 from switchtower.core import engine, events
-from switchtower.tools.snapshots.checkpoints import Checkpoints, Unavailable
+from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 _MOST_NAMED = 10
 

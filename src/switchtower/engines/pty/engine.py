@@ -12,6 +12,7 @@ from switchtower.engines.pty.asking import Asking
 from switchtower.engines.pty.program import Program
 from switchtower.engines.pty.pump import Pump
 from switchtower.engines.pty.screen import Screen
+from switchtower.engines.pty.starting import NotStarted
 from switchtower.tools.running import environment, processes
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
@@ -55,7 +56,7 @@ class TerminalEngine:
                 rows=wanted.rows,
                 on_exit=desk.exited,  # the run of a cancelled program may be closed before all of its processes have ended
             )
-        except (programs.NotStarted, rules.BrokenRules) as problem:
+        except (NotStarted, rules.BrokenRules) as problem:
             await desk.emit(events.ErrorRaised(code="NOT_STARTED", message=str(problem)))
             return engine.Result(events.Outcome.FAILED, f"Not started: {problem}", exit_code=127)
         try:

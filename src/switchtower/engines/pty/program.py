@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Literal, Self
 
 from switchtower.engines.pty import hangup, readers, starting, terminal
+from switchtower.engines.pty.starting import NotStarted
 from switchtower.tools.running import adoption, marks, patience, proc, processes, threads
 
-NotStarted = starting.NotStarted
 InputFull = terminal.InputFull
 GRACE = processes.GRACE
 _REAPING = 0.02

@@ -176,9 +176,6 @@ class Screen:
         """Row and column, from 0. Behind the last column, the column is the width."""
         return self._emulator.cursor.y, self._emulator.cursor.x
 
-    def cursor_line(self) -> str:
-        return self.lines()[self.cursor[0]]
-
     @property
     def title(self) -> str:
         return self._emulator.title

@@ -9,8 +9,9 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 
 from switchtower.core import codec, events, journal, tower
+from switchtower.protocols.minicodex.plot import Story
 from switchtower.protocols.minicodex.snapshot import Snapshot
-from switchtower.protocols.minicodex.story import Story, tell
+from switchtower.protocols.minicodex.story import tell
 from switchtower.transports.packet import Packet
 
 PAGE = 1_000

@@ -7,14 +7,15 @@ pages from the journal, and is told when it has caught up.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import ClassVar
 
 from switchtower.core import commands, events, tower
 from switchtower.core import errors as core_errors
 from switchtower.core.access import Access
 from switchtower.core.session import Session
-from switchtower.protocols.minicodex import errors, inbound, messages, outbound, permissions, story
+from switchtower.protocols.minicodex import errors, inbound, messages, outbound, permissions, stamps, story
 from switchtower.protocols.minicodex.library import Library
-from switchtower.protocols.minicodex.story import Story
+from switchtower.protocols.minicodex.plot import Story
 from switchtower.transports.outbox import Outbox
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
@@ -35,6 +36,8 @@ _OF_A_RUN = (messages.Send, messages.Approve, messages.Deny, messages.Abort)
 
 class MiniCodexPeer:
     """Implements `stream.Receiver`, `tower.Outlet` and `tower.Paced`."""
+
+    protocol: ClassVar[str] = "minicodex"
 
     def __init__(
         self,
@@ -121,7 +124,7 @@ class MiniCodexPeer:
     def fell_behind(self, session_id: str) -> None:
         """Too slow for the retention: what it misses cannot be told any more."""
         assert self._subscription is not None, "it was subscribed"
-        last_seen = story.event_id(self._subscription.cursor, story.LAST_PLACE)
+        last_seen = stamps.event_id(self._subscription.cursor, stamps.LAST_PLACE)
         self._subscription = None
         self._say(outbound.replay_gap(last_seen, None))
 
@@ -196,7 +199,7 @@ class MiniCodexPeer:
         session = await self._tower.session(session_id)
         if session.run is None and isinstance(message, messages.Abort):
             raise inbound.Refused("NOT_RUNNING", "no run is active", message.req_id)
-        if session.run is None or message.run_id.lower() != story.run_uuid(session.run.id).decode():
+        if session.run is None or message.run_id.lower() != stamps.run_uuid(session.run.id).decode():
             raise inbound.Refused("STALE_RUN_ID", f"`{message.run_id}` is not the active run", message.req_id)
 
     # Coming and coming back
@@ -219,7 +222,7 @@ class MiniCodexPeer:
         if message.last_seen_event_id is None:
             await self._tell_all(session_id, welcome=True, req_id=message.req_id)
             return
-        seq, _ = story.after(message.last_seen_event_id)
+        seq, _ = stamps.after(message.last_seen_event_id)
         attachment = await self._attached(session_id, seq)
         head = attachment.session.seq
         book = await self._library.book(session_id, attachment.subscription.cursor if attachment.gap else head)
@@ -228,13 +231,13 @@ class MiniCodexPeer:
         if attachment.gap or head - seq > self._replay_entries:
             self._stop_following()
             earliest = max(attachment.earliest_seq, head - self._replay_entries + 1)
-            self._say(outbound.replay_gap(message.last_seen_event_id, story.event_id(earliest, 0), message.req_id))
+            self._say(outbound.replay_gap(message.last_seen_event_id, stamps.event_id(earliest, 0), message.req_id))
             return
         await self._replay(session_id, message.last_seen_event_id, attachment.subscription)
 
     async def _replay(self, session_id: str, last_seen_event_id: int, subscription: tower.Subscription) -> None:
         """Exactly what is missing: the rest of the entry that was seen in part, then everything behind it."""
-        seq, _ = story.after(last_seen_event_id)
+        seq, _ = stamps.after(last_seen_event_id)
         before, entry = await self._library.story_at(session_id, max(seq - 1, 0)), None
         async for entries in self._library.pages(session_id, seq - 1, seq):
             entry = entries[-1]

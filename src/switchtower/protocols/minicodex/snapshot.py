@@ -11,7 +11,7 @@ import msgspec
 
 from switchtower.core import events, journal
 from switchtower.protocols.minicodex import messages, scribe, story
-from switchtower.protocols.minicodex.story import Story
+from switchtower.protocols.minicodex.plot import Story
 
 _ITEMS = tuple(
     b'{"type":"%b",' % type_ for type_ in (b"assistant_text", b"reasoning", b"user_text", b"tool_call", b"function_call_output")

@@ -14,14 +14,12 @@ import msgspec
 from switchtower.core import events, journal
 from switchtower.protocols.minicodex import scribe
 from switchtower.protocols.minicodex.plot import Story
-from switchtower.protocols.minicodex.stamps import LAST_PLACE, after, event_id, run_uuid
+from switchtower.protocols.minicodex.stamps import after
 from switchtower.protocols.minicodex.telling import Teller
 
 SMALL_BATCH = 8
 """Up to so many pieces are told without taking the story apart, which would cost more than they do."""
 TEXT, THINKING = events.TextDelta.kind, events.ThinkingDelta.kind
-
-__all__ = ["LAST_PLACE", "Story", "after", "event_id", "resume", "run_uuid", "tell"]
 
 
 def tell(state: Story, session_id: str, entries: Sequence[journal.Entry]) -> tuple[list[bytes], Story]:

@@ -6,6 +6,7 @@ wait in the journal.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +22,7 @@ from switchtower.protocols.pi.order.conductor import Conductor
 from switchtower.protocols.pi.reels import Reels
 from switchtower.protocols.pi.roster import Standing
 from switchtower.protocols.pi.view import reel
-from switchtower.protocols.pi.view.reel import Reel
+from switchtower.protocols.pi.view.footage import Reel
 from switchtower.transports.outbox import TRY_AGAIN_LATER, Outbox
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
@@ -47,6 +48,8 @@ class Following(Struct):
 
 class PiPeer:
     """Implements `stream.Receiver`, `stream.Debtor`, `tower.Outlet` and `hall.Visitor`."""
+
+    protocol: ClassVar[str] = "pi"
 
     def __init__(
         self,
@@ -268,6 +271,8 @@ class PiPeer:
 
 class Turned:
     """Somebody who is not let in: told why, and gone. Implements `stream.Receiver`."""
+
+    protocol: ClassVar[str] = "pi"
 
     def __init__(self, code: int, reason: str) -> None:
         self._code = code

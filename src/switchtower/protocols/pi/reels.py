@@ -7,7 +7,8 @@ from switchtower.core import errors, journal, tower
 from switchtower.protocols.pi.models import cast_of
 from switchtower.protocols.pi.roster import Roster, Standing
 from switchtower.protocols.pi.view import reel
-from switchtower.protocols.pi.view.reel import Cast, Reel
+from switchtower.protocols.pi.view.footage import Reel
+from switchtower.protocols.pi.view.streaming import Cast
 from switchtower.protocols.pi.view.transcript import NOBODY
 from switchtower.transports.packet import Packet
 

@@ -84,10 +84,6 @@ def too_many_in_flight(limit: int) -> str:
     return f"Too many commands in flight ({limit}); hint: wait for answers before sending more"
 
 
-def message_too_large(size: int, limit: int) -> str:
-    return f"Message size {size} exceeds limit {limit}"
-
-
 def timed_out(command: str, after_s: float) -> str:
     return f"Command '{command}' timed out after {round(after_s * 1_000)}ms"
 

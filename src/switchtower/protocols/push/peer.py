@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Awaitable, Callable
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -43,6 +44,8 @@ UNANSWERED_LIMIT = 1_000
 
 class PushPeer:
     """Implements `stream.Receiver` and `tower.Outlet`."""
+
+    protocol: ClassVar[str] = "push"
 
     def __init__(
         self, tower_: tower.Tower, access: Access, runtime_version: str, *, peers: "set[PushPeer] | None" = None

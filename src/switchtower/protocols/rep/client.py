@@ -14,7 +14,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from switchtower.protocols.rep import child, errors
 
-NotStarted = child.NotStarted
 GRACE = 1.0
 """For a runtime to go by itself once its input has ended."""
 _SHOWN = 200
@@ -113,7 +112,7 @@ class Client:
         process_mark: str | None = None,
     ) -> Self:
         """Starts the runtime, on the running event loop. It sees the given environment, which is ours unless given, and what
-        REP has in it. Raises `NotStarted`."""
+        REP has in it. Raises `child.NotStarted`."""
         client = cls()
         variables = {**(os.environ if environment is None else environment), **marching.variables()}
         client._child = child.start(

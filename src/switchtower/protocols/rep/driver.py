@@ -13,6 +13,7 @@ from uuid import uuid4
 from msgspec import Raw, Struct, structs
 
 from switchtower.protocols.rep import client, collecting, errors, messages, negotiation, outcome
+from switchtower.protocols.rep.child import NotStarted
 
 TIMEOUT = 120.0
 CANCEL_GRACE = 5.0
@@ -115,7 +116,7 @@ async def run(
             environment=order.environment,
             process_mark=order.process_mark,
         )
-    except client.NotStarted as problem:
+    except NotStarted as problem:
         return driving.failed(outcome.error(errors.Code.BROKEN_TRANSPORT, str(problem)))
     graceful = False
     try:

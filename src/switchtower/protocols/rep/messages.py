@@ -9,7 +9,6 @@ CONTROL_KINDS = ("dsl.emit", "finish", "switch")
 """Nodes that only direct the flow. Every runtime of ours executes them; an orchestrator can drive them for one that does not."""
 
 Status = Literal["pending", "running", "completed", "failed"]
-StepState = Literal["started", "succeeded", "failed"]
 
 CAPABILITIES = "Runtime.Capabilities"
 START_RUN = "Runtime.StartRun"
@@ -78,23 +77,6 @@ class Polled(Struct, frozen=True, kw_only=True):
     status: Status
     events: list[dict[str, Any]] = []
     summary: Summary = Summary()
-
-
-class LogEvent(Struct, frozen=True, tag_field="type", tag="log", kw_only=True):
-    timestamp: str
-    level: str
-    message: str
-    step_id: str | UnsetType = UNSET
-
-
-class StepEvent(Struct, frozen=True, tag_field="type", tag="step", kw_only=True):
-    timestamp: str
-    step_id: str
-    state: StepState
-    attempt: int = 0
-    duration_ms: int | UnsetType = UNSET
-    outputs: Any = UNSET
-    error: Error | UnsetType = UNSET
 
 
 class Ok(Struct, frozen=True):

@@ -45,21 +45,21 @@ _asked = msgspec.msgpack.Decoder(Asked).decode
 _told = msgspec.msgpack.Decoder(Told).decode
 _mirrored = msgspec.msgpack.Decoder(Mirrored).decode
 _COMMANDS = {
-    kind.__name__: msgspec.msgpack.Decoder(kind) for kind in get_args(commands.AnyCommand) if kind is not commands.MirrorRun
+    kind.wire_name: msgspec.msgpack.Decoder(kind) for kind in get_args(commands.AnyCommand) if kind is not commands.MirrorRun
 }
 _REFUSALS = {kind.code: kind for kind in errors.CoreError.__subclasses__()}
 
 
 def command(asked: commands.AnyCommand) -> bytes:
     body = _encode(_spelled_mirror(asked) if isinstance(asked, commands.MirrorRun) else asked)
-    return _encode(Asked(type(asked).__name__, msgspec.Raw(body)))
+    return _encode(Asked(asked.wire_name, msgspec.Raw(body)))
 
 
 def read_command(body: bytes) -> commands.AnyCommand:
     """Raises `errors.InvalidCommand` for what this version does not know."""
     try:
         asked = _asked(body)
-        if asked.name == commands.MirrorRun.__name__:
+        if asked.name == commands.MirrorRun.wire_name:
             return _read_mirror(_mirrored(asked.body))
         known = _COMMANDS.get(asked.name)
         if known is None:

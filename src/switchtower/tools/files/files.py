@@ -68,12 +68,8 @@ def list_dir(root: str, path: str) -> str:
     return "\n".join(names)
 
 
-def read_file(root: str, path: str, *, offset: int = 0, limit: int = READ_LIMIT) -> str:
-    """The text of a file from a byte offset on, as far as the limit goes."""
-    return read(root, path, offset=offset, limit=limit).text
-
-
 def read(root: str, path: str, *, offset: int = 0, limit: int = READ_LIMIT) -> Reading:
+    """The text of a file from a byte offset on, as far as the limit goes."""
     with explained(path, outcome.ErrorType.UNKNOWN), scope.locate(root, path) as place:
         file, status = scope.open_to_read(place)
         with os.fdopen(file, "rb") as stream:
@@ -95,10 +91,6 @@ def read_whole(place: scope.Place) -> Whole:
         message = f"`{place.path}` is larger than {WHOLE_LIMIT // 1024**2} MiB"
         raise outcome.Failed(outcome.ErrorType.WRITE_FAILED, message)
     return Whole(content, status)
-
-
-def write_file(root: str, path: str, content: str) -> str:
-    return write(root, path, content).text
 
 
 def write(

@@ -13,14 +13,11 @@ from typing import Literal, TypeVar
 from weakref import WeakValueDictionary
 
 from switchtower.tools.git.plumbing import limit
-from switchtower.tools.git.plumbing.unavailable import Unavailable
 from switchtower.tools.running import patience, threads
 from switchtower.tools.running.leash import Leash
 from switchtower.tools.snapshots.keeper import Keeper
 from switchtower.tools.snapshots.limits import Limits
 from switchtower.tools.snapshots.restoring import Restored
-
-__all__ = ["Checkpoints", "Limits", "Restored", "Unavailable"]
 
 DEFAULT_LIMITS = Limits()
 

@@ -13,7 +13,7 @@ from switchtower.protocols.pi.order import inbound, ports
 from switchtower.protocols.pi.roster import Standing
 from switchtower.protocols.pi.stored import jsonl
 from switchtower.protocols.pi.view import stats
-from switchtower.protocols.pi.view.export import page
+from switchtower.protocols.pi.view.export.document import page
 
 
 class LookHandlers:

@@ -15,8 +15,6 @@ from switchtower.protocols.pi.view.cutting import Cutter
 from switchtower.protocols.pi.view.footage import Reel
 from switchtower.protocols.pi.view.streaming import Cast
 
-__all__ = ["Cast", "Reel", "joining", "translate"]
-
 _encode = msgspec.json.Encoder().encode
 
 

@@ -7,7 +7,7 @@ again; nothing is dropped and nothing queues up here but its answers.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 
@@ -49,6 +49,8 @@ _decode_other_rpc = msgspec.json.Decoder(messages.OtherRpc).decode
 
 class AppPeer:
     """Implements `stream.Receiver` for `/ws/app`."""
+
+    protocol: ClassVar[str] = "relay_app"
 
     def __init__(self, hub: Hub, access: Access) -> None:
         self._hub = hub

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from switchtower.core import commands, errors, events, terminals
+from switchtower.core import commands, events, terminals
+from switchtower.core import errors as core_errors
 from switchtower.protocols.relay import names, outbound
 
 
@@ -38,4 +39,4 @@ def spelled(command: commands.AnyCommand, fresh_id: str) -> tuple[str, dict[str,
             }
             return f"run.permission.{'approve' if approve else 'deny'}", told, {}
         case _:
-            raise errors.LivesElsewhere(hint="ask for this on the session's own host")
+            raise core_errors.LivesElsewhere(hint="ask for this on the session's own host")

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -29,6 +29,8 @@ _decode_data = msgspec.json.Decoder(dict[str, Any]).decode
 
 class HostPeer:
     """Implements `stream.Receiver` for `/ws/host`."""
+
+    protocol: ClassVar[str] = "relay_host"
 
     def __init__(
         self,

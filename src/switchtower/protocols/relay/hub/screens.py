@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from switchtower.core import codec, errors, events, journal, tower
+from switchtower.core import codec, events, journal, tower
+from switchtower.core import errors as core_errors
 
 PAGE = 500
 MOST_BYTES = 524_288
@@ -13,7 +14,7 @@ async def of(tower_: tower.Tower, session_id: str) -> dict[str, Any] | None:
     """`text` paints the screen as it was at `id`. None: there is no such session, or it has no terminal."""
     try:
         session = await tower_.session(session_id)
-    except errors.SessionNotFound:
+    except core_errors.SessionNotFound:
         return None
     terminal = session.terminal
     if terminal is None:
